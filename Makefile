@@ -1,0 +1,42 @@
+# Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+PORT ?= 8484
+
+.PHONY: help run test lint format types unit bench lock clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+.venv/.ready: pyproject.toml requirements.lock tools/setup
+	@sh tools/setup
+
+run: .venv/.ready ## start the gateway on the demo upstream and print a curl line that works
+	@$(BIN)/mustcall serve --demo --port $(PORT)
+
+test: lint types unit ## everything CI checks
+
+lint: .venv/.ready ## style and layer rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: .venv/.ready ## pyright in strict mode
+	$(BIN)/basedpyright
+
+unit: .venv/.ready ## the tests
+	$(BIN)/pytest -n auto -q
+
+bench: .venv/.ready ## gateway overhead against the floor, as ratios
+	$(BIN)/python benchmarks/gateway.py
+
+format: .venv/.ready ## rewrite the code in house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: .venv/.ready ## resolve the dependencies anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove what the commands made
+	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

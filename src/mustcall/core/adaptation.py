@@ -1,0 +1,53 @@
+"""A change made to a request or reply on its way. Adapt freely, never invisibly."""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["Adaptation", "AdaptationKind", "AdaptationLog"]
+
+
+class AdaptationKind(StrEnum):
+    """What sort of change it was; the stable word in headers and traces."""
+
+    FIELD_DROPPED = "field_dropped"
+    FIELD_MAPPED = "field_mapped"
+    FIELD_DEFAULTED = "field_defaulted"
+    VALUE_CLAMPED = "value_clamped"
+    TOOL_DROPPED = "tool_dropped"
+    TOOL_RESHAPED = "tool_reshaped"
+    TOOL_ADDED = "tool_added"
+    NAME_MAPPED = "name_mapped"
+    ID_MAPPED = "id_mapped"
+    PART_DROPPED = "part_dropped"
+    PART_RESHAPED = "part_reshaped"
+    MESSAGE_MOVED = "message_moved"
+    STATE_DROPPED = "state_dropped"
+    ESTIMATED = "estimated"
+    RETRIED = "retried"
+
+
+class Adaptation(msgspec.Struct, frozen=True, order=True):
+    """One change: its kind, what it was done to, and why in a few words."""
+
+    kind: AdaptationKind
+    subject: str
+    detail: str = ""
+
+
+class AdaptationLog:
+    """Collects adaptations in order, each once."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[Adaptation, None] = {}
+
+    def add(self, kind: AdaptationKind, subject: str, detail: str = "") -> None:
+        """Note one change; the same change again is not noted twice."""
+        self._seen[Adaptation(kind, subject, detail)] = None
+
+    @property
+    def entries(self) -> tuple[Adaptation, ...]:
+        """Return what was noted, in order."""
+        return tuple(self._seen)

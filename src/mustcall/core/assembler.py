@@ -1,0 +1,152 @@
+"""The one fold of stream events into a reply.
+
+`feed` takes events in the order `core.events` promises and costs O(length of the delta); `reply` joins once.
+"""
+
+from typing import assert_never
+
+from mustcall.core.errors import ErrorInfo, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+
+__all__ = ["Assembler"]
+
+
+class _Slot:
+    """One part under construction: its first form and the fragments that came since."""
+
+    __slots__ = ("final", "fragments", "part", "state", "summaries")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.fragments: list[str] = []
+        self.summaries: dict[int, list[str]] = {}
+        self.state: OpaqueState | None = None
+        self.final: Part | None = None
+
+    def build(self) -> Part:
+        """Return the part as it stands."""
+        if self.final is not None:
+            return self.final
+        part = self.part
+        grown = "".join(self.fragments)
+        match part:
+            case Text() | Refusal():
+                return part.evolve(text=part.text + grown) if grown else part
+            case ToolCall():
+                return part.evolve(arguments=part.arguments + grown) if grown else part
+            case Reasoning():
+                if not (grown or self.summaries or self.state):
+                    return part
+                added = tuple("".join(self.summaries[number]) for number in sorted(self.summaries))
+                return part.evolve(
+                    text=part.text + grown,
+                    summary=part.summary + added,
+                    state=self.state or part.state,
+                )
+            case _:
+                return part
+
+
+class Assembler:
+    """Builds a `Reply` from events; `reply()` may be called at any time and raises what the stream failed with."""
+
+    __slots__ = ("_ended", "_error", "_finish", "_slots", "_started", "_usage")
+
+    def __init__(self) -> None:
+        self._started: Started | None = None
+        self._slots: dict[int, _Slot] = {}
+        self._usage: Usage | None = None
+        self._finish: Finished | None = None
+        self._error: ErrorInfo | None = None
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream came to its regular end."""
+        return self._ended
+
+    @property
+    def finish(self) -> Finished | None:
+        """Return why the model stopped, once known."""
+        return self._finish
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return the last token counts seen."""
+        return self._usage
+
+    def feed(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case TextDelta() | ArgumentsDelta():
+                self._slots[event.index].fragments.append(event.text)
+            case ReasoningDelta():
+                slot = self._slots[event.index]
+                if event.summary is None:
+                    slot.fragments.append(event.text)
+                else:
+                    slot.summaries.setdefault(event.summary, []).append(event.text)
+            case PartStarted():
+                self._slots[event.index] = _Slot(event.part)
+            case PartEnded():
+                if event.part is not None:
+                    self._slots[event.index].final = event.part
+            case StateDelta():
+                self._slots[event.index].state = event.state
+            case UsageUpdated():
+                self._usage = event.usage
+            case Started():
+                self._started = event
+            case Finished():
+                self._finish = event
+            case Ended():
+                self._ended = True
+            case Failed():
+                self._error = event.error
+            case _:
+                assert_never(event)
+
+    def part(self, index: int) -> Part:
+        """Return one part as it stands."""
+        return self._slots[index].build()
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return all parts as they stand, in the order they started."""
+        return tuple(self._slots[index].build() for index in sorted(self._slots))
+
+    def reply(self) -> Reply:
+        """Return the reply; raise the stream's own error, or `UpstreamUnavailable` if it never finished."""
+        if self._error is not None:
+            raise UpstreamRejected(self._error)
+        if self._started is None or self._finish is None:
+            raise UpstreamUnavailable("the upstream's stream ended before the reply was complete")
+        parts = self.parts()
+        return Reply(
+            id=self._started.id,
+            model=self._started.model,
+            parts=parts,
+            finish=derive_finish(self._finish.reason, parts),
+            reported_finish=self._finish.reported,
+            stop_sequence=self._finish.stop_sequence,
+            usage=self._usage,
+            created=self._started.created,
+        )
+
+    def reported_reason(self) -> FinishReason:
+        """Return the reported reason, `unknown` while there is none."""
+        return self._finish.reason if self._finish is not None else FinishReason.UNKNOWN

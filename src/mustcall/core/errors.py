@@ -1,0 +1,202 @@
+"""Every error mustcall raises on purpose, in one tree.
+
+    MustcallError
+    ├── CallerError                 the caller's fault
+    │   ├── InvalidRequest          400  not JSON, wrong type, missing field
+    │   ├── UnsupportedFeature      400  legal on the caller's wire, impossible on the upstream's
+    │   ├── Unauthorized            401  no key, or a wrong one
+    │   ├── UnknownModel            404  no route serves the model
+    │   ├── UnknownRoute            404  no such path
+    │   ├── WrongMethod             405  the path takes another method
+    │   └── BodyTooLarge            413  over the limit
+    ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
+    ├── ConfigError                 500  the configuration cannot be used
+    └── UpstreamError               the upstream's fault
+        ├── UpstreamRejected        (its own status)  the upstream refused the request
+        ├── UpstreamUnavailable     502  no connection, reset, cut stream
+        ├── UpstreamTimeout         504  no answer in time
+        └── UpstreamGarbage         502  an answer that is not the wire's
+
+Each has a stable `code`, an HTTP `status`, `retryable`, and a message that names the value and the fix. Any other
+exception that leaves the engine is a bug.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+__all__ = [
+    "BodyTooLarge",
+    "CallerError",
+    "ConfigError",
+    "ErrorInfo",
+    "GatewayBusy",
+    "InvalidRequest",
+    "MustcallError",
+    "Unauthorized",
+    "UnknownModel",
+    "UnknownRoute",
+    "UnsupportedFeature",
+    "UpstreamError",
+    "UpstreamGarbage",
+    "UpstreamRejected",
+    "UpstreamTimeout",
+    "UpstreamUnavailable",
+    "WrongMethod",
+]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as a value: what every wire's error body can be made from and read into.
+
+    `type` is the provider's own class word (`invalid_request_error`, `overloaded_error`, …) where there was one;
+    `details` is carried where a client acts on it.
+    """
+
+    message: str
+    status: int
+    code: str
+    type: str | None = None
+    param: str | None = None
+    details: dict[str, Any] | None = None
+    retry_after: float | None = None
+
+
+class MustcallError(Exception):
+    """The root: an error with a stable code, an HTTP status and a message made for people."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        details: dict[str, Any] | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.details = details
+        self.specific_code = code
+
+    def info(self) -> ErrorInfo:
+        """Return the error as a value that any wire can encode."""
+        return ErrorInfo(
+            message=self.message,
+            status=self.status,
+            code=self.specific_code or self.code,
+            param=self.param,
+            details=self.details,
+        )
+
+
+class CallerError(MustcallError):
+    """The caller can mend it."""
+
+    code = "invalid_request"
+    status = 400
+
+
+class InvalidRequest(CallerError):
+    """The body is not what the wire says it must be."""
+
+
+class UnsupportedFeature(CallerError):
+    """The request uses something the upstream's wire has no form for."""
+
+    code = "unsupported_feature"
+
+
+class Unauthorized(CallerError):
+    """The gateway wants a key and got none, or a wrong one."""
+
+    code = "invalid_api_key"
+    status = 401
+
+
+class UnknownModel(CallerError):
+    """No route serves the model."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class UnknownRoute(CallerError):
+    """The path is not served."""
+
+    code = "unknown_route"
+    status = 404
+
+
+class WrongMethod(CallerError):
+    """The path is served for another method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+class BodyTooLarge(CallerError):
+    """The body is over the configured limit."""
+
+    code = "request_too_large"
+    status = 413
+
+
+class GatewayBusy(MustcallError):
+    """The gateway takes no more work right now."""
+
+    code = "gateway_busy"
+    status = 503
+    retryable = True
+
+
+class ConfigError(MustcallError):
+    """The configuration cannot be used as it is."""
+
+    code = "config_error"
+
+
+class UpstreamError(MustcallError):
+    """The upstream did not do its part."""
+
+    code = "upstream_error"
+    status = 502
+
+
+class UpstreamRejected(UpstreamError):
+    """The upstream answered with an error of its own; its status and words are kept."""
+
+    code = "upstream_rejected"
+
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message, param=error.param, details=error.details, code=error.code)
+        self.error = error
+
+    def info(self) -> ErrorInfo:
+        """Return the upstream's error."""
+        return self.error
+
+
+class UpstreamUnavailable(UpstreamError):
+    """No connection, a reset, or a stream that was cut."""
+
+    code = "upstream_unavailable"
+    retryable = True
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream did not answer in time."""
+
+    code = "upstream_timeout"
+    status = 504
+    retryable = True
+
+
+class UpstreamGarbage(UpstreamError):
+    """The upstream's answer is not what its wire says it must be."""
+
+    code = "upstream_garbage"

@@ -1,0 +1,72 @@
+"""What an upstream answered: parts, why it stopped, and what it cost."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from mustcall.core.origin import Value
+from mustcall.core.parts import Part, ToolCall
+
+__all__ = ["FinishReason", "Reply", "Usage", "derive_finish"]
+
+
+class FinishReason(StrEnum):
+    """Why generation ended."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    REFUSAL = "refusal"
+    PAUSE = "pause"
+    UNKNOWN = "unknown"
+
+
+class Usage(Value, frozen=True):
+    """Token counts. `input_tokens` includes cached and newly cached tokens, on every wire."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class Reply(Value, frozen=True):
+    """A finished reply. `reported_finish` is the upstream's own word; `finish` is what the content says."""
+
+    id: str
+    model: str
+    parts: tuple[Part, ...]
+    finish: FinishReason
+    reported_finish: str | None = None
+    stop_sequence: str | None = None
+    usage: Usage | None = None
+    created: int | None = None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The client-side calls this reply makes."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+def derive_finish(reported: FinishReason, parts: Iterable[Part]) -> FinishReason:
+    """Return why the reply ended as its content shows (rule 127).
+
+    Calls make it `tool_calls` whatever was reported, except where the report says the reply is incomplete or
+    withheld; `tool_calls` without a call is `stop`.
+    """
+    has_calls = any(isinstance(part, ToolCall) for part in parts)
+    if has_calls and reported in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.UNKNOWN):
+        return FinishReason.TOOL_CALLS
+    if not has_calls and reported is FinishReason.TOOL_CALLS:
+        return FinishReason.STOP
+    return reported
