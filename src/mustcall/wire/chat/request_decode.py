@@ -221,7 +221,7 @@ def decode_choice(value: Any) -> ToolChoice | None:
             return ToolChoice(mode=ChoiceMode.NAMED, name=name, kind=CallKind.CUSTOM)
         case {
             "type": "allowed_tools",
-            "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list() as tools},
+            "allowed_tools": {"mode": "auto" | "required" as mode, "tools": tools},
         }:
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(each(as_list(tools), _allowed_name)))
         case None | dict():
