@@ -5,14 +5,14 @@ reply as it comes. Otherwise the request is decoded, encoded for the upstream, a
 as they arrive. A failure before the first byte is raised as a typed error; after it, it is the stream's last event.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.errors import MustcallError, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
@@ -55,9 +55,10 @@ class WholeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply as it comes. `chunks` ends with the stream's own end or an error event; it must be closed."""
+    """A reply as it comes: `first`, then `chunks` up to the stream's own end or an error event; it must be closed."""
 
     status: int
+    first: bytes
     chunks: AsyncGenerator[bytes]
     upstream_headers: Mapping[str, str]
     adaptations: tuple[Adaptation, ...] = ()
@@ -162,8 +163,14 @@ class _Crossing:
         elif self._same_wire:
             chunks = self._forward(reply)
         else:
-            chunks = await self._translate(reply)
-        return StreamedReply(status=200, chunks=chunks, upstream_headers=reply.headers, adaptations=self._log.entries)
+            chunks = self._translate(reply)
+        # Until the first bytes are there nothing was sent, so a failure can still be a plain error with a status.
+        first = await anext(chunks, None)
+        if first is None:
+            raise UpstreamUnavailable("the upstream's stream ended before it began")
+        return StreamedReply(
+            status=200, first=first, chunks=chunks, upstream_headers=reply.headers, adaptations=self._log.entries
+        )
 
     def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._log.entries)
@@ -178,9 +185,10 @@ class _Crossing:
 
     async def _assemble(self, reply: UpstreamReply) -> Reply:
         assembler = Assembler()
-        async with aclosing(self._events(reply)) as events:
-            async for event in events:
-                assembler.feed(event)
+        async with aclosing(self._batches(reply)) as batches:
+            async for events in batches:
+                for event in events:
+                    assembler.feed(event)
         return assembler.reply()
 
     async def _encode_all(self, reply: Reply) -> AsyncGenerator[bytes]:
@@ -191,11 +199,13 @@ class _Crossing:
         """Pass events on as they are; say so at the end if the stream was cut."""
         framer = SseFramer()
         failure: MustcallError | None = None
+        begun = False
         try:
             async with aclosing(reply.chunks()) as pieces:
                 async for piece in pieces:
                     block = framer.feed(piece)
                     if block:
+                        begun = True
                         yield block
         except MustcallError as error:
             failure = error
@@ -208,64 +218,51 @@ class _Crossing:
             if closed:
                 yield rest + b"\n\n"
         if not closed:
-            yield self._mine.encode_stream_error(_cut(failure), self._inbound.request_id)
+            failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
+            if not begun:
+                raise failure
+            yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id)
 
-    async def _events(self, reply: UpstreamReply) -> AsyncGenerator[Event]:
-        """Yield the reply's events, bound to the caller's tools; a failure is the last of them."""
+    async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
+        """Yield the events of each piece that arrives, bound to the caller's tools; a failure is the last of them."""
         sse = SseDecoder()
         decoder = self._theirs.stream_decoder(self._provenance)
-        binding = StreamBinding(Binding(self._request, self._theirs.wire))
+        binding = Binding(self._request, self._theirs.wire)
+        bind = StreamBinding(binding).feed
+
+        def bound(events: Iterable[Event]) -> list[Event]:
+            if binding.trivial:
+                return list(events)
+            return [restored for event in events for restored in bind(event)]
+
         try:
             try:
                 async with aclosing(reply.chunks()) as pieces:
                     async for piece in pieces:
-                        for message in sse.feed(piece):
-                            for event in decoder.feed(message):
-                                for bound in binding.feed(event):
-                                    yield bound
-                for message in sse.close():
-                    for event in decoder.feed(message):
-                        for bound in binding.feed(event):
-                            yield bound
-                for event in decoder.close():
-                    for bound in binding.feed(event):
-                        yield bound
+                        yield bound(event for message in sse.feed(piece) for event in decoder.feed(message))
+                yield bound(event for message in sse.close() for event in decoder.feed(message))
+                yield bound(decoder.close())
             finally:
                 await reply.close()
         except MustcallError as error:
-            yield Failed(_cut(error))
+            yield [Failed(error.info())]
 
     async def _translate(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
+        """Write the reply's events on the caller's wire, those of one piece together."""
         encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
-        events = self._events(reply)
-        # Up to the first event nothing has been sent, so a failure can still be a plain error with a status.
-        try:
-            first = await anext(events)
-        except StopAsyncIteration:
-            raise UpstreamUnavailable("the upstream's stream ended before it began") from None
-        if isinstance(first, Failed):
-            await events.aclose()
-            raise UpstreamRejected(first.error)
-
-        async def encoded() -> AsyncGenerator[bytes]:
-            async with aclosing(events):
-                data = encoder.feed(first)
+        begun = False
+        async with aclosing(self._batches(reply)) as batches:
+            async for events in batches:
+                if not begun:
+                    for event in events:
+                        if isinstance(event, Failed):
+                            raise UpstreamRejected(event.error)
+                data = b"".join(map(encoder.feed, events))
                 if data:
+                    begun = True
                     yield data
-                async for event in events:
-                    data = encoder.feed(event)
-                    if data:
-                        yield data
-                    if isinstance(event, Failed):
-                        return
-
-        return encoded()
-
-
-def _cut(failure: MustcallError | None) -> ErrorInfo:
-    if failure is not None:
-        return failure.info()
-    return UpstreamUnavailable("the upstream's stream ended before the reply was complete").info()
+                if events and isinstance(events[-1], Failed):
+                    return
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

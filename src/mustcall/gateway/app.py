@@ -182,6 +182,7 @@ class Gateway:
         answer.append((b"cache-control", b"no-cache"))
         async with aclosing(reply.chunks) as chunks:
             await call.send({"type": "http.response.start", "status": reply.status, "headers": answer})
+            await call.send({"type": "http.response.body", "body": reply.first, "more_body": True})
             async for chunk in chunks:
                 await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
         await call.send({"type": "http.response.body", "body": b""})

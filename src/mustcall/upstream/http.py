@@ -6,6 +6,7 @@ Cancelling a task that waits here closes the connection.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from io import BytesIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,6 +18,7 @@ from mustcall.upstream.seam import REPLY_LIMIT, UpstreamCall, UpstreamReply
 __all__ = ["HttpTransport", "proxy_for"]
 
 _READ_BUFFER = 256 * 1024
+_LARGE_BODY = 512 * 1024
 
 
 def proxy_for(url: str) -> str | None:
@@ -51,6 +53,11 @@ def _typed(error: Exception, call: UpstreamCall) -> MustcallError:
 
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+
+def _payload(body: bytes | None) -> bytes | BytesIO | None:
+    """Return a body as aiohttp wants it: a large one as a file, so that writing it lets other tasks run."""
+    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
 
 
 class HttpReply:
@@ -132,7 +139,7 @@ class HttpTransport:
                 response = await self._session.request(
                     call.method,
                     call.url,
-                    data=call.body,
+                    data=_payload(call.body),
                     headers=call.headers,
                     timeout=timeout,
                     proxy=proxy,

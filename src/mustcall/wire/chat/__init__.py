@@ -45,8 +45,7 @@ class ChatCodec:
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""
-        del caller  # a chat reply repeats nothing of its request
-        return encode_reply(reply, stamp, log)
+        return encode_reply(reply, stamp, log, caller.model)
 
     def decode_error(self, status: int, body: bytes) -> ErrorInfo:
         """Read an error body."""
@@ -74,7 +73,7 @@ class ChatCodec:
             return True
         try:
             chunk = as_object(decode_json(event.data))
-            if chunk.get("error"):
+            if chunk.get("error") or event.name == "error":
                 return True
             choices = [maybe_object(value) for value in opt_list(chunk, "choices") or ()]
         except ShapeError:

@@ -48,6 +48,7 @@ __all__ = [
     "decode_reasoning",
     "decode_request",
     "decode_stop",
+    "decode_stream_usage",
     "peek",
 ]
 
@@ -154,12 +155,12 @@ def decode_request(body: bytes) -> Request:
             reasoning=decode_reasoning(value),
             output=decode_output(value),
             stream=opt_bool(value, "stream") or False,
-            stream_usage=_decode_stream_usage(value),
+            stream_usage=decode_stream_usage(value),
             origin=Origin(
                 _CHAT,
                 fields,
                 None if sealed else value,
-                {key: value[key] for key in value if key in _KNOWN and key not in ("messages", "tools")},
+                {key: value[key] for key in value if key in _KNOWN and key != "messages"},
             ),
         )
 
@@ -286,6 +287,7 @@ def decode_output(value: Mapping[str, Any]) -> OutputFormat | None:
             raise ShapeError('"text", "json_object" or "json_schema"', other, "response_format.type")
 
 
-def _decode_stream_usage(value: Mapping[str, Any]) -> bool:
+def decode_stream_usage(value: Mapping[str, Any]) -> bool:
+    """Read whether the caller wants token counts at the end of the stream."""
     options = opt_object(value, "stream_options")
     return bool(options and options.get("include_usage"))

@@ -31,7 +31,7 @@ from mustcall.core.events import (
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
 from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state
-from mustcall.wire.chat.reply import decode_finish, decode_usage
+from mustcall.wire.chat.reply import decode_finish, decode_usage, label, whole_number
 from mustcall.wire.codec import Provenance
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
@@ -40,7 +40,6 @@ from mustcall.wire.reading import (
     as_object,
     decode_json,
     maybe_object,
-    opt_int,
     opt_list,
     opt_str,
 )
@@ -127,6 +126,8 @@ class ChatStreamDecoder:
         self._close_open(out)
         for slot in self._tracker.slots:
             if slot.number not in self._indexes:
+                if not "".join(self._pending.get(slot.number, ())).strip():
+                    continue  # a placeholder that nothing was ever put into is no call
                 self._begin_call(slot, CallKind.FUNCTION, out)
             out.append(PartEnded(self._indexes[slot.number]))
         out.append(Finished(decode_finish(self._reported), self._reported))
@@ -146,8 +147,8 @@ class ChatStreamDecoder:
             if choice.get("index") not in (0, None):
                 continue  # further choices have no canonical form; on the same wire they are forwarded as bytes
             delta = maybe_object(choice.get("delta"))
-            if delta is None:
-                delta = maybe_object(choice.get("message"))  # some servers end with a whole message
+            if delta is None and self._next == 0:
+                delta = maybe_object(choice.get("message"))  # some servers send one whole message instead
             if delta is not None:
                 self._delta(delta, out)
             reported = opt_str(choice, "finish_reason")
@@ -161,7 +162,7 @@ class ChatStreamDecoder:
     def _start(self, chunk: JsonObject, out: list[Event]) -> None:
         if not self._started:
             self._started = True
-            out.append(Started(opt_str(chunk, "id") or "", opt_str(chunk, "model") or "", opt_int(chunk, "created")))
+            out.append(Started(label(chunk.get("id")), label(chunk.get("model")), whole_number(chunk.get("created"))))
 
     def _delta(self, delta: JsonObject, out: list[Event]) -> None:
         for field in REASONING_FIELDS:
@@ -216,7 +217,9 @@ class ChatStreamDecoder:
             kind, name, text = CallKind.CUSTOM, opt_str(custom, "name") or "", opt_str(custom, "input") or ""
         else:
             kind, name, text = CallKind.FUNCTION, opt_str(function, "name") or "", arguments_text(function)
-        slot = self._tracker.assign(opt_int(call, "index"), opt_str(call, "id") or "", name, text)
+        number = call.get("index")
+        position = number if isinstance(number, int) else None
+        slot = self._tracker.assign(position, opt_str(call, "id") or "", name, text)
         index = self._indexes.get(slot.number)
         if index is None:
             if text:
