@@ -138,6 +138,12 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
+#: Replies with parts no version of the gateway knows.
+REPLIES: dict[str, dict[str, Any]] = {
+    "chat": {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "new": 1}]},
+    "responses": {"id": "x", "object": "response", "status": "completed", "output": [{"type": "new_item"}]},
+    "messages": {"id": "x", "type": "message", "role": "assistant", "content": [{"type": "new"}], "usage": {}},
+}
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 CASES = [(wire, number) for wire, shapes in SHAPES.items() for number in range(len(shapes))]
 
@@ -168,11 +174,7 @@ def test_alias_changes_the_model_and_nothing_else(wire: str) -> None:
 @pytest.mark.parametrize("wire", SHAPES)
 def test_reply_comes_back_unchanged(wire: str) -> None:
     """Rule 112: the reply's bytes, with fields of tomorrow in it."""
-    reply: dict[str, Any] = {
-        "chat": {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "new": 1}]},
-        "responses": {"id": "x", "object": "response", "status": "completed", "output": [{"type": "new_item"}]},
-        "messages": {"id": "x", "type": "message", "role": "assistant", "content": [{"type": "new"}], "usage": {}},
-    }[wire]
+    reply = REPLIES[wire]
     body = json.dumps({**reply, "future": [1.0, 12345678901234567890123]}, indent=2).encode()
     with (
         ScriptedUpstream([Raw(200, body)]) as upstream,

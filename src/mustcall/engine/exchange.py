@@ -12,9 +12,9 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import MustcallError, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
-from mustcall.core.origin import Wire
+from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
@@ -77,7 +77,7 @@ async def exchange(
         request = mine.decode_request(inbound.body)
         outgoing = request if model is None else request.evolve(model=model)
         target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
-        body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))
+        body = _write(theirs.encode_request(outgoing, target, log))
     same_wire = mine is theirs
     call = UpstreamCall(
         url=endpoint.base_url + theirs.path + (f"?{inbound.query}" if same_wire and inbound.query else ""),
@@ -139,7 +139,7 @@ class _Crossing:
         """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
         if _is_event_stream(reply.headers):
             decoded = await self._assemble(reply)
-            body = msgspec.json.encode(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
             return self._whole(200, body, reply.headers)
         body = await reply.read()
         await reply.close()
@@ -148,7 +148,7 @@ class _Crossing:
             check_reply(self._mine.wire, body)
         else:
             decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
-            body = msgspec.json.encode(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
         return self._whole(reply.status, body, reply.headers)
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
@@ -263,6 +263,14 @@ class _Crossing:
                     yield data
                 if events and isinstance(events[-1], Failed):
                     return
+
+
+def _write(value: JsonObject) -> bytes:
+    """Write JSON. What could be read but is nested too deeply to be written is nobody's honest request or reply."""
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

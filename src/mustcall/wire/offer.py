@@ -58,6 +58,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
                 log.add(AdaptationKind.TOOL_DROPPED, tool.name, "deferred, and no tool result has referred to it yet")
                 continue
         kept.append(_reshape(tool, wire, log))
+    _refuse_doubles(kept)
     choice = request.tool_choice
     native = request.origin is not None and request.origin.wire is wire
     if not kept and not native and wire in _NEEDS_TOOLS_FOR_HISTORY:
@@ -86,6 +87,20 @@ def custom_input(arguments: str) -> str | None:
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
         return None
     return value["input"] if value.keys() == {"input"} else None
+
+
+def _refuse_doubles(kept: list[Tool | ProviderTool]) -> None:
+    """Two tools under one name could not be told apart when they are called."""
+    seen: dict[str, Tool] = {}
+    for tool in kept:
+        if isinstance(tool, Tool):
+            flat = flat_name(tool.namespace, tool.name)
+            other = seen.setdefault(flat, tool)
+            if other is not tool and other.namespace != tool.namespace:
+                raise UnsupportedFeature(
+                    f"two tools would both be called {flat!r} on this upstream's wire; rename one of them",
+                    param="tools",
+                )
 
 
 def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wire) -> ToolChoice:

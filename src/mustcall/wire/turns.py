@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Audio, File, Image, Part, Text, ToolReference, ToolResult, Unknown
 
-__all__ = ["ResultText", "Turn", "result_text", "turns"]
+__all__ = ["ResultText", "Turn", "is_billing_header", "result_text", "turns"]
 
 
 class Turn(msgspec.Struct):
@@ -24,6 +24,11 @@ class Turn(msgspec.Struct):
     def parts(self) -> list[Part]:
         """All parts of the turn, in order."""
         return [part for message in self.messages for part in message.parts]
+
+
+def is_billing_header(part: Part) -> bool:
+    """Tell Claude Code's first system block: it means nothing to another provider and varies (wires.md 1.3)."""
+    return isinstance(part, Text) and part.text.startswith("x-anthropic-billing-header:")
 
 
 def turns(messages: Iterable[Message]) -> list[Turn]:

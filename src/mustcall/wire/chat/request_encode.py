@@ -44,13 +44,12 @@ from mustcall.wire.effort import effort_for_budget
 from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import result_text
+from mustcall.wire.turns import is_billing_header, result_text
 
 __all__ = ["encode_request"]
 
 _CHAT = Wire.CHAT
 
-_BILLING_HEADER = "x-anthropic-billing-header:"
 
 #: Fields of other wires that mean the same here.
 _SHARED = {
@@ -307,7 +306,7 @@ class _Conversation:
     def _system_parts(self, message: Message) -> tuple[Part, ...]:
         kept: list[Part] = []
         for part in message.parts:
-            if isinstance(part, Text) and part.text.startswith(_BILLING_HEADER):
+            if is_billing_header(part):
                 self._log.add(AdaptationKind.PART_DROPPED, "system", "a billing header means nothing here, and varies")
             else:
                 kept.append(part)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
-from mustcall.core.errors import InvalidRequest, UnsupportedFeature
+from mustcall.core.errors import UnsupportedFeature
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import ToolResult
@@ -44,6 +44,7 @@ from mustcall.wire.reading import (
     opt_float,
     opt_int,
     opt_list,
+    read_outline,
     reading_request,
     rest,
     str_field,
@@ -132,17 +133,7 @@ _outline = msgspec.json.Decoder(_Outline)
 
 def peek(body: bytes) -> Peek:
     """Check the outline of a request and return its model and whether it streams."""
-    try:
-        outline = _outline.decode(body)
-    except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at ")
-        path = place.strip("`").removeprefix("$").removeprefix(".")
-        where = f"`{path}`" if path else "the body"
-        raise InvalidRequest(f"{where} cannot be read: {what}", param=path or None) from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    outline = read_outline(_outline, body)
     _refuse_thread(outline.thread)
     return Peek(outline.model, outline.stream or False)
 

@@ -29,6 +29,7 @@ from mustcall.wire.reading import (
     opt_list,
     opt_object,
     opt_str,
+    read_outline,
     reading_request,
     rest,
     str_field,
@@ -95,23 +96,10 @@ _peek_decoder = msgspec.json.Decoder(_PeekRequest)
 
 def peek(body: bytes) -> Peek:
     """Check the outline of a request without building it."""
-    try:
-        seen = _peek_decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(str(error), param=_validation_path(str(error))) from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    seen = read_outline(_peek_decoder, body)
     if seen.input is None and not (seen.previous_response_id or seen.conversation or seen.prompt):
         raise InvalidRequest("`input` is required", param="input")
     return Peek(seen.model, bool(seen.stream))
-
-
-def _validation_path(message: str) -> str | None:
-    """Find the path msgspec names at the end of its message (`… - at `$.input[0].role``)."""
-    _, found, path = message.rpartition(" - at `$")
-    return path.rstrip("`").lstrip(".") or None if found else None
 
 
 # --- decode -------------------------------------------------------------------------------------------------------

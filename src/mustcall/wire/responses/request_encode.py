@@ -23,6 +23,7 @@ from mustcall.wire.responses.items import ItemWriter
 from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, part_word
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
+from mustcall.wire.turns import is_billing_header
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 
@@ -70,7 +71,6 @@ REFUSED: dict[str, tuple[_Test, str]] = {
 _SUMMARIES = frozenset({"auto", "concise", "detailed"})
 _SHOWN_SUMMARIES = frozenset({"summarized", "updates"})
 _MIN_OUTPUT_TOKENS = 16
-_BILLING_HEADER = "x-anthropic-billing-header:"
 
 
 def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
@@ -196,7 +196,7 @@ def _encode_system(system: Message | None, log: AdaptationLog) -> str | None:
     for part in system.parts:
         note_foreign(part, log)
         match part:
-            case Text(text=text) if text.startswith(_BILLING_HEADER) and is_foreign(system, part):
+            case Text() if is_billing_header(part) and is_foreign(system, part):
                 log.add(AdaptationKind.PART_DROPPED, "system", "a billing header means nothing to another provider")
             case Text(text=text) | File(text=str() as text):
                 texts.append(text)

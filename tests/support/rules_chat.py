@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from mustcall.core.origin import Wire
 from mustcall.testing.issued import Issued
-from mustcall.testing.rules import RULES, Ask, find_violation
 
 Body = dict[str, Any]
 
@@ -114,42 +111,3 @@ TABLE: list[tuple[str, list[Body], list[Body]]] = [
         [chat(C_USER, C_CALL), chat(C_USER, C_CALL, C_USER)],
     ),
 ]
-
-
-def rows(passing: bool) -> list[Any]:
-    """Return one case per request of the table."""
-    return [
-        pytest.param(rule, body, id=f"{rule}-{number}")
-        for rule, good, bad in TABLE
-        for number, body in enumerate(good if passing else bad)
-    ]
-
-
-@pytest.mark.parametrize(("rule", "body"), rows(passing=True))
-def test_rules_let_good_requests_pass(rule: str, body: Body) -> None:
-    """No rule of the wire objects to a request that is right, whichever rule it was written for."""
-    assert rule
-    assert find_violation(WIRE, Ask(body, KEYS, ISSUED)) is None
-
-
-@pytest.mark.parametrize(("rule", "body"), rows(passing=False))
-def test_rules_refuse_bad_requests(rule: str, body: Body) -> None:
-    """The rule a request breaks is the one that answers, with a 400 that says something; waived, it is silent."""
-    found = find_violation(WIRE, Ask(body, KEYS, ISSUED))
-    assert found is not None
-    assert (found[0], found[1].status) == (rule, 400)
-    assert len(found[1].message) > 20 or "required" in found[1].message
-    again = find_violation(WIRE, Ask(body, KEYS, ISSUED), waived={rule})
-    assert again is None or again[0] != rule
-
-
-@pytest.mark.parametrize("junk", JUNK)
-def test_rules_survive_junk(junk: Body) -> None:
-    """A request of the wrong shape is refused, not crashed on."""
-    assert find_violation(WIRE, Ask(junk, KEYS)) is not None
-    assert find_violation(WIRE, Ask(HALF | junk, KEYS)) is not None
-
-
-def test_every_rule_has_its_rows() -> None:
-    """The table leaves no rule out."""
-    assert {rule for rule, _, _ in TABLE} == {rule.__name__ for rule in RULES[WIRE]}
