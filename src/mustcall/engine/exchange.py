@@ -23,7 +23,7 @@ from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.codec import Provenance, Stamp, Target
-from mustcall.wire.outline import check_reply, is_error_body, rename_model
+from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import SEAL_PREFIX
 from mustcall.wire.sse import SseDecoder, SseFramer
@@ -144,8 +144,9 @@ class _Crossing:
         body = await reply.read()
         await reply.close()
         if self._same_wire:
-            self._check_not_error(body)
-            check_reply(self._mine.wire, body)
+            if not is_reply(self._mine.wire, body):
+                self._check_not_error(body)
+                raise not_a_reply(self._mine.wire, body)
         else:
             decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
             body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))

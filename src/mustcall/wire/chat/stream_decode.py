@@ -8,7 +8,7 @@ Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `c
 indexes are missing.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -48,16 +48,40 @@ from mustcall.wire.sse import SseEvent
 __all__ = ["ChatStreamDecoder"]
 
 
+class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: str | None = None
+
+
+class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+
+
+class _PlainChunk(msgspec.Struct, gc=False):
+    """A chunk of nothing but text: by far the most common one, read in C and without a dict."""
+
+    choices: tuple[_PlainChoice]
+    usage: None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_PlainChunk)
+_PATIENCE = 4
+
+
 class ChatStreamDecoder:
     """One stream's state: which parts are open, which calls were begun, and how it is going to end."""
 
     __slots__ = (
-        "_calls",
         "_details",
         "_done",
         "_field",
         "_finish",
         "_indexes",
+        "_misses",
         "_next",
         "_open",
         "_pending",
@@ -80,6 +104,7 @@ class ChatStreamDecoder:
         self._details: list[Any] = []
         self._finish = False
         self._reported: str | None = None
+        self._misses = 0
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one server-sent event."""
@@ -89,6 +114,16 @@ class ChatStreamDecoder:
         if data == b"[DONE]" or data.strip() == b"[DONE]":
             return self._end()
         out: list[Event] = []
+        if self._started and self._misses < _PATIENCE and not event.name:
+            try:
+                text = _plain.decode(data).choices[0].delta.content
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                self._misses += 1  # a stream of other things (a call's arguments) is not tried for ever
+            else:
+                self._misses = 0
+                if text:
+                    out.append(TextDelta(self._ensure(Text, out), text))
+                return out
         try:
             self._chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
         except ShapeError as error:

@@ -148,7 +148,8 @@ class ChatStreamEncoder:
         if not text:
             return b""
         self._sent[index] = self._sent.get(index, 0) + len(text)
-        return self._delta({"refusal" if isinstance(self._parts.get(index), Refusal) else "content": text})
+        field = b'{"refusal":' if isinstance(self._parts.get(index), Refusal) else b'{"content":'
+        return b"%b%b%b}%b" % (self._head, field, _dump(text), self._TAIL)
 
     def _arguments(self, index: int, text: str) -> bytes:
         if not text:

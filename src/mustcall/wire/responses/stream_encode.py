@@ -81,16 +81,24 @@ class _Summary:
         self.streamed: list[str] = []
 
 
+_TEXT_DELTA = encode_event(
+    b'{"type":"response.output_text.delta","sequence_number":%d,"item_id":%b,"output_index":%d,'
+    b'"content_index":0,"delta":%b,"logprobs":[]}',
+    "response.output_text.delta",
+)
+
+
 class _Open:
     """One item on its way. `item` is the form it was announced in, `suffix` what its made ids end in."""
 
-    __slots__ = ("item", "number", "part", "state", "streamed", "suffix", "summaries", "summary")
+    __slots__ = ("dumped_id", "item", "number", "part", "state", "streamed", "suffix", "summaries", "summary")
 
     def __init__(self, number: int, suffix: str, part: Part, item: JsonObject) -> None:
         self.number = number
         self.suffix = suffix
         self.part = part
         self.item = item
+        self.dumped_id = _dump(item.get("id"))
         self.streamed: list[str] = []
         self.summaries: dict[int | None, _Summary] = {}  # by canonical number; None is another wire's thinking
         self.summary: _Summary | None = None  # the one not yet done
@@ -253,7 +261,9 @@ class ResponsesStreamEncoder:
         item.streamed.append(text)
         match item.part:
             case Text():
-                self._about(item, "response.output_text.delta", {"content_index": 0, "delta": text, "logprobs": []})
+                # The most common event of all: only its values are written anew.
+                self._out.append(_TEXT_DELTA % (self._sequence, item.dumped_id, item.number, _dump(text)))
+                self._sequence += 1
             case Refusal():
                 self._about(item, "response.refusal.delta", {"content_index": 0, "delta": text})
             case ToolCall(kind=kind):
