@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import UpstreamGarbage
+from mustcall.wire import sse
 from mustcall.wire.sse import SseDecoder, SseEvent, SseFramer, encode_event
 
 
@@ -132,7 +133,7 @@ def test_partial_line_is_kept_in_fragments() -> None:
     pieces = [b"data: ", *([b"xy"] * 1000)]
     for piece in pieces:
         assert decoder.feed(piece) == []
-    assert decoder._partial == pieces  # pyright: ignore[reportPrivateUsage]
+    assert decoder._framer._held == pieces  # pyright: ignore[reportPrivateUsage]
     assert decoder.feed(b"\n\n") == [SseEvent("", b"xy" * 1000)]
 
 
@@ -208,3 +209,23 @@ def test_framer_searches_each_byte_once() -> None:
         assert framer.feed(b"xy") == b""
     assert len(framer._held) == 1000  # pyright: ignore[reportPrivateUsage]
     assert framer._overlap == b"y"  # pyright: ignore[reportPrivateUsage]
+
+
+_LINES = st.sampled_from([b"data: a", b"data:b", b"data: ", b"event: e", b"event:f", b": c", b"id: 1", b"", b"", b"x"])
+
+
+@given(st.lists(_LINES, max_size=12))
+def test_the_quick_reader_agrees_with_the_standard_one(lines: list[bytes]) -> None:
+    """A block the quick reader takes is read as the line reader reads it."""
+    block = b"\n".join(lines) + b"\n\n"
+    quick = sse._read_usual(block)  # pyright: ignore[reportPrivateUsage]
+    assert quick is None or quick == sse._read_lines(block)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_quick_reader_takes_the_usual_forms() -> None:
+    """Chat's data-only events and the other wires' named ones are the quick forms."""
+    assert sse._read_usual(b"data: 1\n\ndata: 2\n\n") == [SseEvent("", b"1"), SseEvent("", b"2")]  # pyright: ignore[reportPrivateUsage]
+    assert sse._read_usual(b"event: a\ndata: 1\n\nevent: b\ndata: 2\n\n") == [  # pyright: ignore[reportPrivateUsage]
+        SseEvent("a", b"1"),
+        SseEvent("b", b"2"),
+    ]
