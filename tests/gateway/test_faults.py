@@ -155,13 +155,14 @@ def test_transient_failures_are_hidden(caller_wire: str, upstream_wire: str, str
 @streaming
 def test_client_that_leaves_frees_the_upstream(upstream_wire: str, stream: bool) -> None:
     """Rule 116: a client that goes away cancels the upstream's work and nothing more is sent."""
-    held = Hang(TEXT, after=200 if stream else 0)
+    held = Hang(Turn(Say("It rains. " * 1000)), after=6000 if stream else 0)  # well past the first event
     with (
         ScriptedUpstream([held]) as upstream,
         RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
     ):
         body = json.dumps({**GOOD["chat"], "stream": stream}).encode()
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
+            client.settimeout(10)
             client.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
             )
