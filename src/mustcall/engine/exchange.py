@@ -127,13 +127,18 @@ class _Crossing:
             self._decoded = self._mine.decode_request(self._inbound.body)
         return self._decoded
 
-    def error(self, answer: Answer, body: bytes) -> WholeReply:
+    def error(self, answer: Answer, body: bytes) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
-        status = answer.reply.status
-        if not (self._same_wire and is_error_body(body)):
-            info = self._theirs.decode_error(status, body)
-            body = msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id))
-        return self._whole(status, body, answer.reply.headers)
+        status, headers = answer.reply.status, answer.reply.headers
+        if self._same_wire and is_error_body(body):
+            return self._whole(status, body, headers)
+        info = self._theirs.decode_error(status, body)
+        if self._inbound.stream and info.code in self._mine.streamed_errors:
+            encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
+            return self._stream(_nothing(), encoder.feed(Failed(info)), headers)
+        return self._whole(
+            status, msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id)), headers
+        )
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
         """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
@@ -169,8 +174,11 @@ class _Crossing:
         first = await anext(chunks, None)
         if first is None:
             raise UpstreamUnavailable("the upstream's stream ended before it began")
+        return self._stream(chunks, first, reply.headers)
+
+    def _stream(self, chunks: AsyncGenerator[bytes], first: bytes, headers: Mapping[str, str]) -> StreamedReply:
         return StreamedReply(
-            status=200, first=first, chunks=chunks, upstream_headers=reply.headers, adaptations=self._log.entries
+            status=200, first=first, chunks=chunks, upstream_headers=headers, adaptations=self._log.entries
         )
 
     def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
@@ -256,7 +264,7 @@ class _Crossing:
             async for events in batches:
                 if not begun:
                     for event in events:
-                        if isinstance(event, Failed):
+                        if isinstance(event, Failed) and event.error.code not in self._mine.streamed_errors:
                             raise UpstreamRejected(event.error)
                 data = b"".join(map(encoder.feed, events))
                 if data:
@@ -276,3 +284,9 @@ def _write(value: JsonObject) -> bytes:
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    """Yield nothing: the whole stream is its first bytes."""
+    return
+    yield b""

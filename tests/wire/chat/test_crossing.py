@@ -73,7 +73,7 @@ def test_images_of_results_move_behind_the_last_result() -> None:
     )
     assert messages == [
         {"role": "assistant", "content": None, "tool_calls": [_written("a"), _written("b")]},
-        {"role": "tool", "tool_call_id": "a", "content": ""},
+        {"role": "tool", "tool_call_id": "a", "content": "The result is attached below."},
         {"role": "tool", "tool_call_id": "b", "content": "ok"},
         {"role": "user", "content": [_PNG_PART]},
         {"role": "assistant", "content": "seen"},
@@ -109,7 +109,7 @@ def test_images_wait_for_untouched_results() -> None:
     )
     messages, _ = _messages(_message("tool", ToolResult(call_id="a", content=(_PNG,))), untouched)
     assert messages == [
-        {"role": "tool", "tool_call_id": "a", "content": ""},
+        {"role": "tool", "tool_call_id": "a", "content": "The result is attached below."},
         raw,
         {"role": "user", "content": [_PNG_PART]},
     ]
@@ -208,7 +208,7 @@ def test_history_with_calls_but_no_tools() -> None:
 
 
 def test_system_prompts() -> None:
-    """wires.md 1.3: system first, late ones in place, the billing header left out, developer as system."""
+    """wires.md 1.3: system first and as one string, late ones in place, no billing header, developer as system."""
     body, notes = _cross(
         _request(
             _message("user", Text(text="a")),
@@ -221,11 +221,12 @@ def test_system_prompts() -> None:
                     Text(text="You are."),
                     Text(text="Be."),
                 ),
+                origin=Origin(Wire.MESSAGES),
             ),
         )
     )
     assert body["messages"] == [
-        {"role": "system", "content": [{"type": "text", "text": "You are."}, {"type": "text", "text": "Be."}]},
+        {"role": "system", "content": "You are.\n\nBe."},
         {"role": "user", "content": "a"},
         {"role": "system", "content": "late"},
         {"role": "system", "content": "dev"},

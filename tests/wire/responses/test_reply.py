@@ -242,7 +242,7 @@ def test_whole_response_object(codec: ResponsesCodec) -> None:
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": None,
         "service_tier": "flex",
-        "store": True,
+        "store": False,
         "temperature": 0.2,
         "text": {"format": {"type": "text"}},
         "tool_choice": "required",

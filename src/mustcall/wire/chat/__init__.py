@@ -26,6 +26,7 @@ class ChatCodec:
     wire = Wire.CHAT
     path = "/chat/completions"
     keepalive = b": keepalive\n\n"
+    streamed_errors = frozenset[str]()
 
     def peek(self, body: bytes) -> Peek:
         """Check the outline of a request."""

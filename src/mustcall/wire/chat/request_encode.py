@@ -43,8 +43,9 @@ from mustcall.wire.codec import Target
 from mustcall.wire.effort import effort_for_budget
 from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.offer import custom_arguments, offer_for
+from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import is_billing_header, result_text
+from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
 
 __all__ = ["encode_request"]
 
@@ -165,8 +166,11 @@ def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
     shared = _SHARED[origin.wire]
     carried: JsonObject = {}
     for name, value in origin.fields.items():
+        verbosity = (maybe_object(value) or {}).get("verbosity") if name == "text" else None
         if name in shared:
             carried[name] = value
+        elif verbosity is not None and origin.wire is Wire.RESPONSES:
+            carried["verbosity"] = verbosity
         elif value and name in _REFUSED:
             raise UnsupportedFeature(
                 f"`{name}` has no counterpart on an upstream of the chat wire; {_REFUSED[name]}", param=name
@@ -328,7 +332,12 @@ class _Conversation:
         if role is not Role.USER:
             self._flush_media()
         media, self._media = self._media, []
-        content = encode_content([*media, *others], self._log)
+        foreign = message.origin is not None and message.origin.wire is not _CHAT
+        if foreign and role is not Role.USER and others and all(isinstance(part, Text) for part in others):
+            # Many chat servers take instructions only as one string.
+            content = "\n\n".join(part.text for part in others if isinstance(part, Text))
+        else:
+            content = encode_content([*media, *others], self._log)
         if role is Role.DEVELOPER and (message.origin is None or message.origin.wire is not _CHAT):
             # OpenAI reads `system` as `developer`; most other chat servers know only `system`.
             role = Role.SYSTEM
@@ -351,7 +360,7 @@ class _Conversation:
             {
                 "role": "tool",
                 "tool_call_id": self._id(result.call_id, message),
-                "content": written.text,
+                "content": written.text or ("The result is attached below." if written.media else ""),
                 **(message.fields_for(_CHAT) if message.role is Role.TOOL else {}),
             }
         )
@@ -391,6 +400,8 @@ class _Conversation:
                             join_reasoning(thinking, encode_reasoning(part, state))
                     case ToolCall():
                         calls.append(self._call(part, message))
+                    case ProviderItem() | Unknown():
+                        drop_foreign_item(part, _CHAT, self._log)
                     case _:
                         self._log.add(AdaptationKind.PART_DROPPED, _kind_of(part), "no form on the chat wire")
         extra.update(thinking)

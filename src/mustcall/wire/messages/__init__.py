@@ -37,20 +37,10 @@ class MessagesCodec:
 
     __slots__ = ()
 
-    @property
-    def wire(self) -> Wire:
-        """Which wire this is."""
-        return Wire.MESSAGES
-
-    @property
-    def path(self) -> str:
-        """Where the wire is served below a base URL."""
-        return "/messages"
-
-    @property
-    def keepalive(self) -> bytes:
-        """A ping: accepted before and between events by every client tested."""
-        return b'event: ping\ndata: {"type":"ping"}\n\n'
+    wire = Wire.MESSAGES
+    path = "/messages"
+    keepalive = b'event: ping\ndata: {"type":"ping"}\n\n'
+    streamed_errors = frozenset[str]()
 
     def peek(self, body: bytes) -> Peek:
         """Check the outline of a request body; raise `InvalidRequest`, or `UnsupportedFeature` for threads."""

@@ -9,6 +9,7 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject
+from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sse import encode_event
 
@@ -45,7 +46,10 @@ _LONGEST = 2_000
 
 def encode_error(error: ErrorInfo, request_id: str) -> JsonObject:
     """Write an error body; `details` goes inside `error`, where the SDK looks for it."""
-    inner: JsonObject = {"type": _type_word(error), "message": error.message}
+    message = error.message
+    if error.code == OVERFLOW_CODE and "prompt is too long" not in message.lower():
+        message = f"prompt is too long: {message}"  # the words on which clients of this wire compact their history
+    inner: JsonObject = {"type": _type_word(error), "message": message}
     if error.details is not None:
         inner["details"] = error.details
     body: JsonObject = {"type": "error", "error": inner}
@@ -94,10 +98,12 @@ def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
     word = kind if isinstance(kind, str) else None
     details = maybe_object(fields.get("details"))
     own_code = (details or {}).get("error_code")
+    message = _text(fields.get("message") or fields, status)
+    code = own_code if isinstance(own_code, str) and own_code else "upstream_rejected"
     return ErrorInfo(
-        message=_text(fields.get("message") or fields, status),
+        message=message,
         status=_as_error(status if status is not None else _STATUSES.get(word or "")),
-        code=own_code if isinstance(own_code, str) and own_code else "upstream_rejected",
+        code=OVERFLOW_CODE if is_overflow(code, message) else code,
         type=word,
         details=details,
     )

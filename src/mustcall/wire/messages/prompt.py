@@ -41,7 +41,7 @@ from mustcall.wire.messages.inputs import Schemas
 from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import turns
+from mustcall.wire.turns import drop_foreign_item, turns
 
 __all__ = ["PromptWriter", "carries_foreign_state"]
 
@@ -189,7 +189,7 @@ class PromptWriter:
             case ProviderItem() | Unknown():
                 if part.wire is _WIRE:
                     return part.value
-                self._log.add(AdaptationKind.PART_DROPPED, part.type, "has no form on the messages wire")
+                drop_foreign_item(part, _WIRE, self._log)
                 return None
             case _:
                 assert_never(part)

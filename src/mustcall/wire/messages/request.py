@@ -210,8 +210,10 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     native = request.origin is not None and request.origin.wire is _WIRE
     if request.previous_response_id is not None:
         raise UnsupportedFeature(
-            "`previous_response_id` points to a conversation this upstream does not hold; send the whole history",
+            f"`previous_response_id` {request.previous_response_id!r} refers to state that an upstream on the messages "
+            "wire does not keep; send the whole conversation in `input`",
             param="previous_response_id",
+            code="previous_response_not_found",
         )
     body: JsonObject = {"model": request.model}
     writer = PromptWriter(request, target.issuer, log)

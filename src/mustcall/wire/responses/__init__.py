@@ -9,6 +9,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
+from mustcall.wire.overflow import OVERFLOW_CODE
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.responses.reply import decode_reply, encode_reply
 from mustcall.wire.responses.request_decode import decode_request, peek
@@ -26,6 +27,7 @@ class ResponsesCodec:
     wire = Wire.RESPONSES
     path = "/responses"
     keepalive = b": keepalive\n\n"
+    streamed_errors = frozenset({OVERFLOW_CODE})
 
     def peek(self, body: bytes) -> Peek:
         """Check the outline of a request."""

@@ -226,7 +226,7 @@ def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) ->
         "reasoning": {"effort": None, "summary": None, **said("reasoning", {})},
         "safety_identifier": said("safety_identifier", None),
         "service_tier": said("service_tier", "default"),
-        "store": said("store", True),
+        "store": False,  # nothing is kept for a reply that was made of another wire's
         "temperature": said("temperature", 1.0),
         "text": {"format": {"type": "text"}, **said("text", {})},
         "tool_choice": said("tool_choice", "auto"),
