@@ -1,5 +1,6 @@
 """Every bad input gets a clear error in the caller's own wire shape, and nothing reaches the upstream."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,25 @@ def test_threads_are_answered_with_the_documented_400(shared: dict[str, RunningG
         error = check_shape("messages", answer, 400)
         assert error["type"] == "invalid_request_error"
         assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
+@pytest.mark.parametrize("wire", PATHS)
+@pytest.mark.parametrize("upstream_wire", PATHS)
+def test_any_nesting_is_served_or_refused(shared: dict[str, RunningGateway], wire: str, upstream_wire: str) -> None:
+    """Contract 8: at no depth does the interpreter's recursion limit escape as an internal error."""
+    seen: set[int] = set()
+    for depth in (10, 200, 700, 800, 850, 900, 920, 940, 960, 980, 1000, 2000):
+        schema = b'{"type":"object","properties":{"a":' * (depth // 2) + b"{}" + b"}}" * (depth // 2)
+        tool = {
+            "chat": b'{"type":"function","function":{"name":"f","parameters":%b}}',
+            "responses": b'{"type":"function","name":"f","strict":false,"parameters":%b}',
+            "messages": b'{"name":"f","input_schema":%b}',
+        }[wire]
+        body = json.dumps(GOOD[wire]).encode()[:-1] + b',"tools":[%b]}' % (tool % schema)
+        answer = post(shared[upstream_wire].url + PATHS[wire], body)
+        seen.add(answer.status)
+        assert answer.status in (200, 400), (depth, answer.body)
+    assert 200 in seen
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamGarbage, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
-from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
@@ -77,7 +77,10 @@ async def exchange(
         request = mine.decode_request(inbound.body)
         outgoing = request if model is None else request.evolve(model=model)
         target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
-        body = _write(theirs.encode_request(outgoing, target, log))
+        try:
+            body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))
+        except RecursionError:  # what can just be read cannot always be written
+            raise InvalidRequest("the body is nested too deeply") from None
     same_wire = mine is theirs
     call = UpstreamCall(
         url=endpoint.base_url + theirs.path + (f"?{inbound.query}" if same_wire and inbound.query else ""),
@@ -144,7 +147,7 @@ class _Crossing:
         """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
         if _is_event_stream(reply.headers):
             decoded = await self._assemble(reply)
-            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = self._encode(decoded)
             return self._whole(200, body, reply.headers)
         body = await reply.read()
         await reply.close()
@@ -154,7 +157,7 @@ class _Crossing:
                 raise not_a_reply(self._mine.wire, body)
         else:
             decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
-            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = self._encode(decoded)
         return self._whole(reply.status, body, reply.headers)
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
@@ -183,6 +186,13 @@ class _Crossing:
 
     def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._log.entries)
+
+    def _encode(self, reply: Reply) -> bytes:
+        """Write a reply for the caller."""
+        try:
+            return msgspec.json.encode(self._mine.encode_reply(reply, self._request, self._stamp, self._log))
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
 
     def _bound(self, reply: Reply) -> Reply:
         return Binding(self._request, self._theirs.wire).restore_reply(reply)
@@ -255,6 +265,8 @@ class _Crossing:
                 await reply.close()
         except MustcallError as error:
             yield [Failed(error.info())]
+        except RecursionError:
+            yield [Failed(UpstreamGarbage("the upstream's stream is nested too deeply").info())]
 
     async def _translate(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
         """Write the reply's events on the caller's wire, those of one piece together."""
@@ -272,14 +284,6 @@ class _Crossing:
                     yield data
                 if events and isinstance(events[-1], Failed):
                     return
-
-
-def _write(value: JsonObject) -> bytes:
-    """Write JSON. What could be read but is nested too deeply to be written is nobody's honest request or reply."""
-    try:
-        return msgspec.json.encode(value)
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

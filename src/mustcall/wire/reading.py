@@ -4,8 +4,7 @@
 built while the error travels up (`at`), so a healthy value pays nothing for it.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -37,10 +36,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_MARGIN = 100
-#: A body this short cannot nest deeply enough to come near any limit.
-_ALWAYS_SHALLOW = 1024
 
 
 class ShapeError(Exception):
@@ -75,19 +70,25 @@ def _describe(value: object) -> str:
             return "an object"
 
 
-@contextmanager
-def at(place: str) -> Generator[None]:
-    """Name the place a `ShapeError` passes through on its way up."""
-    try:
-        yield
-    except ShapeError as error:
-        if not error.path:
-            error.path = place
-        elif error.path.startswith("["):
-            error.path = place + error.path
-        else:
-            error.path = f"{place}.{error.path}"
-        raise
+class at:  # noqa: N801  it reads as the preposition it is
+    """`with at("messages"):` names the place a `ShapeError` passes through on its way up."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ShapeError):
+            if not error.path:
+                error.path = self._place
+            elif error.path.startswith("["):
+                error.path = self._place + error.path
+            else:
+                error.path = f"{self._place}.{error.path}"
 
 
 def each(values: Iterable[Any], read: Callable[[Any], T], place: str = "") -> list[T]:
@@ -103,41 +104,43 @@ def each(values: Iterable[Any], read: Callable[[Any], T], place: str = "") -> li
     return result
 
 
-@contextmanager
-def reading_request() -> Generator[None]:
-    """Turn a `ShapeError` into the caller's error."""
-    try:
-        yield
-    except ShapeError as error:
-        raise InvalidRequest(str(error), param=error.path or None) from None
+class reading_request:  # noqa: N801  as above
+    """Turns a `ShapeError` into the caller's error."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ShapeError):
+            raise InvalidRequest(str(error), param=error.path or None) from None
+        if isinstance(error, RecursionError):
+            raise InvalidRequest("the body is nested too deeply") from None
 
 
-@contextmanager
-def reading_reply() -> Generator[None]:
-    """Turn a `ShapeError` into the upstream's error."""
-    try:
-        yield
-    except ShapeError as error:
-        raise UpstreamGarbage(f"the upstream's reply cannot be read: {error}") from None
+class reading_reply:  # noqa: N801  as above
+    """Turns a `ShapeError` into the upstream's error."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ShapeError | RecursionError):
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UpstreamGarbage(f"the upstream's reply cannot be read: {why}") from None
 
 
 def decode_json(body: bytes) -> Any:
     """Parse JSON; raise `ShapeError` for anything that is not."""
     try:
-        return msgspec.json.decode(body) if len(body) < _ALWAYS_SHALLOW else _decode_below(_MARGIN, body)
+        return msgspec.json.decode(body)
     except RecursionError:
         raise ShapeError("is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise ShapeError(f"is not valid JSON: {error}") from None
-
-
-def _decode_below(frames: int, body: bytes) -> Any:
-    """Parse some frames further down, so that whatever nesting passes here can also be written again later.
-
-    Parser and writer share the interpreter's recursion limit with the call stack, and values are written from
-    deeper in the stack than they are read.
-    """
-    return _decode_below(frames - 1, body) if frames else msgspec.json.decode(body)
 
 
 def read_outline(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
