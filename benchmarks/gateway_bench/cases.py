@@ -180,6 +180,8 @@ class _Bench:
         contender, workload = cell.contender, cell.workload
         wire = contender.caller
         expected = self._expected[workload.name, contender.name, wire]
+        # A translated stream joins deltas that arrive together, so its size varies; its text was checked once.
+        fixed = contender.caller is contender.upstream or workload.reply in ("text", "call")
         order = Order(
             port=contender.server.port,
             path=PATHS[wire],
@@ -188,7 +190,7 @@ class _Bench:
             warm_up=request_body(wire, "text").decode(),
             concurrency=cell.concurrency,
             requests=requests,
-            length=expected.length,
+            length=expected.length if fixed else None,
             ending=expected.ending,
             pids=[contender.server.pid, self._upstream.pid],
             timeout=_RUN_TIMEOUT,

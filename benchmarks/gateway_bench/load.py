@@ -17,7 +17,7 @@ __all__ = ["Order", "Report", "cpu_seconds", "main"]
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """One run. `length` is the exact size of a correct body, `ending` its last bytes."""
+    """One run. `length` is the exact size of a correct body (None where it varies), `ending` its last bytes."""
 
     port: int
     path: str
@@ -26,7 +26,7 @@ class Order(msgspec.Struct, kw_only=True):
     warm_up: str
     concurrency: int
     requests: int
-    length: int
+    length: int | None
     ending: str
     pids: list[int]
     timeout: float
@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
             return
         if self._check:
             order = run.order
-            if length != order.length:
+            if order.length is not None and length != order.length:
                 run.fail(f"a body of {length} bytes instead of {order.length}")
                 return
             if not raw.endswith(order.ending.encode(), 0, end):

@@ -12,6 +12,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
+from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamGarbage, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
 from mustcall.core.origin import Wire
@@ -251,8 +252,8 @@ class _Crossing:
 
         def bound(events: Iterable[Event]) -> list[Event]:
             if binding.trivial:
-                return list(events)
-            return [restored for event in events for restored in bind(event)]
+                return coalesce(events)
+            return coalesce(restored for event in events for restored in bind(event))
 
         try:
             try:

@@ -1,0 +1,69 @@
+"""Deltas that arrived together say the same as one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.coalesce import coalesce
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+)
+from mustcall.core.parts import Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+
+_PARTS = (Text(text=""), ToolCall(id="c", name="f", arguments=""), Reasoning())
+_DELTAS = st.lists(
+    st.one_of(
+        st.builds(TextDelta, st.just(0), st.text(max_size=3)),
+        st.builds(ArgumentsDelta, st.just(1), st.text(max_size=3)),
+        st.builds(ReasoningDelta, st.just(2), st.text(max_size=3), st.sampled_from([None, 0, 1])),
+    ),
+    max_size=12,
+)
+
+
+def test_neighbours_are_joined() -> None:
+    """Text with text, arguments with arguments of the same call; borders between parts stay."""
+    events: list[Event] = [
+        TextDelta(0, "a"),
+        TextDelta(0, "b"),
+        ArgumentsDelta(1, "{"),
+        ArgumentsDelta(2, "["),
+        Ended(),
+    ]
+    assert coalesce(events) == [TextDelta(0, "ab"), ArgumentsDelta(1, "{"), ArgumentsDelta(2, "["), Ended()]
+
+
+def test_summaries_stay_apart() -> None:
+    """Thinking is joined only within one summary."""
+    events: list[Event] = [ReasoningDelta(0, "a", 0), ReasoningDelta(0, "b", 0), ReasoningDelta(0, "c", 1)]
+    assert coalesce(events) == [ReasoningDelta(0, "ab", 0), ReasoningDelta(0, "c", 1)]
+
+
+def test_other_events_keep_their_place() -> None:
+    """An event between two deltas keeps them apart."""
+    events: list[Event] = [TextDelta(0, "a"), PartEnded(1), TextDelta(0, "b")]
+    assert coalesce(events) == events
+
+
+@given(_DELTAS)
+def test_joining_changes_no_reply(deltas: list[Event]) -> None:
+    """The assembled reply is the same, and no two neighbours could still be joined."""
+    whole: list[Event] = [Started("r", "m"), *(PartStarted(i, part) for i, part in enumerate(_PARTS)), *deltas]
+    whole += [PartEnded(0), PartEnded(1), PartEnded(2), Finished(FinishReason.STOP), Ended()]
+    replies: list[Reply] = []
+    for events in (whole, coalesce(whole)):
+        assembler = Assembler()
+        for event in events:
+            assembler.feed(event)
+        replies.append(assembler.reply())
+    assert replies[0] == replies[1]
+    assert coalesce(coalesce(whole)) == coalesce(whole)
