@@ -5,14 +5,13 @@ reply as it comes. Otherwise the request is decoded, encoded for the upstream, a
 as they arrive. A failure before the first byte is raised as a typed error; after it, it is the stream's last event.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamGarbage, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
 from mustcall.core.origin import Wire
@@ -250,18 +249,15 @@ class _Crossing:
         binding = Binding(self._request, self._theirs.wire)
         bind = StreamBinding(binding).feed
 
-        def bound(events: Iterable[Event]) -> list[Event]:
-            if binding.trivial:
-                return coalesce(events)
-            return coalesce(restored for event in events for restored in bind(event))
+        def bound(events: list[Event]) -> list[Event]:
+            return events if binding.trivial else [restored for event in events for restored in bind(event)]
 
         try:
             try:
                 async with aclosing(reply.chunks()) as pieces:
                     async for piece in pieces:
-                        yield bound(event for message in sse.feed(piece) for event in decoder.feed(message))
-                yield bound(event for message in sse.close() for event in decoder.feed(message))
-                yield bound(decoder.close())
+                        yield bound(decoder.feed_all(sse.feed(piece)))
+                yield bound(decoder.feed_all(sse.close()) + decoder.close())
             finally:
                 await reply.close()
         except MustcallError as error:

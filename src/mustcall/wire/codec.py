@@ -67,6 +67,10 @@ class StreamDecoder(Protocol):
         """Take one event; after `Failed` or `Ended` nothing more comes out."""
         ...
 
+    def feed_all(self, events: list[SseEvent]) -> list[Event]:
+        """Take events that arrived together: what feeding them one by one gives, with neighbouring text joined."""
+        ...
+
     def close(self) -> list[Event]:
         """Take the end of the bytes: `Ended` if the reply was complete, `Failed` if it was cut."""
         ...

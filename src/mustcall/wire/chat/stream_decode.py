@@ -69,7 +69,10 @@ class _PlainChunk(msgspec.Struct, gc=False):
 
 
 _plain = msgspec.json.Decoder(_PlainChunk)
+_plain_run = msgspec.json.Decoder(list[_PlainChunk])
 _PATIENCE = 4
+#: A stream ends with its finish reason, its usage and `[DONE]`.
+_LAST_EVENTS = 3
 
 
 class ChatStreamDecoder:
@@ -136,6 +139,35 @@ class ChatStreamDecoder:
                 )
             )
         return out
+
+    def feed_all(self, events: list[SseEvent]) -> list[Event]:
+        """Take events that arrived together; a run of plain text is read in one step."""
+        out: list[Event] = []
+        rest = events
+        if events and not self._started:
+            out.extend(self.feed(events[0]))
+            rest = events[1:]
+        run = rest[:-_LAST_EVENTS] if rest and rest[-1].data == b"[DONE]" else rest
+        text = self._plain_text(run)
+        if text is not None:
+            if text:
+                out.append(TextDelta(self._ensure(Text, out), text))
+            rest = rest[len(run) :]
+        for event in rest:
+            out.extend(self.feed(event))
+        return out
+
+    def _plain_text(self, run: list[SseEvent]) -> str | None:
+        """Return the text of a run of plain text chunks, None if it is any other run."""
+        if len(run) < 2 or not self._started or self._done or self._misses >= _PATIENCE:
+            return None
+        try:
+            chunks = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        if len(chunks) != len(run) or any(event.name for event in run):
+            return None  # events that are JSON only when joined are not these
+        return "".join([chunk.choices[0].delta.content for chunk in chunks])
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""

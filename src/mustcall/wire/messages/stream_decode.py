@@ -76,6 +76,7 @@ class _PlainDelta(msgspec.Struct, gc=False):
 
 
 _plain = msgspec.json.Decoder(_PlainDelta)
+_plain_run = msgspec.json.Decoder(list[_PlainDelta])
 
 
 class MessagesStreamDecoder:
@@ -113,6 +114,37 @@ class MessagesStreamDecoder:
             return self._take(as_object(decode_json(event.data)), event.name)
         except ShapeError as error:
             return self._fail(_garbage(f"the upstream's stream cannot be read: {error}"))
+
+    def feed_all(self, events: list[SseEvent]) -> list[Event]:
+        """Take events that arrived together; runs of plain text are read in one step."""
+        out: list[Event] = []
+        run: list[SseEvent] = []
+        for event in events:
+            if event.name == "content_block_delta":
+                run.append(event)
+                continue
+            if run:
+                out.extend(self._take_run(run))
+                run = []
+            out.extend(self.feed(event))
+        if run:
+            out.extend(self._take_run(run))
+        return out
+
+    def _take_run(self, run: list[SseEvent]) -> list[Event]:
+        """Read deltas that follow each other: in one step if all are text of one block, else one by one."""
+        if len(run) > 1 and not self._done:
+            try:
+                deltas = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                deltas = []
+            index = deltas[0].index if len(deltas) == len(run) else -1
+            block = self._blocks.get(index)
+            if block is not None and block.kind == "text" and all(delta.index == index for delta in deltas):
+                events: list[Event] = []
+                self._grow(block, "".join([delta.delta.text for delta in deltas]), events)
+                return events
+        return [event for one in run for event in self.feed(one)]
 
     def close(self) -> list[Event]:
         """Take the end of the bytes; a stop reason makes a reply complete even without `message_stop`."""

@@ -8,6 +8,7 @@ is the business of `stream_items`. Unknown event types are ignored.
 
 from typing import Any
 
+from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.events import (
     ArgumentsDelta,
@@ -83,6 +84,10 @@ class ResponsesStreamDecoder:
             message = f"the upstream's stream cannot be read: {error}"
             self._fail(ErrorInfo(message=message, status=502, code="upstream_garbage"), None, out)
         return out
+
+    def feed_all(self, events: list[SseEvent]) -> list[Event]:
+        """Take events that arrived together."""
+        return coalesce(event for one in events for event in self.feed(one))
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""
