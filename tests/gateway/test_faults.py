@@ -108,6 +108,26 @@ def test_streams_cut_anywhere(caller_wire: str, upstream_wire: str, cut: int) ->
 @callers
 @upstreams
 @streaming
+@pytest.mark.parametrize("fault", [Hang, Cut])
+def test_what_follows_the_last_event_changes_nothing(
+    caller_wire: str, upstream_wire: str, stream: bool, fault: type[Hang | Cut]
+) -> None:
+    """Contract 1: a complete reply stays complete, however its connection then ends, and nobody waits for that."""
+    with ScriptedUpstream(default=TEXT) as upstream:
+        body = post(upstream.url + PATHS[upstream_wire], {**GOOD[upstream_wire], "stream": True}).body
+    with (
+        ScriptedUpstream([fault(RawStream([body]), after=len(body))]) as upstream,
+        RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
+    ):
+        seen = ask(caller_wire, gateway.url, Ask(system=None), stream=stream)
+        assert isinstance(seen, Seen)
+        assert seen.text.startswith("It is going to rain")
+        upstream.release()
+
+
+@callers
+@upstreams
+@streaming
 def test_no_connection(caller_wire: str, upstream_wire: str, stream: bool) -> None:
     """Nobody listens: 502 that names the host and port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

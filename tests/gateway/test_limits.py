@@ -1,6 +1,7 @@
 """Keys, sizes, concurrency, health, and what the gateway keeps to itself."""
 
 import json
+import socket
 import threading
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.policy.routing import Route
 from mustcall.testing import Delayed, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post
@@ -144,17 +146,24 @@ def test_probes_and_small_requests() -> None:
 
 
 def test_models_are_listed_in_the_callers_shape() -> None:
-    """Upstreams' own lists are merged; Anthropic clients get theirs."""
+    """Upstreams' own lists are merged under names that reach them; Anthropic clients get theirs."""
     with (
         ScriptedUpstream(models=["a", "b"]) as one,
         ScriptedUpstream(models=["b", "c"]) as two,
         RunningGateway(f"x:chat={one.base_url}", f"y:messages={two.base_url}") as gateway,
     ):
         listed = call("GET", gateway.url + "/v1/models").json
-        assert [(entry["id"], entry["owned_by"]) for entry in listed["data"]] == [("a", "x"), ("b", "x"), ("c", "y")]
+        assert [(entry["id"], entry["owned_by"]) for entry in listed["data"]] == [
+            ("x/a", "x"),
+            ("x/b", "x"),
+            ("y/b", "y"),
+            ("y/c", "y"),
+        ]
         theirs = call("GET", gateway.url + "/api/v1/models", headers={"anthropic-version": "2023-06-01"}).json
-        assert [entry["id"] for entry in theirs["data"]] == ["a", "b", "c"]
-        assert (theirs["first_id"], theirs["last_id"], theirs["has_more"]) == ("a", "c", False)
+        assert [entry["id"] for entry in theirs["data"]] == ["x/a", "x/b", "y/b", "y/c"]
+        assert (theirs["first_id"], theirs["last_id"], theirs["has_more"]) == ("x/a", "y/c", False)
+        with RunningGateway(f"x:chat={one.base_url}") as alone:
+            assert [entry["id"] for entry in call("GET", alone.url + "/v1/models").json["data"]] == ["a", "b"]
 
 
 def test_models_without_an_upstream_that_answers() -> None:
@@ -178,18 +187,99 @@ def test_count_tokens() -> None:
             assert answer.headers["x-mustcall-adaptations"] == "estimated:input_tokens"
 
 
-def test_cors_is_off_unless_asked_for() -> None:
-    """No page may call the gateway unless its origin is listed."""
+def test_pages_are_refused_unless_listed() -> None:
+    """A web page may neither read nor spend unless its origin is listed; programs send no origin."""
     origin = {"origin": "http://page.example"}
-    with RunningGateway("chat=http://127.0.0.1:9/v1") as gateway:
-        answer = call("GET", gateway.url + "/healthz", headers=origin)
-        assert "access-control-allow-origin" not in answer.headers
-        assert call("OPTIONS", gateway.url + PATHS["chat"], headers=origin).status == 405
-    with RunningGateway("chat=http://127.0.0.1:9/v1", cors_origins=("http://page.example",)) as gateway:
-        allowed = call("OPTIONS", gateway.url + PATHS["chat"], headers=origin)
+    with (
+        ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        url = gateway.url + PATHS["chat"]
+        plain = call("POST", url, json.dumps(GOOD["chat"]).encode(), {**origin, "content-type": "text/plain"})
+        assert (plain.status, plain.json["error"]["code"]) == (403, "origin_not_allowed")
+        assert "access-control-allow-origin" not in plain.headers
+        assert call("OPTIONS", url, headers=origin).status == 403
+        assert upstream.requests == []
+    with (
+        ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", cors_origins=("http://page.example",)) as gateway,
+    ):
+        url = gateway.url + PATHS["chat"]
+        asked = {**origin, "access-control-request-headers": "x-stainless-lang, authorization"}
+        allowed = call("OPTIONS", url, headers=asked)
         assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (204, "http://page.example")
-        other = call("GET", gateway.url + "/healthz", headers={"origin": "http://evil.example"})
-        assert "access-control-allow-origin" not in other.headers
+        assert allowed.headers["access-control-allow-headers"] == "x-stainless-lang, authorization"
+        assert post(url, GOOD["chat"], origin).status == 200
+        assert post(url, GOOD["chat"], {"origin": "http://evil.example"}).status == 403
+
+
+def test_routed_models_are_listed() -> None:
+    """With routes, literal names and the upstream's models that a pattern sends there under their own names."""
+    with ScriptedUpstream(models=["gpt-5", "gpt-4", "other"]) as upstream:
+        settings = settings_from_flags(f"up:chat={upstream.base_url}")
+        routes = (Route(model="gpt-4", upstream="up", send_as="x"), Route(model="gpt-*", upstream="up"))
+        with RunningGateway(settings=msgspec.structs.replace(settings, routes=routes)) as gateway:
+            listed = call("GET", gateway.url + "/v1/models").json["data"]
+    assert [entry["id"] for entry in listed] == ["gpt-4", "gpt-5"]
+
+
+def test_a_broken_listing_is_left_out() -> None:
+    """An upstream that answers with bytes that are no text does not take the others' models away."""
+    with (
+        ScriptedUpstream(models=["a"]) as fine,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{"data":[{"id":"\xff')
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        port = listener.getsockname()[1]
+        with RunningGateway(f"x:chat={fine.base_url}", f"y:chat=http://127.0.0.1:{port}/v1") as gateway:
+            listed = call("GET", gateway.url + "/v1/models").json["data"]
+        thread.join(10)
+    assert [entry["id"] for entry in listed] == ["x/a"]
+
+
+def test_repeated_headers_are_joined() -> None:
+    """wires.md 1.2: beta names in several header lines all arrive."""
+    with (
+        ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
+        RunningGateway(f"messages={upstream.base_url}") as gateway,
+        socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
+    ):
+        client.settimeout(10)
+        body = json.dumps(GOOD["messages"]).encode()
+        lines = b"host: x\r\nanthropic-beta: a-1\r\nanthropic-beta: b-2\r\ncontent-length: %d" % len(body)
+        client.sendall(b"POST /v1/messages HTTP/1.1\r\n%b\r\n\r\n%b" % (lines, body))
+        assert b"200 OK" in client.recv(65536)
+        assert upstream.requests[0].headers["anthropic-beta"] == "a-1, b-2"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("wire", PATHS)
+def test_what_outlasts_the_grace_period_gets_a_typed_error(wire: str, stream: bool) -> None:
+    """Contract: a gateway that stops ends running requests with an error of the wire, never with silence."""
+    held = Hang(Turn(Say("It rains. " * 1000)), after=6000 if stream else 0)
+    with ScriptedUpstream([held]) as upstream:
+        gateway = RunningGateway(f"chat={upstream.base_url}", shutdown_grace=1).start()
+        answers: list[Any] = []
+        request = {**GOOD[wire], "stream": stream}
+        thread = threading.Thread(target=lambda: answers.append(post(gateway.url + PATHS[wire], request)))
+        thread.start()
+        upstream.wait_for_requests(1)
+        gateway.close()
+        thread.join(10)
+    if stream:
+        assert answers[0].status == 200
+        assert b"the gateway is stopping" in answers[0].body.split(b"\n\n")[-2]
+    else:
+        assert answers[0].status == 503
+        assert "stopping" in answers[0].json["error"]["message"]
 
 
 def test_stopping_lets_running_requests_finish() -> None:

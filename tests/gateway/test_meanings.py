@@ -1,13 +1,14 @@
 """Meanings that clients act on by themselves: they must survive the crossing. Each was seen with a real client."""
 
+import json
 from typing import Any
 
 import pytest
 
-from mustcall.testing import Fail, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Fail, Raw, RawStream, Recorded, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post
-from support.sdk import Ask, Failure, ask
+from support.sdk import Ask, Failure, Seen, ask
 
 WIRES = ("chat", "responses", "messages")
 WORDS = {
@@ -48,6 +49,72 @@ def test_overflow_reaches_a_responses_stream_as_its_event() -> None:
     assert b"event: response.created" in answer.body
     assert b"event: response.failed" in answer.body
     assert b'"code":"context_length_exceeded"' in answer.body
+
+
+@pytest.mark.parametrize("caller_wire", WIRES)
+@pytest.mark.parametrize("upstream_wire", WIRES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", ["my.tool", "n" * 80, "émoji-🔧", "a b"])
+def test_odd_tool_names_come_back_as_offered(caller_wire: str, upstream_wire: str, stream: bool, name: str) -> None:
+    """Rule 129: a name the upstream's wire does not take is mapped on the way out and back on the way in."""
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+
+    def call_it(request: Recorded) -> Turn:
+        tool = request.body["tools"][0]
+        return Turn(Call(tool.get("function", tool)["name"], {"q": 1}))
+
+    with (
+        ScriptedUpstream(call_it, strict=caller_wire != upstream_wire) as upstream,
+        RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
+    ):
+        seen = ask(caller_wire, gateway.url, Ask(tools=((name, schema),)), stream=stream)
+    assert isinstance(seen, Seen)
+    assert [(called, arguments) for _, called, arguments in seen.calls] == [(name, {"q": 1})]
+
+
+@pytest.mark.parametrize("caller_wire", WIRES)
+def test_calls_that_contradict_themselves_are_never_delivered(caller_wire: str) -> None:
+    """Contract 5: a lost arguments delta makes no call of two halves: the whole call, or an error."""
+    with ScriptedUpstream(default=Turn(Call("f", {"path": "/etc/hosts", "n": 1}))) as upstream:
+        body = post(upstream.url + "/v1/responses", {"model": "m", "input": "hi", "stream": True}).body
+    events = body.split(b"\n\n")
+    deltas = [number for number, event in enumerate(events) if b"function_call_arguments.delta" in event]
+    assert len(deltas) > 1
+    del events[deltas[1]]
+    with (
+        ScriptedUpstream([RawStream([b"\n\n".join(events)])]) as upstream,
+        RunningGateway(f"responses={upstream.base_url}") as gateway,
+    ):
+        request = Ask(tools=(("f", {"type": "object"}),))
+        if caller_wire == "messages":  # whose SDK reads arguments as they come
+            with pytest.raises(ValueError, match="Unable to parse tool parameter JSON"):
+                ask(caller_wire, gateway.url, request, stream=True)
+            return
+        seen = ask(caller_wire, gateway.url, request, stream=True)
+    if caller_wire == "chat":
+        assert isinstance(seen, Failure)
+        assert "contradicted itself" in seen.message
+    else:  # whose clients read the whole call at its end
+        assert isinstance(seen, Seen)
+        assert [arguments for _, _, arguments in seen.calls] == [{"path": "/etc/hosts", "n": 1}]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_thinking_in_content_parts_is_thinking(stream: bool) -> None:
+    """Mistral puts thinking into content parts: it is shown as thinking, never as text."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    content = [thought, {"type": "text", "text": "Yes."}]
+    whole: dict[str, Any] = {"id": "x", "model": "m", "choices": [{"index": 0, "finish_reason": "stop"}]}
+    if stream:
+        whole["choices"] = [{"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": "stop"}]
+        answer: Any = RawStream([b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(whole).encode()])
+    else:
+        whole["choices"][0]["message"] = {"role": "assistant", "content": content}
+        answer = Raw(200, json.dumps(whole).encode())
+    with ScriptedUpstream([answer]) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        seen = ask("messages", gateway.url, Ask(), stream=stream)
+    assert isinstance(seen, Seen)
+    assert (seen.thinking, seen.text) == ("hm", "Yes.")
 
 
 @pytest.mark.parametrize("upstream_wire", ["chat", "messages"])

@@ -14,7 +14,7 @@ def command() -> None:
     """Check the configuration."""
 
 
-@command.command()
+@command.command(short_help="Say what the gateway would do.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(file: Path | None) -> None:
     """Read FILE (default: mustcall.toml) and the environment, and say what the gateway would do.
@@ -26,7 +26,8 @@ def check(file: Path | None) -> None:
     click.echo(f"listens on   {server.host}:{server.port}")
     click.echo(f"client keys  {f'{len(settings.client_keys)} accepted' if settings.client_keys else 'none wanted'}")
     for endpoint in settings.endpoints:
-        key = "own key" if endpoint.api_key else "caller's key" if endpoint.forward_key else "no key"
+        forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
+        key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""

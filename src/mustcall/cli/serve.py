@@ -6,15 +6,16 @@ from collections.abc import Generator
 from pathlib import Path
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from mustcall.gateway.server import bind, serve
-from mustcall.gateway.settings import Settings, load_settings
+from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 
 __all__ = ["command"]
 
 _CURL = """\
-  curl -s {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
+  curl -s {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 """
 _DEMO_BODY = (
     '{"model":"demo","messages":[{"role":"user","content":"What is the weather in Oslo?"}],'
@@ -24,7 +25,12 @@ _DEMO_BODY = (
 
 
 @click.command(name="serve")
-@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The file to read.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to read.  [default: $MUSTCALL_CONFIG, else mustcall.toml]",
+)
 @click.option(
     "--upstream",
     "upstreams",
@@ -43,9 +49,14 @@ def command(
 
     Point an agent's base URL at it (OpenAI clients: http://HOST:PORT/v1, Anthropic clients: http://HOST:PORT).
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    with _demo_upstream() if demo else contextlib.nullcontext(upstreams) as flags:
-        settings = load_settings(file, upstream_flags=flags, host=host, port=port)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if demo and (upstreams or file):
+        raise click.UsageError("--demo brings its own upstream; leave out --upstream and --config")
+    with contextlib.ExitStack() as stack:
+        if demo:
+            settings = stack.enter_context(_demo_settings(host, port))
+        else:
+            settings = load_settings(file, upstream_flags=upstreams, host=host, port=port)
         chosen = ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
         listener = bind(settings.server, or_any_port=not chosen)
         address, bound = listener.getsockname()[:2]
@@ -55,18 +66,26 @@ def command(
 
 
 @contextlib.contextmanager
-def _demo_upstream() -> Generator[tuple[str, ...]]:
+def _demo_settings(host: str | None, port: int | None) -> Generator[Settings]:
+    """Settings of the demo: its own upstream, no file, no environment."""
     from mustcall.testing import ScriptedUpstream, demo_turn  # noqa: PLC0415  only the demo needs it
 
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     with ScriptedUpstream(demo_turn) as upstream:
-        yield (f"demo:chat={upstream.base_url}",)
+        yield settings_from_flags(
+            f"demo:chat={upstream.base_url}", server=msgspec.structs.replace(ServerSettings(), **given)
+        )
 
 
 def _announce(url: str, settings: Settings, *, demo: bool) -> None:
     click.echo(f"mustcall listens on {url}")
     for endpoint in settings.endpoints:
         click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}")
+    if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
+        click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")
-    body = _DEMO_BODY if demo else '{"model":"MODEL","messages":[{"role":"user","content":"Hello"}]}'
-    click.echo(_CURL.format(url=url, body=body), nl=False)
+    model = next((route.model for route in settings.routes if "*" not in route.model), "MODEL")
+    body = _DEMO_BODY if demo else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
+    key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""
+    click.echo(_CURL.format(url=url, body=body, key=key), nl=False)
     click.echo("Ctrl-C stops it.")

@@ -5,6 +5,7 @@
     │   ├── InvalidRequest          400  not JSON, wrong type, missing field
     │   ├── UnsupportedFeature      400  legal on the caller's wire, impossible on the upstream's
     │   ├── Unauthorized            401  no key, or a wrong one
+    │   ├── ForeignOrigin           403  a web page that is not on the list
     │   ├── UnknownModel            404  no route serves the model
     │   ├── UnknownRoute            404  no such path
     │   ├── WrongMethod             405  the path takes another method
@@ -30,6 +31,7 @@ __all__ = [
     "CallerError",
     "ConfigError",
     "ErrorInfo",
+    "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
     "MustcallError",
@@ -118,6 +120,13 @@ class Unauthorized(CallerError):
     status = 401
 
 
+class ForeignOrigin(CallerError):
+    """A web page calls that nobody listed; its visitors must not spend the operator's keys."""
+
+    code = "origin_not_allowed"
+    status = 403
+
+
 class UnknownModel(CallerError):
     """No route serves the model."""
 
@@ -137,6 +146,10 @@ class WrongMethod(CallerError):
 
     code = "method_not_allowed"
     status = 405
+
+    def __init__(self, message: str, *, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
 
 
 class BodyTooLarge(CallerError):

@@ -5,15 +5,23 @@ reply as it comes. Otherwise the request is decoded, encoded for the upstream, a
 as they arrive. A failure before the first byte is raised as a typed error; after it, it is the stream's last event.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamGarbage, UpstreamRejected, UpstreamUnavailable
-from mustcall.core.events import Event, Failed
+from mustcall.core.errors import (
+    InvalidRequest,
+    MustcallError,
+    UpstreamGarbage,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from mustcall.core.events import Ended, Event, Failed
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
@@ -25,12 +33,13 @@ from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.codec import Provenance, Stamp, Target
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import SEAL_PREFIX
+from mustcall.wire.sealing import holds_seal
 from mustcall.wire.sse import SseDecoder, SseFramer
 
 __all__ = ["Inbound", "StreamedReply", "WholeReply", "exchange"]
 
-_SEALED = f'"{SEAL_PREFIX}'.encode()
+#: How long a finished stream is waited for to be closed by its upstream; then it is cut off.
+_DRAIN_SECONDS = 0.2
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +80,7 @@ async def exchange(
     log = AdaptationLog()
     mine, theirs = codec_for(inbound.wire), codec_for(endpoint.wire)
     request: Request | None = None
-    if mine is theirs and _SEALED not in inbound.body:
+    if mine is theirs and not holds_seal(inbound.body):
         body = inbound.body if model is None else rename_model(inbound.body, model)
     else:
         request = mine.decode_request(inbound.body)
@@ -95,9 +104,13 @@ async def exchange(
     try:
         if answer.error_body is not None:
             return crossing.error(answer, answer.error_body)
-        if inbound.stream:
-            return await crossing.stream(answer.reply)
-        return await crossing.whole(answer.reply)
+        async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
+            if inbound.stream:
+                return await crossing.stream(answer.reply)
+            return await crossing.whole(answer.reply)
+    except TimeoutError:
+        await answer.reply.close()
+        raise UpstreamTimeout("the upstream's answer did not begin within the time for this request") from None
     except BaseException:
         await answer.reply.close()
         raise
@@ -215,10 +228,11 @@ class _Crossing:
         yield b"".join(encoder.feed(event) for event in unroll(reply))
 
     async def _forward(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
-        """Pass events on as they are; say so at the end if the stream was cut."""
+        """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""
         framer = SseFramer()
         failure: MustcallError | None = None
-        begun = False
+        begun = closed = False
+        marks = self._mine.closing_marks
         try:
             async with aclosing(reply.chunks()) as pieces:
                 async for piece in pieces:
@@ -226,14 +240,18 @@ class _Crossing:
                     if block:
                         begun = True
                         yield block
+                        if any(mark in block for mark in marks) and self._has_closed(framer):
+                            closed = True
+                            await _drain(pieces)
+                            break
         except MustcallError as error:
             failure = error
         finally:
             await reply.close()
-        closed = any(self._mine.closes(event) for event in framer.last_events())
+        closed = closed or self._has_closed(framer)
         if not closed and failure is None:
             rest = framer.close()
-            closed = any(self._mine.closes(event) for event in framer.last_events())
+            closed = self._has_closed(framer)
             if closed:
                 yield rest + b"\n\n"
         if not closed:
@@ -241,6 +259,9 @@ class _Crossing:
             if not begun:
                 raise failure
             yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id)
+
+    def _has_closed(self, framer: SseFramer) -> bool:
+        return any(self._mine.closes(event) for event in framer.last_events())
 
     async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
         """Yield the events of each piece that arrives, bound to the caller's tools; a failure is the last of them."""
@@ -256,7 +277,11 @@ class _Crossing:
             try:
                 async with aclosing(reply.chunks()) as pieces:
                     async for piece in pieces:
-                        yield bound(decoder.feed_all(sse.feed(piece)))
+                        events = decoder.feed_all(sse.feed(piece))
+                        yield bound(events)
+                        if events and isinstance(events[-1], Ended | Failed):
+                            await _drain(pieces)
+                            return
                 yield bound(decoder.feed_all(sse.close()) + decoder.close())
             finally:
                 await reply.close()
@@ -281,6 +306,14 @@ class _Crossing:
                     yield data
                 if events and isinstance(events[-1], Failed):
                     return
+
+
+async def _drain(pieces: AsyncGenerator[bytes]) -> None:
+    """Read what follows a stream's last event, so that the connection can be used again; not for long."""
+    with suppress(MustcallError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in pieces:
+                pass
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mustcall.core.errors import (
     BodyTooLarge,
+    ForeignOrigin,
     GatewayBusy,
     MustcallError,
     Unauthorized,
@@ -78,7 +79,6 @@ class Gateway:
         self._service: Service | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
         self._under_way = 0
-        self._ready = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -101,7 +101,6 @@ class Gateway:
                 self._serve()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self._ready = False
                 if self._transport is not None:
                     await self._transport.close()
                 await send({"type": "lifespan.shutdown.complete"})
@@ -121,6 +120,9 @@ class Gateway:
             await self._dispatch(call)
         except _Gone:
             return
+        except asyncio.CancelledError:
+            # The server ends what is left after its grace period. The caller gets a typed error all the same.
+            problem: MustcallError = GatewayBusy("the gateway is stopping; try again in a moment")
         except MustcallError as error:
             problem = error
         except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets a typed error
@@ -129,10 +131,13 @@ class Gateway:
         else:
             return
         if call.started:
-            return  # the answer has begun: all that is left is to end it, which the server does
+            if call.streaming:
+                ending = codec_for(call.wire).encode_stream_error(problem.info(), call.request_id)
+                await call.send({"type": "http.response.body", "body": ending})
+            return
         headers = reply_headers(call.request_id, {}, (), content_type=_JSON)
         if isinstance(problem, WrongMethod):
-            headers.append((b"allow", (problem.param or "").encode()))
+            headers.append((b"allow", problem.allowed.encode()))
         if isinstance(problem, GatewayBusy):
             headers.append((b"retry-after", b"1"))
         await call.send_whole(
@@ -143,6 +148,7 @@ class Gateway:
         if call.path in _PROBES:
             await self._probe(call)
             return
+        self._check_origin(call.headers)
         if call.method == "OPTIONS" and self._settings.server.cors_origins:
             await call.send_whole(204, b"", [])
             return
@@ -153,7 +159,7 @@ class Gateway:
                 "/v1/messages, /v1/messages/count_tokens and GET /v1/models"
             )
         if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
-            raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", param=expected)
+            raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", allowed=expected)
         self._authorise(call.headers)
         if self._under_way >= self._settings.server.max_concurrency:
             raise GatewayBusy(
@@ -183,6 +189,7 @@ class Gateway:
             return
         answer = reply_headers(call.request_id, reply.upstream_headers, reply.adaptations, content_type=_EVENTS)
         answer.append((b"cache-control", b"no-cache"))
+        call.streaming = True
         async with aclosing(reply.chunks) as chunks:
             await call.send({"type": "http.response.start", "status": reply.status, "headers": answer})
             await call.send({"type": "http.response.body", "body": reply.first, "more_body": True})
@@ -193,10 +200,8 @@ class Gateway:
     async def _probe(self, call: "_Call") -> None:
         """Answer health checks and the small requests clients make before they talk."""
         if call.method not in ("GET", "HEAD"):
-            raise WrongMethod(f"{call.asked} takes GET, not {call.method}", param="GET")
-        ready = self._ready or call.path != "/readyz"
-        body = b'{"status":"ok","service":"mustcall"}' if ready else b'{"status":"stopping","service":"mustcall"}'
-        await call.send_whole(200 if ready else 503, body, [(b"content-type", _JSON)])
+            raise WrongMethod(f"{call.asked} takes GET, not {call.method}", allowed="GET")
+        await call.send_whole(200, b'{"status":"ok","service":"mustcall"}', [(b"content-type", _JSON)])
 
     def _authorise(self, headers: Mapping[str, str]) -> None:
         """Compare the caller's key with every accepted one in constant time."""
@@ -216,17 +221,37 @@ class Gateway:
             return headers
         return {name: value for name, value in headers.items() if name not in ("authorization", "x-api-key")}
 
-    def _cors_headers(self, headers: Mapping[str, str]) -> list[Header]:
+    def _allows(self, origin: str) -> bool:
         origins = self._settings.server.cors_origins
+        return origin in origins or "*" in origins
+
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
+        """Refuse pages nobody listed. Only browsers send an origin; CORS alone would not keep a page from posting."""
         origin = headers.get("origin")
-        if not origins or origin is None or (origin not in origins and "*" not in origins):
+        if origin is not None and not self._allows(origin):
+            raise ForeignOrigin(f"the web page {origin[:200]!r} may not call this gateway; list it in cors_origins")
+
+    def _cors_headers(self, headers: Mapping[str, str]) -> list[Header]:
+        origin = headers.get("origin")
+        if origin is None or not self._allows(origin):
             return []
+        asked = headers.get("access-control-request-headers", "")
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-            (b"access-control-allow-headers", b"authorization, content-type, x-api-key, anthropic-version"),
+            (b"access-control-allow-headers", asked.encode("latin-1") or b"authorization, content-type, x-api-key"),
+            (b"access-control-expose-headers", b"x-mustcall-request-id, x-mustcall-adaptations"),
             (b"vary", b"origin"),
         ]
+
+
+def _headers_of(scope: Scope) -> dict[str, str]:
+    """Return the request's headers; a name that stands several times has its values joined."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 class _Call:
@@ -243,6 +268,7 @@ class _Call:
         "query",
         "request_id",
         "started",
+        "streaming",
         "token",
         "wire",
     )
@@ -254,9 +280,7 @@ class _Call:
         self._send = send
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
-        self.headers: Mapping[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        self.headers: Mapping[str, str] = _headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
         self.path = _strip(self.asked)
@@ -265,6 +289,7 @@ class _Call:
             Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT
         )
         self.started = False
+        self.streaming = False
         self._extra = cors(self.headers)
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -295,7 +320,7 @@ class _Call:
             piece: bytes = message.get("body", b"")
             size += len(piece)
             if size > limit:
-                raise BodyTooLarge(f"the body is larger than {limit} bytes, the most this gateway takes")
+                raise BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
             pieces.append(piece)
             if not message.get("more_body"):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)

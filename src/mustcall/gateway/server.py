@@ -2,8 +2,10 @@
 
 import contextlib
 import gc
+import logging
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -21,6 +23,16 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Say what happens: a first signal waits for running requests, a second one does not."""
+        running = len(self.server_state.tasks)
+        if self.should_exit:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # what it cuts off is not news
+        elif running:
+            grace = self.config.timeout_graceful_shutdown
+            print(f"stopping; {running} running requests have up to {grace} s (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -47,7 +59,7 @@ def bind(server: ServerSettings, *, or_any_port: bool = False) -> socket.socket:
             reason = error.strerror or str(error)
         else:
             return listener
-    raise ConfigError(f"cannot listen on {server.host}:{server.port}: {reason}; choose another with --port")
+    raise ConfigError(f"cannot listen on {server.host}:{server.port}: {reason}; choose another with --port or --host")
 
 
 def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
@@ -63,6 +75,7 @@ def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
         log_level="warning",
         server_header=False,
         date_header=False,
+        log_config=None,
         timeout_graceful_shutdown=max(1, int(server.shutdown_grace)),
         backlog=2048,
     )

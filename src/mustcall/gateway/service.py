@@ -6,18 +6,19 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.errors import MustcallError
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.errors import MustcallError, UpstreamGarbage
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.gateway.settings import Settings
-from mustcall.policy.routing import choose
+from mustcall.policy.routing import choose, is_routed
 from mustcall.upstream.endpoint import Endpoint, request_headers
-from mustcall.upstream.retry import Clock
+from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import estimate_tokens
-from mustcall.wire.outline import is_error_body, rename_model
+from mustcall.wire.outline import is_count, is_error_body, rename_model
 from mustcall.wire.registry import codec_for
+from mustcall.wire.sealing import holds_seal
 
 __all__ = ["Service"]
 
@@ -55,7 +56,7 @@ class Service:
         """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""
         codec = codec_for(Wire.MESSAGES)
         endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
-        if endpoint.wire is not Wire.MESSAGES:
+        if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
             request = codec.decode_request(body)
             return WholeReply(
                 status=200,
@@ -63,36 +64,53 @@ class Service:
                 upstream_headers={},
                 adaptations=(Adaptation(AdaptationKind.ESTIMATED, "input_tokens"),),
             )
-        reply = await self._transport.send(
-            UpstreamCall(
-                url=f"{endpoint.base_url}{codec.path}/count_tokens" + (f"?{query}" if query else ""),
-                headers=request_headers(endpoint, headers, same_wire=True, stream=False),
-                body=body if model is None else rename_model(body, model),
-                timeouts=endpoint.timeouts,
-            )
+        call = UpstreamCall(
+            url=f"{endpoint.base_url}{codec.path}/count_tokens" + (f"?{query}" if query else ""),
+            headers=request_headers(endpoint, headers, same_wire=True, stream=False),
+            body=body if model is None else rename_model(body, model),
+            timeouts=endpoint.timeouts,
         )
-        try:
-            answer = await reply.read()
-        finally:
-            await reply.close()
-        if reply.status >= 400 and not is_error_body(answer):
-            info = codec.decode_error(reply.status, answer)
-            answer = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
-        return WholeReply(status=reply.status, body=answer, upstream_headers=reply.headers)
+        answer = await send_patiently(
+            self._transport,
+            call,
+            endpoint.backoff,
+            codec.decode_error,
+            clock=self._clock,
+            deadline=self._clock.monotonic() + self._settings.server.request_timeout,
+            log=AdaptationLog(),
+        )
+        reply, counted = answer.reply, answer.error_body
+        if counted is None:
+            try:
+                counted = await reply.read()
+            finally:
+                await reply.close()
+            if not is_count(counted):
+                raise UpstreamGarbage("the upstream's answer to count_tokens holds no `input_tokens`")
+        elif not is_error_body(counted):
+            info = codec.decode_error(reply.status, counted)
+            counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
+        return WholeReply(status=reply.status, body=counted, upstream_headers=reply.headers)
 
     async def models(self, headers: Mapping[str, str]) -> bytes:
-        """List the models on offer: routed names, and what the upstreams list themselves.
+        """List the models on offer: routed names, and what the upstreams list themselves, under names that work.
 
-        An upstream that does not answer in time is left out: the list is a convenience, not a promise.
+        With several upstreams and no routes a name is only certain with its upstream before it. An upstream that does
+        not answer in time is left out: the list is a convenience, not a promise.
         """
-        names: dict[str, str] = {}
-        for route in self._settings.routes:
-            if "*" not in route.model and "?" not in route.model and "[" not in route.model:
-                names[route.model] = route.upstream
-        if not self._settings.routes:
-            listings = await asyncio.gather(*(self._list(endpoint, headers) for endpoint in self._endpoints.values()))
-            for endpoint, listing in zip(self._endpoints.values(), listings, strict=True):
-                for name in listing:
+        routes, doors = self._settings.routes, self._settings.doors
+        names = {route.model: route.upstream for route in routes if not _is_pattern(route.model)}
+        asked = [
+            endpoint
+            for endpoint in self._settings.endpoints
+            if not routes or any(route.upstream == endpoint.name and _is_pattern(route.model) for route in routes)
+        ]
+        listings = await asyncio.gather(*(self._list(endpoint, headers) for endpoint in asked))
+        for endpoint, listing in zip(asked, listings, strict=True):
+            for name in listing:
+                if not routes:
+                    names[name if len(doors) == 1 else f"{endpoint.name}/{name}"] = endpoint.name
+                elif is_routed(name, endpoint.name, routes):
                     names.setdefault(name, endpoint.name)
         if "anthropic-version" in headers:
             return msgspec.json.encode(_anthropic_list(names))
@@ -119,9 +137,13 @@ class Service:
                 finally:
                     await reply.close()
             listing = msgspec.json.decode(body, type=_Listing)
-        except (MustcallError, TimeoutError, msgspec.DecodeError, RecursionError):
+        except (MustcallError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError):
             return []
         return [model.id for model in listing.data]
+
+
+def _is_pattern(model: str) -> bool:
+    return any(sign in model for sign in "*?[")
 
 
 class _Listed(msgspec.Struct):

@@ -1,6 +1,7 @@
 """The gateway's configuration: a TOML file, the environment over it, flags over both. No file is needed."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from mustcall.policy.backoff import Backoff
 from mustcall.policy.routing import Door, Route
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
+from mustcall.wire.registry import CODECS
 
 __all__ = ["DEFAULT_FILE", "ServerSettings", "Settings", "load_settings", "parse_upstream_flag", "settings_from_flags"]
 
 DEFAULT_FILE = "mustcall.toml"
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,7 +140,7 @@ def parse_upstream_flag(flag: str, taken: Sequence[str] = ()) -> UpstreamSetting
     name, _, wire = left.rpartition(":")
     if not equals or wire not in list(Wire):
         words = ", ".join(Wire)
-        raise ConfigError(f"--upstream {flag!r} must be [name:]wire=URL with one of the wires {words}")
+        raise ConfigError(f"the upstream {flag!r} must be [name:]wire=URL with one of the wires {words}")
     if not name:
         name, number = wire, 2
         while name in taken:
@@ -163,7 +167,22 @@ def _read_file(path: Path) -> _File:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}{_advice(str(error))}") from None
+
+
+def _advice(problem: str) -> str:
+    """Return the fix for the mistakes people make most."""
+    fixes = {
+        "`api_key`": "put the key into an environment variable and name it in api_key_env",
+        "`routes`": "write each route as [[route]]",
+        "`upstreams`": "write each upstream as [[upstream]]",
+        "Expected `array`": "write the table with two brackets, [[…]], once for each entry",
+        "Invalid enum value": f"the wires are {', '.join(Wire)}",
+    }
+    found = next((fix for sign, fix in fixes.items() if sign in problem), None)
+    if found is None and "unknown field" in problem:
+        found = "docs/gateway.md lists the fields"
+    return f"; {found}" if found else ""
 
 
 def _port(text: str) -> int:
@@ -175,18 +194,30 @@ def _port(text: str) -> int:
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
     parts = urlsplit(upstream.base_url)
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1")
+        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{where}: base_url {shown!r} must have no user, query or fragment; keys go into api_key_env, "
+            "other things an endpoint needs into headers"
+        )
+    for codec in CODECS.values():
+        if parts.path.rstrip("/").endswith(codec.path):
+            raise ConfigError(f"{where}: base_url {shown!r} must end before {codec.path}, which the gateway adds")
+    for name, value in upstream.headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
+            raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
     key = None
     if upstream.api_key_env is not None:
-        key = env.get(upstream.api_key_env)
+        key = env.get(upstream.api_key_env, "").strip()
         if not key:
             raise ConfigError(f"{where}: the environment variable {upstream.api_key_env} (api_key_env) is not set")
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
         if getattr(upstream, field) <= 0:
             raise ConfigError(f"{where}: {field} must be above 0 seconds")
     if upstream.retries < 0:
-        raise ConfigError(f"{where}: retries must be 0 or more")
+        raise ConfigError(f"{where}: retries must be 0 or more, got {upstream.retries}")
     return Endpoint(
         name=upstream.name,
         wire=upstream.wire,
@@ -206,7 +237,9 @@ def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, .
         return _split(env.get("MUSTCALL_CLIENT_KEYS", ""))
     keys = _split(env.get(name, ""))
     if not keys:
-        raise ConfigError(f"server: the environment variable {name} (client_keys_env) holds no key")
+        raise ConfigError(
+            f"server: the environment variable {name} (client_keys_env) holds no key; separate several by commas"
+        )
     return keys
 
 
@@ -227,7 +260,8 @@ def _check(settings: Settings) -> None:
             raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
     if not names:
         raise ConfigError(
-            "no upstream is configured: pass --upstream chat=http://127.0.0.1:9000/v1, or write one in mustcall.toml"
+            "no upstream is configured: write one in mustcall.toml, set "
+            "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
         )
     for route in settings.routes:
         if route.upstream not in names:

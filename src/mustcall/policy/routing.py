@@ -8,7 +8,7 @@ import msgspec
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 
-__all__ = ["Destination", "Door", "Route", "choose"]
+__all__ = ["Destination", "Door", "Route", "choose", "is_routed"]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,3 +56,11 @@ def choose(model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[Do
     if doors:
         return Destination(doors[0].name, model)
     raise UnknownModel(f"no upstream is configured, so the model {model!r} cannot be served", param="model")
+
+
+def is_routed(model: str, upstream: str, routes: Sequence[Route]) -> bool:
+    """Tell whether the first route that matches a model sends it, under its own name, to this upstream."""
+    for route in routes:
+        if fnmatchcase(model, route.model):
+            return route.upstream == upstream and route.send_as in (None, model)
+    return False

@@ -103,6 +103,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def closing_marks(self) -> tuple[bytes, ...]:
+        """Bytes one of which is in every event that ends a stream: a cheap test before `closes` is asked."""
+        ...
+
+    @property
     def streamed_errors(self) -> frozenset[str]:
         """Error codes that clients who asked for a stream act on only when they come as an event of one."""
         ...

@@ -58,7 +58,8 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
                 log.add(AdaptationKind.TOOL_DROPPED, tool.name, "deferred, and no tool result has referred to it yet")
                 continue
         kept.append(_reshape(tool, wire, log))
-    _refuse_doubles(kept)
+    if wire is not Wire.RESPONSES:  # which has namespaces of its own
+        _refuse_doubles(kept)
     choice = request.tool_choice
     native = request.origin is not None and request.origin.wire is wire
     if not kept and not native and wire in _NEEDS_TOOLS_FOR_HISTORY:

@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 
-__all__ = ["is_error_body", "is_reply", "not_a_reply", "rename_model"]
+__all__ = ["is_count", "is_error_body", "is_reply", "not_a_reply", "rename_model"]
 
 
 class _Chat(msgspec.Struct):
@@ -26,6 +26,10 @@ class _Messages(msgspec.Struct):
     content: list[msgspec.Raw]
 
 
+class _Count(msgspec.Struct):
+    input_tokens: int
+
+
 class _ErrorBody(msgspec.Struct):
     error: dict[str, msgspec.Raw] | str
 
@@ -35,14 +39,24 @@ _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
     Wire.RESPONSES: msgspec.json.Decoder(_Responses),
     Wire.MESSAGES: msgspec.json.Decoder(_Messages),
 }
+_count = msgspec.json.Decoder(_Count)
 _error_body = msgspec.json.Decoder(_ErrorBody)
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def is_reply(wire: Wire, body: bytes) -> bool:
     """Tell whether a body is a reply of this wire."""
+    return _fits(_OUTLINES[wire], body)
+
+
+def is_count(body: bytes) -> bool:
+    """Tell whether a body is an answer to `count_tokens`."""
+    return _fits(_count, body)
+
+
+def _fits(decoder: msgspec.json.Decoder[Any], body: bytes) -> bool:
     try:
-        _OUTLINES[wire].decode(body)
+        decoder.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
@@ -56,11 +70,7 @@ def not_a_reply(wire: Wire, body: bytes) -> UpstreamGarbage:
 
 def is_error_body(body: bytes) -> bool:
     """Tell whether a body is an error in one of the wires' shapes."""
-    try:
-        _error_body.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return True
+    return _fits(_error_body, body)
 
 
 def rename_model(body: bytes, model: str) -> bytes:

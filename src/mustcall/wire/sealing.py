@@ -13,9 +13,11 @@ import msgspec
 
 from mustcall.core.parts import OpaqueState
 
-__all__ = ["SEAL_PREFIX", "open_state", "seal", "unseal"]
+__all__ = ["SEAL_PREFIX", "holds_seal", "open_state", "seal", "unseal"]
 
 SEAL_PREFIX = "mc1."
+
+_SEALED = f'"{SEAL_PREFIX}'.encode()
 
 _decoder = msgspec.json.Decoder(OpaqueState)
 
@@ -33,6 +35,11 @@ def unseal(text: str) -> OpaqueState | None:
         return _decoder.decode(base64.b64decode(text[len(SEAL_PREFIX) :].encode(), altchars=b"-_", validate=True))
     except (binascii.Error, msgspec.DecodeError, ValueError, RecursionError):
         return None
+
+
+def holds_seal(body: bytes) -> bool:
+    """Tell whether a body may hold a sealed string, so that its bytes must not be forwarded as they are."""
+    return _SEALED in body
 
 
 def open_state(state: OpaqueState | None, form: object, issuer: str) -> OpaqueState | None:

@@ -26,6 +26,7 @@ class ChatCodec:
     wire = Wire.CHAT
     path = "/chat/completions"
     keepalive = b": keepalive\n\n"
+    closing_marks = (b"[DONE]",)
     streamed_errors = frozenset[str]()
 
     def peek(self, body: bytes) -> Peek:

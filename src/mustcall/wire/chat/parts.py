@@ -52,6 +52,7 @@ __all__ = [
     "is_sealed",
     "join_reasoning",
     "reasoning_state",
+    "thinking_text",
 ]
 
 _CHAT = Wire.CHAT
@@ -230,7 +231,7 @@ def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") ->
     with at("content"):
         content = message.get("content")
         if content != "":
-            parts.extend(decode_content(content))
+            parts.extend(_as_thinking(part) for part in decode_content(content))
     refusal = opt_str(message, "refusal")
     if refusal:
         parts.append(Refusal(text=refusal))
@@ -239,6 +240,23 @@ def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") ->
         with at(f"tool_calls[{number}]"):
             parts.append(decode_call(value, f"call_{token}_{number}" if token else ""))
     return parts
+
+
+def _as_thinking(part: Part) -> Part:
+    """Read a `thinking` content part of an assistant message as the reasoning it is."""
+    text = thinking_text(part.value) if isinstance(part, Unknown) else None
+    return part if text is None else Reasoning(text=text, origin=part.origin)
+
+
+def thinking_text(part: JsonObject) -> str | None:
+    """Return the text of a `thinking` content part (Mistral's form), None for any other part."""
+    if part.get("type") != "thinking":
+        return None
+    thinking = part.get("thinking")
+    if isinstance(thinking, str):
+        return thinking
+    pieces = [maybe_object(piece) or {} for piece in as_list(thinking)] if isinstance(thinking, list) else []
+    return "".join(text for piece in pieces if isinstance(text := piece.get("text"), str))
 
 
 def is_sealed(message: JsonObject) -> bool:

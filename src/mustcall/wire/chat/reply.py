@@ -34,6 +34,7 @@ from mustcall.wire.sealing import seal
 
 __all__ = [
     "FINISH_WORDS",
+    "caller_name",
     "decode_finish",
     "decode_reply",
     "decode_usage",
@@ -157,6 +158,11 @@ def reasoning_fields(part: Reasoning) -> JsonObject:
     }
 
 
+def caller_name(call: ToolCall) -> str:
+    """Return a call's name as the caller offered it; chat has no namespaces, so one is written into the name."""
+    return flat_name(call.namespace, call.name) if call.namespace else call.name
+
+
 def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog, model: str = "") -> JsonObject:
     """Write a whole reply; `model` is the name shown where the upstream gave none."""
     raw = reply.raw_for(_CHAT)
@@ -173,7 +179,7 @@ def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog, model: str = ""
             case Refusal(text=text):
                 refusals.append(text)
             case ToolCall():
-                calls.append(encode_call(part, flat_name(part.namespace, part.name), part.id))
+                calls.append(encode_call(part, caller_name(part), part.id))
             case Reasoning():
                 join_reasoning(thinking, reasoning_fields(part))
             case _:

@@ -30,7 +30,7 @@ from mustcall.core.events import (
 )
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
-from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state
+from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state, thinking_text
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label, whole_number
 from mustcall.wire.codec import Provenance
 from mustcall.wire.openai_errors import error_info
@@ -244,7 +244,9 @@ class ChatStreamDecoder:
             self._details.extend(details)
         content = delta.get("content")
         if isinstance(content, list):
-            content = "".join(_part_text(part) for part in as_list(content))
+            for part in as_list(content):
+                self._content_part(part, out)
+            content = None
         elif content is not None and not isinstance(content, str):
             raise ShapeError("a string", content, "content")
         if content:
@@ -254,6 +256,20 @@ class ChatStreamDecoder:
             out.append(TextDelta(self._ensure(Refusal, out), refusal))
         for value in opt_list(delta, "tool_calls") or ():
             self._call_delta(as_object(value), out)
+
+    def _content_part(self, value: Any, out: list[Event]) -> None:
+        """Read a content part: text, or thinking as Mistral streams it; others have no place in a reply's text."""
+        part = maybe_object(value)
+        if part is None:
+            return
+        thinking = thinking_text(part)
+        if thinking is not None:
+            if thinking:
+                out.append(ReasoningDelta(self._ensure(Reasoning, out), thinking))
+        else:
+            text = opt_str(part, "text")
+            if text:
+                out.append(TextDelta(self._ensure(Text, out), text))
 
     def _ensure(self, kind: type[Text | Refusal | Reasoning], out: list[Event]) -> int:
         """Return the index of the open part of this kind, opening one if another kind was open."""
@@ -305,12 +321,3 @@ class ChatStreamDecoder:
         call_id = slot.id or (f"call_{token}_{slot.number}" if token else f"call_{slot.number}")
         out.append(PartStarted(index, ToolCall(id=call_id, name=slot.name, arguments="", kind=kind)))
         out.extend(ArgumentsDelta(index, text) for text in self._pending.pop(slot.number, ()))
-
-
-def _part_text(value: Any) -> str:
-    """Return the text of a content part; servers that stream parts stream text ones."""
-    part = maybe_object(value)
-    if part is None:
-        return value if isinstance(value, str) else ""
-    text = part.get("text")
-    return text if isinstance(text, str) else msgspec.json.encode(part).decode()

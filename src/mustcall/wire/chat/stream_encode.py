@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.events import (
     ArgumentsDelta,
     Ended,
@@ -26,9 +27,8 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Usage, derive_finish
 from mustcall.core.request import Request
-from mustcall.wire.chat.reply import encode_finish, encode_usage, note_dropped, reasoning_fields
+from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, note_dropped, reasoning_fields
 from mustcall.wire.codec import Stamp
-from mustcall.wire.naming import flat_name
 from mustcall.wire.openai_errors import encode_error_body
 
 __all__ = ["ChatStreamEncoder"]
@@ -41,6 +41,7 @@ class ChatStreamEncoder:
 
     __slots__ = (
         "_caller",
+        "_failed",
         "_finish",
         "_head",
         "_log",
@@ -50,6 +51,7 @@ class ChatStreamEncoder:
         "_sent",
         "_stamp",
         "_stated",
+        "_streamed",
         "_thought",
         "_usage",
     )
@@ -65,13 +67,17 @@ class ChatStreamEncoder:
         self._parts: dict[int, Part] = {}
         self._numbers: dict[int, int] = {}
         self._sent: dict[int, int] = {}
+        self._streamed: dict[int, list[str]] = {}
         self._stated: set[int] = set()
+        self._failed = False
         self._thought: tuple[int, int | None] | None = None
         self._usage: Usage | None = None
         self._finish: Finished | None = None
 
     def feed(self, event: Event) -> bytes:
-        """Take one event."""
+        """Take one event; nothing comes out after a failure."""
+        if self._failed:
+            return b""
         match event:
             case TextDelta(index=index, text=text):
                 return self._text(index, text)
@@ -120,9 +126,9 @@ class ChatStreamEncoder:
                 return self._whole_thought(index, part)
             case ToolCall():
                 number = self._numbers[index] = len(self._numbers)
-                self._sent[index] = len(part.arguments)
                 call: dict[str, Any] = {"index": number, "id": part.id, "type": str(part.kind)}
-                name = flat_name(part.namespace, part.name)
+                name = caller_name(part)
+                self._streamed[index] = [part.arguments]
                 if part.kind is CallKind.CUSTOM:
                     call["custom"] = {"name": name, "input": part.arguments}
                 else:
@@ -137,8 +143,13 @@ class ChatStreamEncoder:
         match final, self._parts.get(index):
             case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
                 return self._text(index, text[self._sent.get(index, 0) :])
-            case ToolCall(arguments=arguments), ToolCall():
-                return self._arguments(index, arguments[self._sent[index] :])
+            case ToolCall(arguments=arguments, name=name), ToolCall():
+                sent = "".join(self._streamed[index])
+                if not arguments.startswith(sent):
+                    self._failed = True
+                    error = UpstreamGarbage(f"the upstream contradicted itself about the arguments of {name!r}")
+                    return b"data: %b\n\n" % _dump(encode_error_body(error.info(), ""))
+                return self._arguments(index, arguments[len(sent) :])
             case (Reasoning() as thought, Reasoning()):
                 return self._whole_thought(index, thought)
             case _:
@@ -156,7 +167,7 @@ class ChatStreamEncoder:
             return b""
         part = self._parts[index]
         assert isinstance(part, ToolCall), "arguments belong to calls"
-        self._sent[index] += len(text)
+        self._streamed[index].append(text)
         number = self._numbers[index]
         if part.kind is CallKind.CUSTOM:
             return self._delta({"tool_calls": [{"index": number, "custom": {"input": text}}]})

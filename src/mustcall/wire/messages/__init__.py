@@ -40,6 +40,7 @@ class MessagesCodec:
     wire = Wire.MESSAGES
     path = "/messages"
     keepalive = b'event: ping\ndata: {"type":"ping"}\n\n'
+    closing_marks = (b"message_stop", b'"error"')
     streamed_errors = frozenset[str]()
 
     def peek(self, body: bytes) -> Peek:

@@ -27,6 +27,7 @@ class ResponsesCodec:
     wire = Wire.RESPONSES
     path = "/responses"
     keepalive = b": keepalive\n\n"
+    closing_marks = (b"response.completed", b"response.incomplete", b"response.failed")
     streamed_errors = frozenset({OVERFLOW_CODE})
 
     def peek(self, body: bytes) -> Peek:
