@@ -1,0 +1,94 @@
+"""All the markers of a set of dialects in one table, compiled once and shared by every scan.
+
+It says which marker means what; when it counts is the scanner's business. Reading a table costs one dictionary
+lookup per marker found.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from mustcall.dialects.dialect import TOOL, Dialect, Opener
+from mustcall.dialects.marks import Marks
+from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, SECTIONS, Anchor, Control, Section
+
+__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
+
+_CODE = ("`", "~~~")
+
+
+class Entry:
+    """What one marker may be."""
+
+    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "section")
+
+    def __init__(self) -> None:
+        self.openers: list[tuple[Dialect, Opener]] = []
+        self.section: Section | None = None
+        self.control: Control | None = None
+        self.late = False
+        self.closer = False
+        self.code = False
+        self.anchor = Anchor.START
+
+    def counts(self, anchor: Anchor) -> None:
+        """Widen where the marker is looked for at all."""
+        self.anchor = min(self.anchor, anchor)
+
+
+class Grammar:
+    """The compiled table of one set of dialects."""
+
+    __slots__ = ("dialects", "entries", "lined", "marks")
+
+    def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...], sections: bool) -> None:
+        self.dialects = {dialect.name: dialect for dialect in dialects}
+        self.entries: dict[str, Entry] = {}
+        for marker in _CODE:
+            self._entry(marker).code = True
+        for dialect in dialects:
+            for opener in dialect.openers:
+                for marker in _expand(opener.marker, names):
+                    self._entry(marker, opener.anchor).openers.append((dialect, opener))
+            for closer in dialect.closers:
+                self._entry(closer).closer = True
+        for control in CONTROLS:
+            self._entry(control.marker).control = control
+            if control.closer:
+                self._entry(control.closer).closer = True
+        if sections:
+            for section in SECTIONS:
+                self._entry(section.opener, section.anchor).section = section
+            for end in LATE_ENDS:
+                self._entry(end, Anchor.LINE).late = True
+        self.marks = Marks(self.entries)
+        self.lined = self._lined()
+
+    def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
+        entry = self.entries.setdefault(marker, Entry())
+        entry.counts(anchor)
+        return entry
+
+    def _lined(self) -> frozenset[str]:
+        """Return the beginnings that matter only at the start of a line: elsewhere they are not held back."""
+        beginnings: dict[str, Anchor] = {}
+        for marker, entry in self.entries.items():
+            for end in range(1, len(marker) + 1):
+                beginning = marker[:end]
+                beginnings[beginning] = min(beginnings.get(beginning, Anchor.START), entry.anchor)
+        return frozenset(beginning for beginning, anchor in beginnings.items() if anchor is not Anchor.ANYWHERE)
+
+
+def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:
+    return (marker.replace(TOOL, name) for name in names) if TOOL in marker else (marker,)
+
+
+@lru_cache(maxsize=64)
+def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...], sections: bool) -> Grammar:
+    """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
+    return Grammar(dialects, names, sections)
+
+
+@lru_cache(maxsize=256)
+def marks_of(*markers: str) -> Marks:
+    """Return these markers compiled, once for all who ask."""
+    return Marks(markers)

@@ -1,0 +1,85 @@
+"""Finds the first of many markers in a growing text, or the beginning of one that the text's end cuts off.
+
+The markers become one trie and the trie one regular expression in which every inner node may also match the end of
+the text. A search is a single pass in C, whatever the number of markers. It knows nothing of what markers mean.
+"""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["NAMESPACE", "Marks"]
+
+NAMESPACE = "\0"
+"""In a marker: any XML namespace prefix. `<\\0:invoke` finds `<x:invoke`."""
+
+_NAMESPACE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.\-]{0,31}+"
+_NAMESPACED = re.compile(rf"<(/?){_NAMESPACE_PATTERN}:")
+
+_Trie = dict[str, "_Trie"]
+_END = ""
+
+
+class Marks:
+    """A compiled set of markers; where one is the beginning of another, the longer one wins."""
+
+    __slots__ = ("_anywhere", "_extendable", "_whole", "markers")
+
+    def __init__(self, markers: Iterable[str]) -> None:
+        self.markers = frozenset(markers)
+        self._extendable = frozenset(
+            short for short in self.markers if any(m != short and m.startswith(short) for m in self.markers)
+        )
+        trie: _Trie = {}
+        for marker in sorted(self.markers):
+            node = trie
+            for character in marker:
+                node = node.setdefault(character, {})
+            node[_END] = {}
+        self._anywhere = re.compile(_pattern(trie, cut=True, root=True))
+        self._whole = re.compile(_pattern(trie, cut=False, root=True))
+
+    def find(self, text: str, position: int, closed: bool) -> tuple[int, str]:
+        """Return where the first marker begins and the marker as written.
+
+        The marker is empty where the text's end cuts it off (and more may come); the position is the text's length
+        where there is none.
+        """
+        found = (self._whole if closed else self._anywhere).search(text, position)
+        if found is None:
+            return len(text), ""
+        return found.start(), self._judge(found, closed)
+
+    def at(self, text: str, position: int, closed: bool) -> str | None:
+        """Return the marker at this position, "" if the text's end cuts it off, None if there is none."""
+        found = (self._whole if closed else self._anywhere).match(text, position)
+        if found is None:
+            return None
+        return self._judge(found, closed)
+
+    def _judge(self, found: re.Match[str], closed: bool) -> str:
+        written = found.group()
+        if not closed and written in self._extendable and found.end() == len(found.string):
+            return ""
+        return written if written in self.markers or self.key(written) in self.markers else ""
+
+    def key(self, written: str) -> str:
+        """Return the marker of the set that was written: the same, unless it carries a namespace."""
+        return written if written in self.markers else _NAMESPACED.sub(rf"<\1{NAMESPACE}:", written, count=1)
+
+
+def _pattern(node: _Trie, *, cut: bool, root: bool = False) -> str:
+    branches: list[str] = []
+    for character, child in sorted(node.items(), key=lambda item: item[0] == NAMESPACE):
+        if character == _END:
+            continue
+        step = _NAMESPACE_PATTERN if character == NAMESPACE else re.escape(character)
+        branches.append(step + _pattern(child, cut=cut))
+    if not branches:
+        return ""
+    if cut and not root:
+        branches.append(r"\Z")
+    if _END in node:
+        branches.append("")
+    if len(branches) == 1 or root:
+        return "|".join(branches)
+    return f"(?:{'|'.join(branches)})"
