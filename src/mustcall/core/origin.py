@@ -27,14 +27,19 @@ class Wire(StrEnum):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The wire a value was read from, its unknown fields, and its exact form while untouched."""
+    """The wire a value was read from, its unknown fields, and its exact form while untouched.
+
+    `spelling` holds known fields as the caller wrote them: a codec sends them again in that spelling as long as
+    their meaning is unchanged (`max_tokens` or `max_completion_tokens`, an absent field or a null one).
+    """
 
     wire: Wire
     fields: Mapping[str, Any] = _NO_FIELDS
     raw: Any = None
+    spelling: Mapping[str, Any] = _NO_FIELDS
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
     """A frozen value that remembers its origin."""
 
     origin: Origin | None = None
@@ -43,7 +48,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
         """Return a changed copy; unknown fields are kept, the exact wire form is not."""
         origin = self.origin
         if origin is not None and origin.raw is not None:
-            origin = Origin(origin.wire, origin.fields)
+            origin = Origin(origin.wire, origin.fields, None, origin.spelling)
         return msgspec.structs.replace(self, **{"origin": origin, **changes})
 
     def raw_for(self, wire: Wire) -> Any:
@@ -55,3 +60,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
         """Return the unknown fields that may be sent on this wire: only those that came from it."""
         origin = self.origin
         return origin.fields if origin is not None and origin.wire is wire else _NO_FIELDS
+
+    def spelling_for(self, wire: Wire) -> Mapping[str, Any]:
+        """Return the known fields as they were written on this wire."""
+        origin = self.origin
+        return origin.spelling if origin is not None and origin.wire is wire else _NO_FIELDS

@@ -136,15 +136,5 @@ class ToolResult(Value, frozen=True, tag="tool_result"):
 
 
 Part = (
-    Text
-    | Refusal
-    | Reasoning
-    | ToolCall
-    | ToolResult
-    | Image
-    | File
-    | Audio
-    | ToolReference
-    | ProviderItem
-    | Unknown
+    Text | Refusal | Reasoning | ToolCall | ToolResult | Image | File | Audio | ToolReference | ProviderItem | Unknown
 )

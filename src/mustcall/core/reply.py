@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from mustcall.core.origin import Value
-from mustcall.core.parts import Part, ToolCall
+from mustcall.core.parts import Part, Refusal, ToolCall
 
 __all__ = ["FinishReason", "Reply", "Usage", "derive_finish"]
 
@@ -62,11 +62,16 @@ def derive_finish(reported: FinishReason, parts: Iterable[Part]) -> FinishReason
     """Return why the reply ended as its content shows (rule 127).
 
     Calls make it `tool_calls` whatever was reported, except where the report says the reply is incomplete or
-    withheld; `tool_calls` without a call is `stop`.
+    withheld; `tool_calls` without a call is `stop`; an ordinary end with the model's refusal in it is `refusal`.
     """
-    has_calls = any(isinstance(part, ToolCall) for part in parts)
+    has_calls = has_refusal = False
+    for part in parts:
+        if isinstance(part, ToolCall):
+            has_calls = True
+        elif isinstance(part, Refusal):
+            has_refusal = True
     if has_calls and reported in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.UNKNOWN):
         return FinishReason.TOOL_CALLS
-    if not has_calls and reported is FinishReason.TOOL_CALLS:
-        return FinishReason.STOP
+    if not has_calls and reported in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+        return FinishReason.REFUSAL if has_refusal else FinishReason.STOP
     return reported

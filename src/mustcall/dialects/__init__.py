@@ -1,1 +1,1 @@
-""""""
+"""Text-form tool calls: finding them while they stream, and writing them."""

@@ -1,1 +1,1 @@
-""""""
+"""The HTTP server: three wires in, one engine behind them."""

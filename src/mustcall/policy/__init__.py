@@ -1,1 +1,1 @@
-""""""
+"""Pure decisions: what to do next, as tables and frozen values."""

@@ -1,1 +1,1 @@
-""""""
+"""Scripted upstreams for tests, ours and yours."""

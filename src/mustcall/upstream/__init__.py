@@ -1,1 +1,1 @@
-""""""
+"""The seam to whatever answers: HTTP endpoints and, in tests, fakes."""

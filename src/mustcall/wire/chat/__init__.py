@@ -1,0 +1,82 @@
+"""OpenAI Chat Completions."""
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
+from mustcall.wire.chat.reply import decode_reply, encode_reply
+from mustcall.wire.chat.request_decode import decode_request, peek
+from mustcall.wire.chat.request_encode import encode_request
+from mustcall.wire.chat.stream_decode import ChatStreamDecoder
+from mustcall.wire.chat.stream_encode import ChatStreamEncoder
+from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
+from mustcall.wire.openai_errors import decode_error_body, encode_error_body
+from mustcall.wire.reading import ShapeError, as_object, decode_json, maybe_object, opt_list
+from mustcall.wire.sse import SseEvent
+
+__all__ = ["ChatCodec"]
+
+
+class ChatCodec:
+    """The chat wire; see `wire.codec.Codec` for what each method promises."""
+
+    wire = Wire.CHAT
+    path = "/chat/completions"
+    keepalive = b": keepalive\n\n"
+
+    def peek(self, body: bytes) -> Peek:
+        """Check the outline of a request."""
+        return peek(body)
+
+    def decode_request(self, body: bytes) -> Request:
+        """Read a caller's request."""
+        return decode_request(body)
+
+    def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+        """Write a request for an upstream."""
+        return encode_request(request, target, log)
+
+    def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
+        """Read a whole reply."""
+        return decode_reply(body, provenance)
+
+    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+        """Write a whole reply."""
+        del caller  # a chat reply repeats nothing of its request
+        return encode_reply(reply, stamp, log)
+
+    def decode_error(self, status: int, body: bytes) -> ErrorInfo:
+        """Read an error body."""
+        return decode_error_body(status, body)
+
+    def encode_error(self, error: ErrorInfo, request_id: str) -> JsonObject:
+        """Write an error body."""
+        return encode_error_body(error, request_id)
+
+    def encode_stream_error(self, error: ErrorInfo, request_id: str) -> bytes:
+        """Write an error as the last event of a forwarded stream."""
+        return b"data: %b\n\n" % msgspec.json.encode(encode_error_body(error, request_id))
+
+    def stream_decoder(self, provenance: Provenance) -> StreamDecoder:
+        """Return a decoder for one stream."""
+        return ChatStreamDecoder(provenance)
+
+    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+        """Return an encoder for one stream."""
+        return ChatStreamEncoder(caller, stamp, log)
+
+    def closes(self, event: SseEvent) -> bool:
+        """Tell whether this event completes a stream: `[DONE]`, a finish reason, or the upstream's error."""
+        if event.data.strip() == b"[DONE]":
+            return True
+        try:
+            chunk = as_object(decode_json(event.data))
+            if chunk.get("error"):
+                return True
+            choices = [maybe_object(value) for value in opt_list(chunk, "choices") or ()]
+        except ShapeError:
+            return False
+        return any(choice is not None and choice.get("finish_reason") for choice in choices)

@@ -1,0 +1,286 @@
+"""Chat Completions content parts, tool calls and assistant messages, both ways.
+
+Requests and replies share them: a reply's message is an assistant message of the next request.
+"""
+
+from typing import Any
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import (
+    Audio,
+    CallKind,
+    File,
+    Image,
+    OpaqueState,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Unknown,
+)
+from mustcall.wire.dataurl import from_data_url, to_data_url
+from mustcall.wire.reading import (
+    ShapeError,
+    as_list,
+    as_object,
+    as_str,
+    at,
+    each,
+    maybe_object,
+    opt_list,
+    opt_str,
+    rest,
+    str_field,
+)
+from mustcall.wire.sealing import unseal
+
+__all__ = [
+    "REASONING_FIELDS",
+    "arguments_text",
+    "decode_assistant_parts",
+    "decode_call",
+    "decode_content",
+    "encode_call",
+    "encode_content",
+    "encode_content_part",
+    "encode_reasoning",
+    "is_sealed",
+    "reasoning_state",
+]
+
+_CHAT = Wire.CHAT
+
+#: Where chat servers put thinking, in the order they are looked for.
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+_SEALED_TYPE = "reasoning.encrypted"
+_TEXT_KEYS = frozenset({"type", "text"})
+_IMAGE_KEYS = frozenset({"type", "image_url"})
+_CALL_KEYS = frozenset({"id", "type", "function", "custom", "index"})
+
+
+def decode_content(value: Any) -> tuple[Part, ...]:
+    """Read a message's `content`: a string, a list of parts, or null."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (Text(text=value),)
+    return tuple(each(as_list(value), _decode_content_part))
+
+
+def _decode_content_part(value: Any) -> Part:
+    part = as_object(value)
+    kind = str_field(part, "type")
+    match kind:
+        case "text":
+            return Text(text=str_field(part, "text"), origin=Origin(_CHAT, rest(part, _TEXT_KEYS), part))
+        case "refusal":
+            return Refusal(text=str_field(part, "refusal"), origin=Origin(_CHAT, raw=part))
+        case "image_url":
+            with at("image_url"):
+                image = as_object(part.get("image_url"))
+                url = str_field(image, "url")
+                inline = from_data_url(url)
+                return Image(
+                    media_type=inline[0] if inline else None,
+                    data=inline[1] if inline else None,
+                    url=None if inline else url,
+                    detail=opt_str(image, "detail"),
+                    origin=Origin(_CHAT, rest(part, _IMAGE_KEYS), part),
+                )
+        case "input_audio":
+            with at("input_audio"):
+                audio = as_object(part.get("input_audio"))
+                return Audio(
+                    data=str_field(audio, "data"), format=str_field(audio, "format"), origin=Origin(_CHAT, raw=part)
+                )
+        case "file":
+            with at("file"):
+                file = as_object(part.get("file"))
+                data = opt_str(file, "file_data")
+                inline = from_data_url(data) if data is not None else None
+                return File(
+                    media_type=inline[0] if inline else None,
+                    data=inline[1] if inline else data,
+                    file_id=opt_str(file, "file_id"),
+                    name=opt_str(file, "filename"),
+                    origin=Origin(_CHAT, raw=part),
+                )
+        case _:
+            return Unknown(wire=_CHAT, type=kind, value=part, origin=Origin(_CHAT, raw=part))
+
+
+def encode_content_part(part: Part, log: AdaptationLog) -> JsonObject | None:
+    """Write one part of a user or system message; None (and a note) if the wire has no form for it."""
+    raw = part.raw_for(_CHAT)
+    if raw is not None:
+        return raw
+    fields = part.fields_for(_CHAT)
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text, **fields}
+        case Refusal(text=text):
+            return {"type": "refusal", "refusal": text}
+        case Image():
+            url = part.url if part.data is None else to_data_url(part.media_type, part.data)
+            if url is None:
+                log.add(AdaptationKind.PART_DROPPED, "image", "a provider file id means nothing to another provider")
+                return None
+            image: JsonObject = {"url": url}
+            if part.detail is not None:
+                image["detail"] = part.detail
+            return {"type": "image_url", "image_url": image, **fields}
+        case Audio(data=data, format=form):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+        case File():
+            return _encode_file(part, log)
+        case _:
+            log.add(AdaptationKind.PART_DROPPED, getattr(part, "type", type(part).__name__), "no form on the chat wire")
+            return None
+
+
+def _encode_file(part: File, log: AdaptationLog) -> JsonObject | None:
+    if part.text is not None:
+        return {"type": "text", "text": part.text}
+    file: JsonObject = {}
+    if part.data is not None:
+        file["file_data"] = part.data if part.media_type is None else to_data_url(part.media_type, part.data)
+    elif part.file_id is not None and part.origin is not None and part.origin.wire is _CHAT:
+        file["file_id"] = part.file_id
+    else:
+        log.add(AdaptationKind.PART_DROPPED, "file", "the chat wire takes files inline only")
+        return None
+    if part.name is not None:
+        file["filename"] = part.name
+    return {"type": "file", "file": file}
+
+
+def encode_content(parts: list[Part], log: AdaptationLog) -> str | list[JsonObject]:
+    """Write a message's content: a plain string where one text is all there is, parts otherwise."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].fields_for(_CHAT):
+        return parts[0].text
+    return [encoded for part in parts if (encoded := encode_content_part(part, log)) is not None]
+
+
+def decode_call(value: Any, fallback_id: str = "") -> ToolCall:
+    """Read one entry of `tool_calls`. Arguments given as an object are written as JSON text."""
+    call = as_object(value)
+    kind = opt_str(call, "type") or "function"
+    origin = Origin(_CHAT, rest(call, _CALL_KEYS), call)
+    call_id = opt_str(call, "id") or fallback_id
+    if kind == "custom":
+        with at("custom"):
+            custom = as_object(call.get("custom"))
+            return ToolCall(
+                id=call_id,
+                name=str_field(custom, "name"),
+                arguments=str_field(custom, "input"),
+                kind=CallKind.CUSTOM,
+                origin=origin,
+            )
+    with at("function"):
+        function = as_object(call.get("function"))
+        return ToolCall(id=call_id, name=str_field(function, "name"), arguments=arguments_text(function), origin=origin)
+
+
+def arguments_text(function: JsonObject) -> str:
+    """Return the arguments as the text they are or stand for; null and absent are the empty text."""
+    arguments = function.get("arguments")
+    if arguments is None:
+        return ""
+    if isinstance(arguments, str):
+        return arguments
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    raise ShapeError("a string", arguments, "arguments")
+
+
+def encode_call(call: ToolCall, name: str, call_id: str) -> JsonObject:
+    """Write one entry of `tool_calls` under the name and id the receiver knows."""
+    raw = call.raw_for(_CHAT)
+    if raw is not None and call.name == name and call.id == call_id:
+        return raw
+    fields = call.fields_for(_CHAT)
+    if call.kind is CallKind.CUSTOM:
+        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": call.arguments}, **fields}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": call.arguments}, **fields}
+
+
+def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") -> list[Part]:
+    """Read an assistant message: thinking, then text and refusal, then calls."""
+    parts: list[Part] = []
+    reasoning = _decode_reasoning(message, issuer)
+    if reasoning is not None:
+        parts.append(reasoning)
+    with at("content"):
+        content = message.get("content")
+        if content != "":
+            parts.extend(decode_content(content))
+    refusal = opt_str(message, "refusal")
+    if refusal:
+        parts.append(Refusal(text=refusal))
+    calls = opt_list(message, "tool_calls") or ()
+    for number, value in enumerate(calls):
+        with at(f"tool_calls[{number}]"):
+            parts.append(decode_call(value, f"call_{token}_{number}" if token else ""))
+    return parts
+
+
+def is_sealed(message: JsonObject) -> bool:
+    """Tell whether the message carries another wire's reasoning state, so that its raw form must not be sent."""
+    details = message.get("reasoning_details")
+    return isinstance(details, list) and any(_sealed(as_list(details)))
+
+
+def _sealed(details: list[Any]) -> list[OpaqueState]:
+    states: list[OpaqueState] = []
+    for value in details:
+        detail = maybe_object(value)
+        if detail is not None and detail.get("type") == _SEALED_TYPE:
+            data = detail.get("data")
+            state = unseal(as_str(data)) if isinstance(data, str) else None
+            if state is not None:
+                states.append(state)
+    return states
+
+
+def _decode_reasoning(message: JsonObject, issuer: str) -> Reasoning | None:
+    text, field = "", ""
+    for name in REASONING_FIELDS:
+        value = opt_str(message, name)
+        if value:
+            text, field = value, name
+            break
+    details = opt_list(message, "reasoning_details") or []
+    if not text and not details:
+        return None
+    for state in _sealed(details):
+        return Reasoning(text=text, state=state)
+    return Reasoning(text=text, state=reasoning_state(field, details, issuer))
+
+
+def reasoning_state(field: str, details: list[Any], issuer: str) -> OpaqueState:
+    """Return what a chat upstream must get back: the field its thinking came in, and its details unread."""
+    data: JsonObject = {"field": field or REASONING_FIELDS[0]}
+    if details:
+        data["details"] = details
+    return OpaqueState(_CHAT, data, issuer)
+
+
+def encode_reasoning(part: Reasoning, state: OpaqueState) -> JsonObject:
+    """Write thinking back in the field it came in. The state went through the caller's hands: trust no shape."""
+    data = maybe_object(state.data) or {}
+    field = data.get("field")
+    details = data.get("details")
+    fields: JsonObject = {}
+    if part.text:
+        fields[field if field in REASONING_FIELDS else REASONING_FIELDS[0]] = part.text
+    if isinstance(details, list) and details:
+        fields["reasoning_details"] = as_list(details)
+    return fields

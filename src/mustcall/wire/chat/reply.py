@@ -1,0 +1,205 @@
+"""Chat Completions replies and usage, both ways.
+
+Only the first choice is a reply; further ones pass on the same wire, where bytes are forwarded.
+"""
+
+from typing import Any
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import UpstreamRejected
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.wire.chat.parts import REASONING_FIELDS, decode_assistant_parts, encode_call
+from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.naming import flat_name
+from mustcall.wire.openai_errors import error_info
+from mustcall.wire.reading import (
+    ShapeError,
+    as_object,
+    at,
+    decode_json,
+    list_field,
+    maybe_object,
+    opt_int,
+    opt_object,
+    opt_str,
+    reading_reply,
+)
+from mustcall.wire.sealing import seal
+
+__all__ = [
+    "FINISH_WORDS",
+    "decode_finish",
+    "decode_reply",
+    "decode_usage",
+    "encode_finish",
+    "encode_reply",
+    "encode_usage",
+    "reasoning_fields",
+]
+
+_CHAT = Wire.CHAT
+
+#: What chat servers report, and what it means.
+FINISH_WORDS = {
+    "stop": FinishReason.STOP,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+
+
+def decode_finish(word: str | None) -> FinishReason:
+    """Return the meaning of a reported finish reason."""
+    return FINISH_WORDS.get(word or "", FinishReason.UNKNOWN)
+
+
+def encode_finish(finish: FinishReason, has_refusal: bool) -> str:
+    """Return the word for a finish reason. A refusal without words of its own can only be said as a filter stop."""
+    match finish:
+        case FinishReason.TOOL_CALLS | FinishReason.LENGTH | FinishReason.CONTENT_FILTER:
+            return str(finish)
+        case FinishReason.REFUSAL:
+            return "stop" if has_refusal else "content_filter"
+        case FinishReason.STOP | FinishReason.PAUSE | FinishReason.UNKNOWN:
+            return "stop"
+
+
+def decode_usage(value: Any) -> Usage | None:
+    """Read `usage`; anything but an object is none."""
+    usage = maybe_object(value)
+    if usage is None:
+        return None
+    with at("usage"):
+        given = opt_object(usage, "prompt_tokens_details") or {}
+        made = opt_object(usage, "completion_tokens_details") or {}
+        return Usage(
+            input_tokens=opt_int(usage, "prompt_tokens") or 0,
+            output_tokens=opt_int(usage, "completion_tokens") or 0,
+            cached_tokens=opt_int(given, "cached_tokens") or 0,
+            reasoning_tokens=opt_int(made, "reasoning_tokens") or 0,
+            origin=Origin(_CHAT, raw=usage),
+        )
+
+
+def encode_usage(usage: Usage) -> JsonObject:
+    """Write `usage`."""
+    raw = usage.raw_for(_CHAT)
+    if raw is not None:
+        return raw
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def decode_reply(body: bytes, provenance: Provenance) -> Reply:
+    """Read a whole reply."""
+    with reading_reply():
+        value = as_object(decode_json(body))
+        choices = value.get("choices")
+        if value.get("error") and not choices:
+            raise UpstreamRejected(error_info(value["error"], 200))
+        choices = list_field(value, "choices")
+        if not choices:
+            raise ShapeError("has no choice in it", path="choices")
+        with at("choices[0]"):
+            choice = as_object(choices[0])
+            with at("message"):
+                message = as_object(choice.get("message"))
+                parts = decode_assistant_parts(message, provenance.issuer, provenance.token)
+            reported = opt_str(choice, "finish_reason")
+        return Reply(
+            id=opt_str(value, "id") or "",
+            model=opt_str(value, "model") or "",
+            parts=tuple(parts),
+            finish=derive_finish(decode_finish(reported), parts),
+            reported_finish=reported,
+            usage=decode_usage(value.get("usage")),
+            created=opt_int(value, "created"),
+            origin=Origin(_CHAT, raw=value),
+        )
+
+
+def reasoning_fields(part: Reasoning) -> JsonObject:
+    """Return the message fields that show thinking to a chat client and let it hand the state back."""
+    text = part.text or "\n\n".join(part.summary)
+    fields: JsonObject = {}
+    field = REASONING_FIELDS[0]
+    state = part.state
+    if state is not None and state.form is _CHAT:
+        data = as_object(state.data)
+        field = data.get("field", field)
+        if data.get("details"):
+            fields["reasoning_details"] = data["details"]
+    elif state is not None:
+        fields["reasoning_details"] = [{"type": "reasoning.encrypted", "data": seal(state)}]
+    if text:
+        fields[field] = text
+    return fields
+
+
+def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    """Write a whole reply."""
+    raw = reply.raw_for(_CHAT)
+    if raw is not None:
+        return raw
+    texts: list[str] = []
+    refusals: list[str] = []
+    calls: list[JsonObject] = []
+    thinking: JsonObject = {}
+    for part in reply.parts:
+        match part:
+            case Text(text=text):
+                texts.append(text)
+            case Refusal(text=text):
+                refusals.append(text)
+            case ToolCall():
+                calls.append(encode_call(part, flat_name(part.namespace, part.name), part.id))
+            case Reasoning():
+                _join_thinking(thinking, reasoning_fields(part))
+            case _:
+                note_dropped(part, log)
+    message: JsonObject = {
+        "role": "assistant",
+        "content": "".join(texts) if texts else None,
+        "refusal": "".join(refusals) if refusals else None,
+        **thinking,
+    }
+    if calls:
+        message["tool_calls"] = calls
+    body: JsonObject = {
+        "id": f"chatcmpl-{stamp.token}",
+        "object": "chat.completion",
+        "created": stamp.created,
+        "model": reply.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": None,
+                "finish_reason": encode_finish(reply.finish, bool(refusals)),
+            }
+        ],
+    }
+    if reply.usage is not None:
+        body["usage"] = encode_usage(reply.usage)
+    return body
+
+
+def note_dropped(part: Part, log: AdaptationLog) -> None:
+    """Note a part of a reply that a chat client has no place for."""
+    log.add(AdaptationKind.PART_DROPPED, getattr(part, "type", type(part).__name__), "no form on the chat wire")
+
+
+def _join_thinking(into: JsonObject, fields: JsonObject) -> None:
+    for name, value in fields.items():
+        if name == "reasoning_details":
+            into[name] = [*into.get(name, []), *value]
+        else:
+            into[name] = f"{into[name]}\n\n{value}" if name in into else value

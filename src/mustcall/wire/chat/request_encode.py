@@ -1,0 +1,332 @@
+"""How a canonical request is spelled for a Chat Completions server.
+
+A message or tool that came on this wire and was not changed goes out as it came; everything else is written from its
+canonical parts, and what has no form here is noted or refused.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.wire.chat.parts import (
+    encode_call,
+    encode_content,
+    encode_reasoning,
+)
+from mustcall.wire.chat.request_decode import (
+    decode_choice,
+    decode_max_tokens,
+    decode_output,
+    decode_reasoning,
+    decode_stop,
+)
+from mustcall.wire.codec import Target
+from mustcall.wire.effort import effort_for_budget
+from mustcall.wire.naming import flat_name, legal_id
+from mustcall.wire.offer import custom_arguments, offer_for
+from mustcall.wire.sealing import open_state
+from mustcall.wire.turns import result_text
+
+__all__ = ["encode_request"]
+
+_CHAT = Wire.CHAT
+
+#: Fields of other wires that mean the same here.
+_SHARED = {
+    Wire.RESPONSES: frozenset(
+        {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "top_logprobs"}
+    ),
+    Wire.MESSAGES: frozenset[str](),
+    Wire.CHAT: frozenset[str](),
+}
+
+#: Fields of other wires whose loss would change what the caller gets, and what to do about it.
+_REFUSED = {
+    "background": "send it without `background`",
+    "conversation": "send the whole conversation in `input`",
+    "prompt": "send the prompt's text in `instructions`",
+    "tool_choice": "choose a function tool, or `auto`",
+    "mcp_servers": "offer the server's tools as function tools",
+    "container": "send it without `container`",
+}
+
+
+def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+    """Write a request for a chat upstream."""
+    raw = request.raw_for(_CHAT)
+    if raw is not None:
+        return raw
+    body: JsonObject = {"model": request.model, "messages": _Conversation(target, log).encode(request)}
+    offer = offer_for(request, _CHAT, log)
+    if offer.tools:
+        body["tools"] = [_encode_tool(tool) for tool in offer.tools]
+    spelling = request.spelling_for(_CHAT)
+    native = request.origin is not None and request.origin.wire is _CHAT
+
+    def put(decoded: Any, meaning: Any, keys: tuple[str, ...], write: Callable[[], JsonObject]) -> None:
+        """Keep a field's spelling while its meaning is unchanged; write it anew otherwise."""
+        if native and decoded == meaning:
+            body.update({key: spelling[key] for key in keys if key in spelling})
+        elif meaning is not None:
+            body.update(write())
+
+    put(
+        decode_choice(spelling.get("tool_choice")),
+        offer.choice if offer.tools else None,
+        ("tool_choice",),
+        lambda: {"tool_choice": _encode_choice(offer.choice)},
+    )
+    parallel = request.parallel_tool_calls if offer.tools or native else None
+    put(
+        spelling.get("parallel_tool_calls"),
+        parallel,
+        ("parallel_tool_calls",),
+        lambda: {"parallel_tool_calls": parallel},
+    )
+    limit_key = "max_tokens" if "max_tokens" in spelling else "max_completion_tokens"
+    put(
+        decode_max_tokens(spelling),
+        request.max_tokens,
+        ("max_tokens", "max_completion_tokens"),
+        lambda: {limit_key: request.max_tokens},
+    )
+    put(
+        spelling.get("temperature"), request.temperature, ("temperature",), lambda: {"temperature": request.temperature}
+    )
+    put(spelling.get("top_p"), request.top_p, ("top_p",), lambda: {"top_p": request.top_p})
+    put(decode_stop(spelling), request.stop, ("stop",), lambda: {"stop": list(request.stop)} if request.stop else {})
+    put(
+        decode_reasoning(spelling),
+        request.reasoning,
+        ("reasoning_effort",),
+        lambda: _encode_reasoning_config(request.reasoning, log),
+    )
+    put(decode_output(spelling), request.output, ("response_format",), lambda: _encode_output(request.output))
+    put(
+        spelling.get("stream") or False,
+        request.stream,
+        ("stream", "stream_options"),
+        lambda: {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {},
+    )
+    body.update(_carried_fields(request, log))
+    return body
+
+
+def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
+    """Return the top-level fields without a canonical word that may be sent here."""
+    origin = request.origin
+    if request.previous_response_id is not None:
+        raise UnsupportedFeature(
+            f"`previous_response_id` {request.previous_response_id!r} refers to state that an upstream on the chat "
+            "wire does not keep; send the whole conversation in `input`",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    if origin is None:
+        return {}
+    if origin.wire is _CHAT:
+        return dict(origin.fields)
+    shared = _SHARED[origin.wire]
+    carried: JsonObject = {}
+    for name, value in origin.fields.items():
+        if name in shared:
+            carried[name] = value
+        elif value is not None and name in _REFUSED:
+            raise UnsupportedFeature(
+                f"`{name}` has no counterpart on an upstream of the chat wire; {_REFUSED[name]}", param=name
+            )
+        else:
+            log.add(AdaptationKind.FIELD_DROPPED, name, "no counterpart on the chat wire")
+    return carried
+
+
+def _encode_tool(tool: Tool | ProviderTool) -> JsonObject:
+    raw = tool.raw_for(_CHAT)
+    if raw is not None:
+        return raw
+    if isinstance(tool, ProviderTool):
+        return tool.value
+    fields = dict(tool.fields_for(_CHAT))
+    inner: JsonObject = {"name": flat_name(tool.namespace, tool.name)}
+    if tool.description is not None:
+        inner["description"] = tool.description
+    if tool.kind is CallKind.CUSTOM:
+        if tool.format is not None:
+            inner["format"] = tool.format
+    elif tool.parameters is not None:
+        inner["parameters"] = tool.parameters
+    if tool.strict is not None:
+        inner["strict"] = tool.strict
+    kind = str(tool.kind)
+    inner.update(fields.pop(kind, {}))
+    return {"type": kind, kind: inner, **fields}
+
+
+def _encode_choice(choice: ToolChoice | None) -> Any:
+    assert choice is not None, "a choice is only written where there is one"
+    if choice.mode is ChoiceMode.NAMED:
+        name = flat_name(choice.namespace, choice.name or "")
+        kind = str(choice.kind)
+        return {"type": kind, kind: {"name": name}}
+    if choice.allowed is not None:
+        tools = [{"type": "function", "function": {"name": name}} for name in choice.allowed]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": str(choice.mode), "tools": tools}}
+    return str(choice.mode)
+
+
+def _encode_reasoning_config(config: ReasoningConfig | None, log: AdaptationLog) -> JsonObject:
+    if config is None:
+        return {}
+    if config.mode is ReasoningMode.DISABLED:
+        return {"reasoning_effort": "none"} if config.effort == "none" else {}
+    effort = config.effort
+    if effort is None and config.budget_tokens is not None:
+        effort = effort_for_budget(config.budget_tokens)
+        log.add(AdaptationKind.FIELD_MAPPED, "thinking", f"budget of {config.budget_tokens} tokens as effort {effort}")
+    return {"reasoning_effort": effort} if effort is not None else {}
+
+
+def _encode_output(output: OutputFormat | None) -> JsonObject:
+    if output is None:
+        return {}
+    if output.kind is not OutputKind.SCHEMA:
+        return {"response_format": {"type": str(output.kind)}}
+    inner: JsonObject = {"name": output.name or "answer", "schema": output.schema or {}}
+    if output.description is not None:
+        inner["description"] = output.description
+    if output.strict is not None:
+        inner["strict"] = output.strict
+    return {"response_format": {"type": "json_schema", "json_schema": inner}}
+
+
+class _Conversation:
+    """Writes messages in order: assistant neighbours of finer wires joined, results split, their media after them."""
+
+    def __init__(self, target: Target, log: AdaptationLog) -> None:
+        self._issuer = target.issuer
+        self._log = log
+        self._out: list[JsonObject] = []
+        self._assistant: list[Message] = []
+        self._media: list[Part] = []
+
+    def encode(self, request: Request) -> list[JsonObject]:
+        """Return the `messages` array."""
+        if request.system is not None:
+            self._out.append({"role": "system", "content": encode_content(list(request.system.parts), self._log)})
+        for message in request.messages:
+            raw = message.raw_for(_CHAT)
+            if raw is not None:
+                self._flush()
+                self._out.append(raw)
+            elif message.role is Role.ASSISTANT:
+                self._flush_media()
+                self._assistant.append(message)
+            else:
+                self._flush_assistant()
+                self._other(message)
+        self._flush()
+        return self._out
+
+    def _flush(self) -> None:
+        self._flush_assistant()
+        self._flush_media()
+
+    def _flush_media(self) -> None:
+        if self._media:
+            self._out.append({"role": "user", "content": encode_content(self._media, self._log)})
+            self._media = []
+
+    def _flush_assistant(self) -> None:
+        if self._assistant:
+            encoded = self._encode_assistant(self._assistant)
+            if encoded is not None:
+                self._out.append(encoded)
+            self._assistant = []
+
+    def _other(self, message: Message) -> None:
+        others: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                self._result(part, message)
+            else:
+                others.append(part)
+        if message.role is Role.TOOL:
+            return
+        media, self._media = self._media, []
+        content = encode_content([*media, *others], self._log)
+        role = message.role
+        if role is Role.DEVELOPER and (message.origin is None or message.origin.wire is not _CHAT):
+            # OpenAI reads `system` as `developer`; most other chat servers know only `system`.
+            role = Role.SYSTEM
+        if content or not message.results:
+            self._out.append({"role": str(role), "content": content, **message.fields_for(_CHAT)})
+
+    def _result(self, result: ToolResult, message: Message) -> None:
+        written = result_text(result)
+        if written.media:
+            self._log.add(AdaptationKind.PART_RESHAPED, "tool_result", "media moved to a user message")
+            self._media.extend(written.media)
+        self._out.append(
+            {
+                "role": "tool",
+                "tool_call_id": self._id(result.call_id, message),
+                "content": written.text,
+                **(message.fields_for(_CHAT) if message.role is Role.TOOL else {}),
+            }
+        )
+
+    def _id(self, identifier: str, message: Message) -> str:
+        if message.origin is not None and message.origin.wire is _CHAT:
+            return identifier
+        legal = legal_id(identifier)
+        if legal != identifier:
+            self._log.add(AdaptationKind.ID_MAPPED, identifier, legal)
+        return legal
+
+    def _encode_assistant(self, run: list[Message]) -> JsonObject | None:
+        texts: list[str] = []
+        refusals: list[str] = []
+        calls: list[JsonObject] = []
+        extra: JsonObject = {}
+        for message in run:
+            extra.update(message.fields_for(_CHAT))
+            text = "".join(part.text for part in message.parts if isinstance(part, Text))
+            if text:
+                texts.append(text)
+            for part in message.parts:
+                match part:
+                    case Text():
+                        pass
+                    case Refusal(text=words):
+                        refusals.append(words)
+                    case Reasoning():
+                        state = open_state(part.state, _CHAT, self._issuer)
+                        if state is None:
+                            self._log.add(AdaptationKind.STATE_DROPPED, "reasoning", "not issued by this upstream")
+                        else:
+                            extra.update(encode_reasoning(part, state))
+                    case ToolCall():
+                        calls.append(self._call(part, message))
+                    case _:
+                        subject = getattr(part, "type", type(part).__name__)
+                        self._log.add(AdaptationKind.PART_DROPPED, subject, "no form on the chat wire")
+        if not texts and not calls and not refusals and not extra:
+            return None
+        encoded: JsonObject = {"role": "assistant", "content": "\n\n".join(texts) if texts or not calls else None}
+        if refusals:
+            encoded["refusal"] = "\n\n".join(refusals)
+        encoded.update(extra)
+        if calls:
+            encoded["tool_calls"] = calls
+        return encoded
+
+    def _call(self, call: ToolCall, message: Message) -> JsonObject:
+        if call.kind is CallKind.CUSTOM and (call.origin is None or call.origin.wire is not _CHAT):
+            call = call.evolve(kind=CallKind.FUNCTION, arguments=custom_arguments(call.arguments))
+        return encode_call(call, flat_name(call.namespace, call.name), self._id(call.id, message))

@@ -1,0 +1,246 @@
+"""Chat Completions chunks to canonical events.
+
+Trusts no numbering (`core.calls`), no finish reason and no order of fields. The end is only believed at `[DONE]` or
+at the end of the bytes, because some servers send calls after their finish reason; a stream that ends without any
+finish reason was cut.
+
+Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `core.calls` needs where ids and
+indexes are missing.
+"""
+
+from typing import Any
+
+import msgspec
+
+from mustcall.core.calls import CallSlot, CallTracker
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
+from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state
+from mustcall.wire.chat.reply import decode_finish, decode_usage
+from mustcall.wire.codec import Provenance
+from mustcall.wire.openai_errors import error_info
+from mustcall.wire.reading import (
+    ShapeError,
+    as_list,
+    as_object,
+    decode_json,
+    maybe_object,
+    opt_int,
+    opt_list,
+    opt_str,
+)
+from mustcall.wire.sse import SseEvent
+
+__all__ = ["ChatStreamDecoder"]
+
+
+class ChatStreamDecoder:
+    """One stream's state: which parts are open, which calls were begun, and how it is going to end."""
+
+    __slots__ = (
+        "_calls",
+        "_details",
+        "_done",
+        "_field",
+        "_finish",
+        "_indexes",
+        "_next",
+        "_open",
+        "_pending",
+        "_provenance",
+        "_reported",
+        "_started",
+        "_tracker",
+    )
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._started = False
+        self._done = False
+        self._next = 0
+        self._open: tuple[type[Text | Refusal | Reasoning], int] | None = None
+        self._tracker = CallTracker()
+        self._indexes: dict[int, int] = {}
+        self._pending: dict[int, list[str]] = {}
+        self._field = ""
+        self._details: list[Any] = []
+        self._finish = False
+        self._reported: str | None = None
+
+    def feed(self, event: SseEvent) -> list[Event]:
+        """Take one server-sent event."""
+        if self._done:
+            return []
+        data = event.data
+        if data == b"[DONE]" or data.strip() == b"[DONE]":
+            return self._end()
+        out: list[Event] = []
+        try:
+            self._chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
+        except ShapeError as error:
+            self._done = True
+            out.append(
+                Failed(
+                    ErrorInfo(
+                        message=f"the upstream's stream cannot be read: {error}", status=502, code="upstream_garbage"
+                    )
+                )
+            )
+        return out
+
+    def close(self) -> list[Event]:
+        """Take the end of the bytes."""
+        if self._done:
+            return []
+        if self._finish:
+            return self._end()
+        self._done = True
+        return [
+            Failed(
+                ErrorInfo(
+                    message="the upstream's stream ended before the reply was complete",
+                    status=502,
+                    code="upstream_unavailable",
+                )
+            )
+        ]
+
+    def _end(self) -> list[Event]:
+        self._done = True
+        out: list[Event] = []
+        self._start({}, out)
+        self._close_open(out)
+        for slot in self._tracker.slots:
+            if slot.number not in self._indexes:
+                self._begin_call(slot, CallKind.FUNCTION, out)
+            out.append(PartEnded(self._indexes[slot.number]))
+        out.append(Finished(decode_finish(self._reported), self._reported))
+        out.append(Ended())
+        return out
+
+    def _chunk(self, chunk: JsonObject, out: list[Event], *, is_error: bool) -> None:
+        error = chunk.get("error")
+        if error or is_error:
+            self._done = True
+            out.append(Failed(error_info(error or chunk, 200), chunk))
+            return
+        self._start(chunk, out)
+        choices = opt_list(chunk, "choices") or ()
+        for value in choices:
+            choice = as_object(value)
+            if choice.get("index") not in (0, None):
+                continue  # further choices have no canonical form; on the same wire they are forwarded as bytes
+            delta = maybe_object(choice.get("delta"))
+            if delta is None:
+                delta = maybe_object(choice.get("message"))  # some servers end with a whole message
+            if delta is not None:
+                self._delta(delta, out)
+            reported = opt_str(choice, "finish_reason")
+            if reported is not None:
+                self._finish = True
+                self._reported = reported
+        usage = decode_usage(chunk.get("usage"))
+        if usage is not None:
+            out.append(UsageUpdated(usage))
+
+    def _start(self, chunk: JsonObject, out: list[Event]) -> None:
+        if not self._started:
+            self._started = True
+            out.append(Started(opt_str(chunk, "id") or "", opt_str(chunk, "model") or "", opt_int(chunk, "created")))
+
+    def _delta(self, delta: JsonObject, out: list[Event]) -> None:
+        for field in REASONING_FIELDS:
+            thinking = opt_str(delta, field)
+            if thinking:
+                self._field = field
+                out.append(ReasoningDelta(self._ensure(Reasoning, out), thinking))
+                break
+        details = opt_list(delta, "reasoning_details")
+        if details:
+            self._ensure(Reasoning, out)
+            self._details.extend(details)
+        content = delta.get("content")
+        if isinstance(content, list):
+            content = "".join(_part_text(part) for part in as_list(content))
+        elif content is not None and not isinstance(content, str):
+            raise ShapeError("a string", content, "content")
+        if content:
+            out.append(TextDelta(self._ensure(Text, out), content))
+        refusal = opt_str(delta, "refusal")
+        if refusal:
+            out.append(TextDelta(self._ensure(Refusal, out), refusal))
+        for value in opt_list(delta, "tool_calls") or ():
+            self._call_delta(as_object(value), out)
+
+    def _ensure(self, kind: type[Text | Refusal | Reasoning], out: list[Event]) -> int:
+        """Return the index of the open part of this kind, opening one if another kind was open."""
+        if self._open is not None:
+            if self._open[0] is kind:
+                return self._open[1]
+            self._close_open(out)
+        index = self._next
+        self._next += 1
+        self._open = (kind, index)
+        out.append(PartStarted(index, Reasoning() if kind is Reasoning else kind(text="")))
+        return index
+
+    def _close_open(self, out: list[Event]) -> None:
+        if self._open is None:
+            return
+        kind, index = self._open
+        self._open = None
+        if kind is Reasoning:
+            out.append(StateDelta(index, reasoning_state(self._field, self._details, self._provenance.issuer)))
+            self._details = []
+        out.append(PartEnded(index))
+
+    def _call_delta(self, call: JsonObject, out: list[Event]) -> None:
+        custom = maybe_object(call.get("custom"))
+        function = maybe_object(call.get("function")) or {}
+        if custom is not None:
+            kind, name, text = CallKind.CUSTOM, opt_str(custom, "name") or "", opt_str(custom, "input") or ""
+        else:
+            kind, name, text = CallKind.FUNCTION, opt_str(function, "name") or "", arguments_text(function)
+        slot = self._tracker.assign(opt_int(call, "index"), opt_str(call, "id") or "", name, text)
+        index = self._indexes.get(slot.number)
+        if index is None:
+            if text:
+                self._pending.setdefault(slot.number, []).append(text)
+            if slot.name:
+                self._begin_call(slot, kind, out)
+        elif text:
+            out.append(ArgumentsDelta(index, text))
+
+    def _begin_call(self, slot: CallSlot, kind: CallKind, out: list[Event]) -> None:
+        self._close_open(out)
+        index = self._next
+        self._next += 1
+        self._indexes[slot.number] = index
+        token = self._provenance.token
+        call_id = slot.id or (f"call_{token}_{slot.number}" if token else f"call_{slot.number}")
+        out.append(PartStarted(index, ToolCall(id=call_id, name=slot.name, arguments="", kind=kind)))
+        out.extend(ArgumentsDelta(index, text) for text in self._pending.pop(slot.number, ()))
+
+
+def _part_text(value: Any) -> str:
+    """Return the text of a content part; servers that stream parts stream text ones."""
+    part = maybe_object(value)
+    if part is None:
+        return value if isinstance(value, str) else ""
+    text = part.get("text")
+    return text if isinstance(text, str) else msgspec.json.encode(part).decode()

@@ -1,0 +1,158 @@
+"""Canonical events to Chat Completions chunks: the complete sequence, role first, finish and usage last.
+
+Chat lets parts interleave, so nothing is held back. The constant part of a chunk is written once per stream.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.wire.chat.reply import encode_finish, encode_usage, note_dropped, reasoning_fields
+from mustcall.wire.codec import Stamp
+from mustcall.wire.naming import flat_name
+from mustcall.wire.openai_errors import encode_error_body
+
+__all__ = ["ChatStreamEncoder"]
+
+_dump = msgspec.json.encode
+
+
+class ChatStreamEncoder:
+    """One stream's state: what each part is to a chat client."""
+
+    __slots__ = ("_caller", "_finish", "_head", "_log", "_numbers", "_parts", "_stamp", "_summary", "_usage")
+
+    _TAIL = b',"logprobs":null,"finish_reason":null}]}\n\n'
+
+    def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
+        self._caller = caller
+        self._stamp = stamp
+        self._log = log
+        self._head = b""
+        self._parts: dict[int, Part] = {}
+        self._numbers: dict[int, int] = {}
+        self._summary: dict[int, int] = {}
+        self._usage: Usage | None = None
+        self._finish: Finished | None = None
+
+    def feed(self, event: Event) -> bytes:
+        """Take one event."""
+        match event:
+            case TextDelta(index=index, text=text):
+                field = "refusal" if isinstance(self._parts.get(index), Refusal) else "content"
+                return self._delta({field: text}) if text else b""
+            case ArgumentsDelta(index=index, text=text):
+                return self._arguments(index, text) if text else b""
+            case ReasoningDelta():
+                return self._thinking(event)
+            case PartStarted(index=index, part=part):
+                self._parts[index] = part
+                return self._begin(index, part)
+            case StateDelta(index=index, state=state):
+                fields = reasoning_fields(Reasoning(state=state))
+                return self._delta(fields) if fields else b""
+            case PartEnded():
+                return b""
+            case UsageUpdated(usage=usage):
+                self._usage = usage
+                return b""
+            case Started(model=model):
+                return self._start(model)
+            case Finished():
+                self._finish = event
+                return b""
+            case Ended():
+                return self._end()
+            case Failed(error=error):
+                return b"data: %b\n\n" % _dump(encode_error_body(error, ""))
+            case _:
+                assert_never(event)
+
+    def _start(self, model: str) -> bytes:
+        self._head = (
+            b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[{"index":0,"delta":'
+            % (_dump(f"chatcmpl-{self._stamp.token}"), self._stamp.created, _dump(model or self._caller.model))
+        )
+        return self._delta({"role": "assistant", "content": ""})
+
+    def _delta(self, delta: JsonObject) -> bytes:
+        return self._head + _dump(delta) + self._TAIL
+
+    def _begin(self, index: int, part: Part) -> bytes:
+        match part:
+            case Text(text=text):
+                return self._delta({"content": text}) if text else b""
+            case Refusal(text=text):
+                return self._delta({"refusal": text}) if text else b""
+            case Reasoning():
+                fields = reasoning_fields(part)
+                return self._delta(fields) if fields else b""
+            case ToolCall():
+                number = self._numbers[index] = len(self._numbers)
+                call: dict[str, Any] = {"index": number, "id": part.id, "type": str(part.kind)}
+                name = flat_name(part.namespace, part.name)
+                if part.kind is CallKind.CUSTOM:
+                    call["custom"] = {"name": name, "input": part.arguments}
+                else:
+                    call["function"] = {"name": name, "arguments": part.arguments}
+                return self._delta({"tool_calls": [call]})
+            case _:
+                note_dropped(part, self._log)
+                return b""
+
+    def _arguments(self, index: int, text: str) -> bytes:
+        part = self._parts[index]
+        assert isinstance(part, ToolCall), "arguments belong to calls"
+        number = self._numbers[index]
+        if part.kind is CallKind.CUSTOM:
+            return self._delta({"tool_calls": [{"index": number, "custom": {"input": text}}]})
+        return self._delta({"tool_calls": [{"index": number, "function": {"arguments": text}}]})
+
+    def _thinking(self, event: ReasoningDelta) -> bytes:
+        text = event.text
+        if not text:
+            return b""
+        if event.summary is not None:
+            # Summaries are paragraphs; a chat client sees one text.
+            last = self._summary.get(event.index)
+            self._summary[event.index] = event.summary
+            if last is not None and last != event.summary:
+                text = f"\n\n{text}"
+        return self._delta({"reasoning_content": text})
+
+    def _end(self) -> bytes:
+        assert self._finish is not None, "a stream ends after it finished"
+        parts = self._parts.values()
+        finish = derive_finish(self._finish.reason, parts)
+        word = encode_finish(finish, any(isinstance(part, Refusal) for part in parts))
+        out = self._head + b'{},"logprobs":null,"finish_reason":%b}]}\n\n' % _dump(word)
+        if self._usage is not None and self._caller.stream_usage:
+            chunk: JsonObject = {
+                "id": f"chatcmpl-{self._stamp.token}",
+                "object": "chat.completion.chunk",
+                "created": self._stamp.created,
+                "model": self._caller.model,
+                "choices": [],
+                "usage": encode_usage(self._usage),
+            }
+            out += b"data: %b\n\n" % _dump(chunk)
+        return out + b"data: [DONE]\n\n"

@@ -1,0 +1,143 @@
+"""What a wire codec is: pure functions in both directions, and the few facts it may be told.
+
+A codec never logs, never reads a clock and never makes a random id. What it must know from outside comes in as
+`Target` (the upstream it encodes a request for), `Provenance` (the upstream a reply came from) and `Stamp` (id and
+time of the reply it encodes for the caller). Whatever a codec leaves out or reshapes it notes in the
+`AdaptationLog` it is given.
+
+Laws, proved by property tests for each codec:
+
+- `encode_request(decode_request(b))` is JSON-equal to `b`, and so for replies.
+- decoding a stream does not depend on how its bytes were cut.
+- assembling a decoded stream gives the reply that decoding the non-streamed body gives.
+- bytes that are not the wire's raise `InvalidRequest` (requests) or `UpstreamGarbage` (replies), nothing else.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.events import Event
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
+from mustcall.wire.sse import SseEvent
+
+__all__ = ["Codec", "Peek", "Provenance", "Stamp", "StreamDecoder", "StreamEncoder", "Target"]
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """The little a gateway must know of a request it will forward untouched."""
+
+    model: str
+    stream: bool = False
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The upstream a request is encoded for.
+
+    `issuer` is the name under which its opaque reasoning state is tagged; `default_max_tokens` is sent where the
+    wire demands a limit and the caller gave none.
+    """
+
+    issuer: str = ""
+    default_max_tokens: int = 8192
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """The upstream a reply came from, and a token unique to this reply for ids the upstream left out."""
+
+    issuer: str = ""
+    token: str = ""
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """Identity of the reply as the caller sees it: made ids end in `token`, `created` is in Unix seconds."""
+
+    token: str
+    created: int
+
+
+class StreamDecoder(Protocol):
+    """Server-sent events in, canonical events out, in the order `core.events` promises."""
+
+    def feed(self, event: SseEvent) -> list[Event]:
+        """Take one event; after `Failed` or `Ended` nothing more comes out."""
+        ...
+
+    def close(self) -> list[Event]:
+        """Take the end of the bytes: `Ended` if the reply was complete, `Failed` if it was cut."""
+        ...
+
+
+class StreamEncoder(Protocol):
+    """Canonical events in, bytes of server-sent events out: the complete canonical sequence of the wire."""
+
+    def feed(self, event: Event) -> bytes:
+        """Take one event and return what can be sent now (often nothing)."""
+        ...
+
+
+class Codec(Protocol):
+    """One wire, both directions."""
+
+    @property
+    def wire(self) -> Wire:
+        """Which wire this is."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where the wire is served below an upstream's base URL (`/chat/completions`)."""
+        ...
+
+    @property
+    def keepalive(self) -> bytes:
+        """Bytes that keep a stream open and that every client of the wire ignores."""
+        ...
+
+    def peek(self, body: bytes) -> Peek:
+        """Check the outline of a request body and return what routing needs; raise `InvalidRequest`."""
+        ...
+
+    def decode_request(self, body: bytes) -> Request:
+        """Read a caller's request; raise `InvalidRequest` or `UnsupportedFeature`."""
+        ...
+
+    def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+        """Write a request for an upstream; raise `UnsupportedFeature` for what must not be dropped."""
+        ...
+
+    def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
+        """Read an upstream's whole reply; raise `UpstreamGarbage`, or `UpstreamRejected` for an error in a 200."""
+        ...
+
+    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+        """Write a reply for the caller whose request was `caller`."""
+        ...
+
+    def decode_error(self, status: int, body: bytes) -> ErrorInfo:
+        """Read an upstream's error body; any bytes give an `ErrorInfo`, never an exception."""
+        ...
+
+    def encode_error(self, error: ErrorInfo, request_id: str) -> JsonObject:
+        """Write an error body in the wire's own shape."""
+        ...
+
+    def encode_stream_error(self, error: ErrorInfo, request_id: str) -> bytes:
+        """Write an error as the last event of a stream whose events so far were forwarded, not encoded."""
+        ...
+
+    def stream_decoder(self, provenance: Provenance) -> StreamDecoder:
+        """Return a fresh decoder for one stream."""
+        ...
+
+    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+        """Return a fresh encoder for one stream."""
+        ...
+
+    def closes(self, event: SseEvent) -> bool:
+        """Tell whether this event completes a stream (or ends it with the upstream's own error)."""
+        ...

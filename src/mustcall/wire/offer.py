@@ -1,0 +1,157 @@
+"""The tools and the choice among them, as an upstream of another wire can take them.
+
+Decides per tool what survives the crossing: functions always; custom tools as a function with one `input` string
+where the wire has no custom tools; provider tools never, dropped or refused by their type; deferred tools only once
+a tool result has referred to them. Knows nothing of how a wire writes a tool.
+"""
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import CallKind, ToolCall, ToolReference, ToolResult
+from mustcall.core.request import Request
+from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.wire.naming import flat_name
+
+__all__ = ["DROPPABLE_TOOLS", "Offer", "custom_arguments", "custom_input", "offer_for"]
+
+#: Provider tools an agent can do without: by the start of their type, versions and previews included. Any other
+#: provider tool is something the agent was told it has (a shell, a sandbox, files), so its loss must not be silent.
+DROPPABLE_TOOLS = ("web_search", "web_fetch", "image_generation", "tool_search", "programmatic_tool_calling")
+
+_CUSTOM_WIRES = frozenset({Wire.RESPONSES})
+_ALLOWED_SET_WIRES = frozenset({Wire.CHAT, Wire.RESPONSES})
+_NEEDS_TOOLS_FOR_HISTORY = frozenset({Wire.MESSAGES})
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What is put on offer: tools in order, and the choice among them (None if the caller made none)."""
+
+    tools: tuple[Tool | ProviderTool, ...]
+    choice: ToolChoice | None
+
+
+def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
+    """Return the tools and choice to send on `wire`; tools that came from that wire are kept as they are."""
+    referenced: frozenset[str] | None = None
+    kept: list[Tool | ProviderTool] = []
+    for tool in request.tools:
+        if tool.origin is not None and tool.origin.wire is wire:
+            kept.append(tool)
+            continue
+        if isinstance(tool, ProviderTool):
+            _drop_or_refuse(tool, request, wire, log)
+            continue
+        if tool.deferred:
+            if referenced is None:
+                referenced = _referenced_tools(request)
+            if tool.name not in referenced:
+                log.add(AdaptationKind.TOOL_DROPPED, tool.name, "deferred, and no tool result has referred to it yet")
+                continue
+        kept.append(_reshape(tool, wire, log))
+    choice = request.tool_choice
+    if not kept and wire in _NEEDS_TOOLS_FOR_HISTORY:
+        kept = _stubs_for_history(request, wire, log)
+        if kept:
+            choice = ToolChoice(mode=ChoiceMode.NONE)
+    if choice is not None and choice.allowed is not None and wire not in _ALLOWED_SET_WIRES:
+        allowed = choice.allowed
+        kept = [tool for tool in kept if isinstance(tool, ProviderTool) or tool.name in allowed]
+        log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the allowed set became the tool list")
+        choice = choice.evolve(allowed=None)
+    if choice is not None and (request.origin is None or request.origin.wire is not wire):
+        choice = _choice_across(choice, kept, wire)
+    return Offer(tuple(kept), choice if kept else None)
+
+
+def custom_arguments(text: str) -> str:
+    """Write a custom call's free text as the arguments of the function that stands in for it."""
+    return msgspec.json.encode({"input": text}).decode()
+
+
+def custom_input(arguments: str) -> str | None:
+    """Read the free text out of the stand-in function's arguments; None if they are not `{"input": "…"}`."""
+    try:
+        value = msgspec.json.decode(arguments, type=dict[str, str])
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
+        return None
+    return value["input"] if value.keys() == {"input"} else None
+
+
+def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wire) -> ToolChoice:
+    """Return the choice in the names and kinds under which the tools cross."""
+    if choice.kind is CallKind.CUSTOM and wire not in _CUSTOM_WIRES:
+        choice = choice.evolve(kind=CallKind.FUNCTION)
+    if choice.allowed is not None:
+        allowed = [tool for tool in kept if isinstance(tool, Tool) and tool.name in choice.allowed]
+        choice = choice.evolve(allowed=tuple(flat_name(tool.namespace, tool.name) for tool in allowed))
+    return choice
+
+
+def _drop_or_refuse(tool: ProviderTool, request: Request, wire: Wire, log: AdaptationLog) -> None:
+    if not tool.type.startswith(DROPPABLE_TOOLS):
+        raise UnsupportedFeature(
+            f"the tool type {tool.type!r} is run by the provider and cannot be offered to an upstream on the "
+            f"{wire} wire; remove it from `tools`, or route the model {request.model!r} to an upstream that has it",
+            param="tools",
+        )
+    log.add(AdaptationKind.TOOL_DROPPED, tool.type, f"provider tool without a form on the {wire} wire")
+
+
+def _reshape(tool: Tool, wire: Wire, log: AdaptationLog) -> Tool:
+    if wire is not Wire.RESPONSES or tool.namespace is None:
+        flat = flat_name(tool.namespace, tool.name)
+        if flat != tool.name:
+            log.add(AdaptationKind.NAME_MAPPED, tool.name, flat)
+    if tool.kind is CallKind.FUNCTION or wire in _CUSTOM_WIRES:
+        return tool
+    log.add(AdaptationKind.TOOL_RESHAPED, tool.name, "custom tool offered as a function with one input string")
+    hint = _grammar_hint(tool.format)
+    return tool.evolve(
+        kind=CallKind.FUNCTION,
+        description="\n\n".join(part for part in (tool.description, hint) if part) or None,
+        parameters={
+            "type": "object",
+            "properties": {"input": {"type": "string", "description": "The whole input of the tool, as plain text."}},
+            "required": ["input"],
+            "additionalProperties": False,
+        },
+        format=None,
+    )
+
+
+def _grammar_hint(form: JsonObject | None) -> str | None:
+    if form is None:
+        return None
+    grammar = form.get("grammar")
+    if isinstance(grammar, dict):  # the chat wire nests it once more
+        form = {**form, **grammar}
+    definition = form.get("definition")
+    if not isinstance(definition, str):
+        return None
+    return f"The input must follow this {form.get('syntax', 'lark')} grammar:\n{definition}"
+
+
+def _referenced_tools(request: Request) -> frozenset[str]:
+    return frozenset(
+        item.name
+        for message in request.messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+        for item in part.content
+        if isinstance(item, ToolReference)
+    )
+
+
+def _stubs_for_history(request: Request, wire: Wire, log: AdaptationLog) -> list[Tool | ProviderTool]:
+    """Offer what the history calls, unusable, because the wire refuses tool history without tools (rule 104)."""
+    names: dict[str, None] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[flat_name(part.namespace, part.name)] = None
+    if names:
+        log.add(AdaptationKind.TOOL_ADDED, ", ".join(names), f"the {wire} wire refuses tool history without tools")
+    return [Tool(name=name, parameters={"type": "object", "properties": {}}) for name in names]

@@ -1,0 +1,88 @@
+"""The error body that Chat Completions and Responses share: `{"error": {message, type, param, code}}`."""
+
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.origin import JsonObject
+from mustcall.wire.reading import maybe_object
+
+__all__ = ["decode_error_body", "encode_error_body", "error_info", "error_type"]
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+def error_type(status: int) -> str:
+    """Return OpenAI's word for a status."""
+    return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def encode_error_body(error: ErrorInfo, request_id: str) -> JsonObject:
+    """Write an error in OpenAI's shape, with our request id beside its fields."""
+    body: JsonObject = {
+        "message": error.message,
+        "type": error_type(error.status),
+        "param": error.param,
+        "code": error.code,
+    }
+    if error.details is not None:
+        body["details"] = error.details
+    if request_id:
+        body["request_id"] = request_id
+    return {"error": body}
+
+
+def error_info(error: Any, status: int) -> ErrorInfo:
+    """Read the value of an `error` key, which in the wild is an object, a string or anything."""
+    fields = maybe_object(error)
+    if fields is None:
+        return ErrorInfo(message=_text(error) or f"HTTP {status}", status=status, code="upstream_rejected")
+    message = _text(fields.get("message")) or _text(fields) or f"HTTP {status}"
+    code, kind, param = fields.get("code"), fields.get("type"), fields.get("param")
+    if isinstance(code, int) and 400 <= code <= 599 and status == 200:
+        status = code  # routers put the HTTP status here when the stream has already begun with 200
+    return ErrorInfo(
+        message=message,
+        status=status if status >= 400 else 502,
+        code=code if isinstance(code, str) and code else "upstream_rejected",
+        type=kind if isinstance(kind, str) else None,
+        param=param if isinstance(param, str) else None,
+    )
+
+
+def decode_error_body(status: int, body: bytes) -> ErrorInfo:
+    """Read any error body: OpenAI's shape, a bare message, HTML, nothing."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        text = body[:500].decode("utf-8", "replace").strip()
+        return ErrorInfo(
+            message=f"the upstream answered HTTP {status}: {text}" if text else f"the upstream answered HTTP {status}",
+            status=status,
+            code="upstream_rejected",
+        )
+    fields = maybe_object(value)
+    if fields is not None:
+        for key in ("error", "message", "detail"):
+            if fields.get(key):
+                return error_info(fields[key], status)
+    return error_info(value, status)
+
+
+def _text(value: Any) -> str:
+    if value is None or value == {}:
+        return ""
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()[:2000]

@@ -1,0 +1,233 @@
+"""Reading JSON from outside: each value is checked where it is used, and a wrong one is named by its path.
+
+`ShapeError` is private to the wire layer: codecs turn it into `InvalidRequest` or `UpstreamGarbage`. Its path is
+built while the error travels up (`at`), so a healthy value pays nothing for it.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from mustcall.core.errors import InvalidRequest, UpstreamGarbage
+from mustcall.core.origin import JsonObject
+
+__all__ = [
+    "ShapeError",
+    "as_list",
+    "as_object",
+    "as_str",
+    "at",
+    "decode_json",
+    "each",
+    "list_field",
+    "maybe_object",
+    "opt_bool",
+    "opt_float",
+    "opt_int",
+    "opt_list",
+    "opt_object",
+    "opt_str",
+    "reading_reply",
+    "reading_request",
+    "rest",
+    "str_field",
+]
+
+T = TypeVar("T")
+
+
+class ShapeError(Exception):
+    """A value is not of the shape its place demands."""
+
+    def __init__(self, expected: str, value: object = ..., path: str = "") -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.value = value
+        self.path = path
+
+    def __str__(self) -> str:
+        where = f"`{self.path}`" if self.path else "the body"
+        if self.value is ...:
+            return f"{where} {self.expected}"
+        return f"{where} must be {self.expected}, got {_describe(self.value)}"
+
+
+def _describe(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case str():
+            return f"the string {value[:40]!r}"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+@contextmanager
+def at(place: str) -> Generator[None]:
+    """Name the place a `ShapeError` passes through on its way up."""
+    try:
+        yield
+    except ShapeError as error:
+        if not error.path:
+            error.path = place
+        elif error.path.startswith("["):
+            error.path = place + error.path
+        else:
+            error.path = f"{place}.{error.path}"
+        raise
+
+
+def each(values: Iterable[Any], read: Callable[[Any], T], place: str = "") -> list[T]:
+    """Read every element of a list, naming the one that fails."""
+    result: list[T] = []
+    number = 0
+    try:
+        for number, value in enumerate(values):  # noqa: B007  the number is read when the loop fails
+            result.append(read(value))
+    except ShapeError as error:
+        with at(f"{place}[{number}]"):
+            raise error from None
+    return result
+
+
+@contextmanager
+def reading_request() -> Generator[None]:
+    """Turn a `ShapeError` into the caller's error."""
+    try:
+        yield
+    except ShapeError as error:
+        raise InvalidRequest(str(error), param=error.path or None) from None
+
+
+@contextmanager
+def reading_reply() -> Generator[None]:
+    """Turn a `ShapeError` into the upstream's error."""
+    try:
+        yield
+    except ShapeError as error:
+        raise UpstreamGarbage(f"the upstream's reply cannot be read: {error}") from None
+
+
+def decode_json(body: bytes) -> Any:
+    """Parse JSON; raise `ShapeError` for anything that is not."""
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise ShapeError("is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ShapeError(f"is not valid JSON: {error}") from None
+
+
+def as_object(value: Any) -> JsonObject:
+    """Return a JSON object."""
+    if not isinstance(value, dict):
+        raise ShapeError("an object", value)
+    return cast("JsonObject", value)  # JSON objects have string keys
+
+
+def maybe_object(value: Any) -> JsonObject | None:
+    """Return a JSON object, None for anything else."""
+    return cast("JsonObject", value) if isinstance(value, dict) else None  # JSON objects have string keys
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a JSON array."""
+    if not isinstance(value, list):
+        raise ShapeError("an array", value)
+    return cast("list[Any]", value)  # elements are checked by their reader
+
+
+def as_str(value: Any) -> str:
+    """Return a string."""
+    if not isinstance(value, str):
+        raise ShapeError("a string", value)
+    return value
+
+
+def str_field(obj: Mapping[str, Any], key: str) -> str:
+    """Return a required string field."""
+    value = obj.get(key, ...)
+    if value is ...:
+        raise ShapeError("is required", path=key)
+    if not isinstance(value, str):
+        raise ShapeError("a string", value, key)
+    return value
+
+
+def list_field(obj: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a required array field."""
+    value = obj.get(key, ...)
+    if value is ...:
+        raise ShapeError("is required", path=key)
+    if not isinstance(value, list):
+        raise ShapeError("an array", value, key)
+    return cast("list[Any]", value)  # elements are checked by their reader
+
+
+def opt_str(obj: Mapping[str, Any], key: str) -> str | None:
+    """Return a string field, None if absent or null."""
+    value = obj.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise ShapeError("a string", value, key)
+
+
+def opt_int(obj: Mapping[str, Any], key: str) -> int | None:
+    """Return an integer field (a whole float counts), None if absent or null."""
+    value = obj.get(key)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise ShapeError("an integer", value, key)
+
+
+def opt_float(obj: Mapping[str, Any], key: str) -> float | None:
+    """Return a number field, None if absent or null."""
+    value = obj.get(key)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise ShapeError("a number", value, key)
+
+
+def opt_bool(obj: Mapping[str, Any], key: str) -> bool | None:
+    """Return a boolean field, None if absent or null."""
+    value = obj.get(key)
+    if value is None or isinstance(value, bool):
+        return value
+    raise ShapeError("a boolean", value, key)
+
+
+def opt_object(obj: Mapping[str, Any], key: str) -> JsonObject | None:
+    """Return an object field, None if absent or null."""
+    value = obj.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ShapeError("an object", value, key)
+    return cast("JsonObject", value)  # JSON objects have string keys
+
+
+def opt_list(obj: Mapping[str, Any], key: str) -> list[Any] | None:
+    """Return an array field, None if absent or null."""
+    value = obj.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise ShapeError("an array", value, key)
+    return cast("list[Any]", value)  # elements are checked by their reader
+
+
+def rest(obj: JsonObject, known: frozenset[str]) -> JsonObject:
+    """Return the fields a codec has no word for."""
+    if obj.keys() <= known:
+        return {}
+    return {key: value for key, value in obj.items() if key not in known}
