@@ -5,11 +5,35 @@ from typing import Literal
 
 from mustcall.core.errors import ConfigError
 from mustcall.dialects.dialect import Dialect, Standing
-from mustcall.dialects.families import json_object
+from mustcall.dialects.families import (
+    braces,
+    channels,
+    elements,
+    json_array,
+    json_object,
+    key_value,
+    loose,
+    name_json,
+    python_calls,
+    typed_tags,
+    xml_params,
+)
 
 __all__ = ["DIALECTS", "select"]
 
-DIALECTS: tuple[Dialect, ...] = (*json_object.DIALECTS,)
+DIALECTS: tuple[Dialect, ...] = (
+    *json_object.DIALECTS,
+    *json_array.DIALECTS,
+    *xml_params.DIALECTS,
+    *name_json.DIALECTS,
+    *channels.DIALECTS,
+    *key_value.DIALECTS,
+    *typed_tags.DIALECTS,
+    *elements.DIALECTS,
+    *python_calls.DIALECTS,
+    *braces.DIALECTS,
+    *loose.DIALECTS,
+)
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 

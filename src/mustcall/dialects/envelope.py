@@ -11,10 +11,10 @@ from typing import Any
 from mustcall.dialects.dialect import Renderer, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import read_string, read_value
-from mustcall.dialects.reader import Fault, Parse, ahead, blanks
+from mustcall.dialects.reader import Fault, Parse, blanks, expect
 from mustcall.dialects.span import Call, Span
 
-__all__ = ["ARGUMENT_KEYS", "array_renderer", "dump", "read_array", "read_envelope", "read_envelopes"]
+__all__ = ["ARGUMENT_KEYS", "array_renderer", "dump", "read_array", "read_envelope", "read_envelopes", "read_items"]
 
 NAME_KEYS = frozenset({"name", "tool_name", "tool", "function"})
 ARGUMENT_KEYS = frozenset({"arguments", "args", "parameters", "input"})
@@ -85,17 +85,24 @@ def read_envelopes(span: Span, separators: str = "") -> Parse[None]:
 
 def read_array(span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope) -> Parse[None]:
     """Read a JSON array of calls. Each is complete by itself; the array's end belongs to the last."""
+    yield from expect(span.reader, "[", Reason.BAD_JSON)
+    yield from read_items(span, read_item)
+
+
+def read_items(span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope) -> Parse[None]:
+    """Read the rest of an array whose bracket was read."""
     reader = span.reader
-    if (yield from ahead(reader)) != "[":
-        raise Fault(Reason.BAD_JSON if reader.position < len(reader.buffer) else Reason.TRUNCATED)
-    reader.position += 1
     if (yield from blanks(reader)) == "]":
         raise Fault(Reason.MISSING_NAME)
     while True:
         yield from read_item(span)
         character = yield from blanks(reader)
-        if character not in ("]", ","):
-            raise Fault(Reason.BAD_JSON if character else Reason.TRUNCATED)
+        if not character:
+            # The input ends in the array, but behind a complete call: nothing of a call is missing.
+            span.open_ended = True
+            return
+        if character not in "],":
+            raise Fault(Reason.BAD_JSON)
         reader.position += 1
         if character == "]":
             span.drop()

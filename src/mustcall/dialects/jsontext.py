@@ -7,6 +7,7 @@ nesting over 100. It repairs nothing and knows nothing of tools.
 Each character is looked at once (a string that a piece cuts off, at most twice within that piece).
 """
 
+import json
 import re
 from collections.abc import Callable
 from enum import IntEnum
@@ -14,7 +15,16 @@ from enum import IntEnum
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 
-__all__ = ["MAX_DEPTH", "decode_string", "read_object", "read_string", "read_value", "read_wrapped_object"]
+__all__ = [
+    "MAX_DEPTH",
+    "decode_string",
+    "escape",
+    "quote",
+    "read_object",
+    "read_string",
+    "read_value",
+    "read_wrapped_object",
+]
 
 MAX_DEPTH = 100
 MAX_NUMBER = 1024
@@ -26,7 +36,18 @@ _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
 _SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)(?=[,\]}} \t\r\n])")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)\Z")
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def quote(text: str) -> str:
+    """Return the text as a JSON string."""
+    return _ENCODE(text)
+
+
+def escape(text: str) -> str:
+    """Return the text as the inside of a JSON string."""
+    return _ENCODE(text)[1:-1]
 
 
 class _At(IntEnum):

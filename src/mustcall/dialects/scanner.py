@@ -350,7 +350,8 @@ class Scanner:
             self._indices,
             marker,
             gap=gap if self._gap_is_text else "",
-            keep_markup=self._keep_markup,
+            fresh=self._fresh,
+            in_reasoning=self._keep_markup,
         )
         self._gap = None
         reader.start = reader.position
@@ -404,7 +405,9 @@ class Scanner:
             self._fail_span(span, fault)
         else:
             self._reader.settle()
-            if span.flow and not span.soft:
+            if span.call is not None:
+                span.call.flush()
+            if span.flow:
                 span.release()
             return False
         return True
@@ -415,6 +418,8 @@ class Scanner:
         self._owed |= span.owes
         self.ended_open = span.open_ended
         left = self._reader.take_span()
+        if span.rejected:
+            self._line_blank = self._fresh = False
         if span.enters is not None:
             self._enter(span.enters)
             return

@@ -29,18 +29,19 @@ class Span:
 
     `soft` spans began with something that is usually no markup (a bare `{`): until a call is certain, a fault means
     "plain text" and is not reported. `enters` names a reasoning section that the span's markup opened. `owes` holds
-    closers that did not come where they belong, so that they do not leak as text when they come later.
+    closers that did not come where they belong, so that they do not leak as text when they come later. `fresh` tells
+    that the reply begins here. In reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
         "_indices",
-        "_keep",
         "call",
         "dialect",
         "enters",
         "events",
         "flow",
         "flowed",
+        "fresh",
         "gap",
         "in_reasoning",
         "marker",
@@ -48,6 +49,7 @@ class Span:
         "open_ended",
         "owes",
         "reader",
+        "rejected",
         "soft",
         "succeeded",
     )
@@ -61,7 +63,8 @@ class Span:
         marker: str,
         *,
         gap: str,
-        keep_markup: bool,
+        fresh: bool,
+        in_reasoning: bool,
     ) -> None:
         self.reader = reader
         self.events = events
@@ -70,16 +73,17 @@ class Span:
         self.dialect = ""
         self.gap = gap
         self.soft = False
-        self.flow = keep_markup
+        self.flow = False
         self.flowed: list[str] = []
         self.call: Call | None = None
         self.enters: Section | None = None
         self.owes: set[str] = set()
-        self.in_reasoning = keep_markup
+        self.fresh = fresh
+        self.in_reasoning = in_reasoning
         self.succeeded = False
+        self.rejected = False
         self.open_ended = False
         self._indices = indices
-        self._keep = keep_markup
 
     def begin(self, written: str | None = None) -> "Call":
         """Begin a call; the name may come now or later."""
@@ -102,7 +106,7 @@ class Span:
 
     def drop(self) -> None:
         """Take what was read so far out of the text: it was markup of a call."""
-        if self.flow:
+        if self.in_reasoning:
             self.release()
         else:
             self.reader.take_span()
@@ -112,10 +116,13 @@ class Span:
     def reject(self, reason: Reason) -> None:
         """Report what was read so far as no call; it becomes text."""
         call, self.call = self.call, None
+        if call is not None:
+            call.flush()
+        self.rejected = True
         self.release()
         raw = "".join(self.flowed)
         self.flowed.clear()
-        self.flow = self._keep
+        self.flow = False
         self.events.append(
             Malformed(
                 reason,
@@ -147,7 +154,7 @@ class Span:
 class Call:
     """One call under construction: its name, its arguments' text so far, and whether it may become a call."""
 
-    __slots__ = ("_parts", "index", "name", "refused", "span", "written")
+    __slots__ = ("_parts", "_sent", "index", "name", "refused", "span", "written")
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -156,6 +163,7 @@ class Call:
         self.written: str | None = None
         self.refused = False
         self._parts: list[str] = []
+        self._sent = 0
 
     def named(self, written: str) -> None:
         """Set the name. A name that is not offered is read to its end and reported there, never called."""
@@ -193,13 +201,16 @@ class Call:
         assert self.written is not None
         self.index = span.next_index()
         span.events.append(CallStart(self.index, self.name, span.dialect, self.written, span.in_reasoning))
-        if self._parts:
-            span.events.append(ArgumentDelta(self.index, "".join(self._parts)))
 
     def write(self, fragment: str) -> None:
-        """Add a fragment of the arguments' JSON text; it goes out at once if the name is known."""
+        """Add a fragment of the arguments' JSON text; it goes out with the next flush if the name is known."""
         self._parts.append(fragment)
-        if self.index is not None:
+
+    def flush(self) -> None:
+        """Send what was written since the last time: once per piece of input, however many fragments it made."""
+        if self.index is not None and self._sent < len(self._parts):
+            fragment = "".join(self._parts[self._sent :])
+            self._sent = len(self._parts)
             self.span.events.append(ArgumentDelta(self.index, fragment))
 
     def read_arguments(self) -> Parse[None]:
@@ -232,6 +243,7 @@ class Call:
             self._start()
         assert self.index is not None
         assert self.name is not None
+        self.flush()
         span.drop()
         span.events.append(
             CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning)
