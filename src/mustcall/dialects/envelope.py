@@ -114,9 +114,7 @@ def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def array_renderer(
-    before: str, after: str, *, name: str = "name", arguments: str = "arguments"
-) -> Renderer:
+def array_renderer(before: str, after: str, *, name: str = "name", arguments: str = "arguments") -> Renderer:
     """Return a renderer of calls as one JSON array between two markers."""
 
     def render(calls: Sequence[WrittenCall]) -> str:

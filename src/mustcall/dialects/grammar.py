@@ -60,7 +60,10 @@ class Grammar:
                 self._entry(section.opener, section.anchor).section = section
             for end in LATE_ENDS:
                 self._entry(end, Anchor.LINE).late = True
-        self.marks = Marks(self.entries)
+        self.marks = Marks(
+            self.entries,
+            (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
+        )
         self.lined = self._lined()
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:

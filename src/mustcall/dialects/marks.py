@@ -15,28 +15,33 @@ NAMESPACE = "\0"
 _NAMESPACE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.\-]{0,31}+"
 _NAMESPACED = re.compile(rf"<(/?){_NAMESPACE_PATTERN}:")
 
+# Behind a marker's first character: only blanks precede it on its line, as far as two characters tell. It lets through
+# every true line start (the text's own beginning included) and keeps the search from stopping in mid-sentence.
+_LINE_START = r"(?:(?<![^\n]{0})|(?<=[\n\t ][\t ]{0})|(?<=\A[\t ]{0}))"
+
 _Trie = dict[str, "_Trie"]
 _END = ""
 
 
 class Marks:
-    """A compiled set of markers; where one is the beginning of another, the longer one wins."""
+    """A compiled set of markers; where one is the beginning of another, the longer one wins.
+
+    Those in `lined` matter only at the start of a line. The search may still find one elsewhere, but seldom does.
+    """
 
     __slots__ = ("_anywhere", "_extendable", "_whole", "markers")
 
-    def __init__(self, markers: Iterable[str]) -> None:
+    def __init__(self, markers: Iterable[str], lined: Iterable[str] = ()) -> None:
         self.markers = frozenset(markers)
         self._extendable = frozenset(
             short for short in self.markers if any(m != short and m.startswith(short) for m in self.markers)
         )
-        trie: _Trie = {}
-        for marker in sorted(self.markers):
-            node = trie
-            for character in marker:
-                node = node.setdefault(character, {})
-            node[_END] = {}
-        self._anywhere = re.compile(_pattern(trie, cut=True, root=True))
-        self._whole = re.compile(_pattern(trie, cut=False, root=True))
+        anchored = self.markers.intersection(lined)
+        longer = {marker for marker in self.markers if any(marker.startswith(short) for short in anchored)}
+        first = _trie(anchored | longer)
+        second = _trie(self.markers - anchored)
+        self._anywhere = re.compile(_root(first, second, cut=True))
+        self._whole = re.compile(_root(first, second, cut=False))
 
     def find(self, text: str, position: int, closed: bool) -> tuple[int, str]:
         """Return where the first marker begins and the marker as written.
@@ -67,19 +72,36 @@ class Marks:
         return written if written in self.markers else _NAMESPACED.sub(rf"<\1{NAMESPACE}:", written, count=1)
 
 
-def _pattern(node: _Trie, *, cut: bool, root: bool = False) -> str:
+def _trie(markers: Iterable[str]) -> _Trie:
+    trie: _Trie = {}
+    for marker in sorted(markers):
+        node = trie
+        for character in marker:
+            node = node.setdefault(character, {})
+        node[_END] = {}
+    return trie
+
+
+def _root(anchored: _Trie, anywhere: _Trie, *, cut: bool) -> str:
+    # Each branch begins with its literal character: the search then skips ahead by character set.
+    branches: list[str] = []
+    for character, child in anchored.items():
+        literal = re.escape(character)
+        branches.append(literal + _LINE_START.format(literal) + _pattern(child, cut=cut))
+    branches.extend(re.escape(character) + _pattern(child, cut=cut) for character, child in anywhere.items())
+    return "|".join(branches)
+
+
+def _pattern(node: _Trie, *, cut: bool) -> str:
     branches: list[str] = []
     for character, child in sorted(node.items(), key=lambda item: item[0] == NAMESPACE):
-        if character == _END:
-            continue
-        step = _NAMESPACE_PATTERN if character == NAMESPACE else re.escape(character)
-        branches.append(step + _pattern(child, cut=cut))
+        if character != _END:
+            step = _NAMESPACE_PATTERN if character == NAMESPACE else re.escape(character)
+            branches.append(step + _pattern(child, cut=cut))
     if not branches:
         return ""
-    if cut and not root:
+    if cut:
         branches.append(r"\Z")
     if _END in node:
         branches.append("")
-    if len(branches) == 1 or root:
-        return "|".join(branches)
-    return f"(?:{'|'.join(branches)})"
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

@@ -139,9 +139,7 @@ def _pass_structure(call: Call) -> Parse[None]:
     reader.close_tap()
 
 
-def _read_text(
-    writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, unwrap: bool
-) -> Parse[None]:
+def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, unwrap: bool) -> Parse[None]:
     """Read raw text up to the closing tag that ends it."""
     reader = writer.call.span.reader
     keys = writer.missing if ends.breaker else ()

@@ -63,9 +63,7 @@ class Scanner:
         if reasoning == "opened":
             self._enter(THINK)
 
-    def _setup(
-        self, grammar: Grammar, offered: Offered, indices: Iterator[int], *, keep_markup: bool
-    ) -> None:
+    def _setup(self, grammar: Grammar, offered: Offered, indices: Iterator[int], *, keep_markup: bool) -> None:
         self._grammar = grammar
         self._offered = offered
         self._indices = indices
@@ -139,7 +137,7 @@ class Scanner:
         if self._fresh and not (self._line_blank and not text.strip()):
             self._fresh = False
         if watch:
-            self._lookout.watch(text, self._events)
+            self._lookout.watch(text)
 
     def _skip(self, end: int) -> str:
         """Read up to `end` and return what was read."""
@@ -229,9 +227,7 @@ class Scanner:
             self._after_reasoning(end)
             return True
         control = entry.control
-        if control is not None and (
-            not control.after_reasoning or (self._gap is not None and not self._gap_is_text)
-        ):
+        if control is not None and (not control.after_reasoning or (self._gap is not None and not self._gap_is_text)):
             if control.closer:
                 self._owed.add(control.closer)
             self._drop_marker(end)
@@ -356,7 +352,7 @@ class Scanner:
         self._gap = None
         reader.start = reader.position
         reader.position += len(marker)
-        span.dialect = openers[0][0].name
+        span.dialect = span.opened_by = openers[0][0].name
         span.soft = all(opener.soft for _, opener in openers)
         self._parse = self._dispatch(span, openers)
         self._mode = self._in_span
@@ -379,7 +375,7 @@ class Scanner:
                     ):
                         yield
                 if fits:
-                    span.dialect = dialect.name
+                    span.dialect = span.opened_by = dialect.name
                     span.soft = opener.soft
                     yield from opener.body(span)
                     return
@@ -388,7 +384,7 @@ class Scanner:
             yield
         if following and not span.soft and self._grammar.entries[marks.key(following)].openers:
             # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
-            span.owes.update(self._grammar.dialects[span.dialect].closers)
+            span.owes.update(self._grammar.dialects[span.opened_by].closers)
             return
         ended = not first and reader.position == len(reader.buffer) and reader.closed
         raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
@@ -453,7 +449,7 @@ class Scanner:
         released = "".join(event.text for event in self._events[mark:] if isinstance(event, Text))
         self._note_line(released)
         if fault.reason not in _UNPOISONED:
-            dialect = self._grammar.dialects[span.dialect]
+            dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
             self._damage_closers = dialect.closers or ("\n",)
             self._damage = marks_of(*sorted({*self._damage_closers, *openers}))

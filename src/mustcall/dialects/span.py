@@ -28,7 +28,8 @@ class Span:
     """What a parser may know and do between an opener and the end of its last call.
 
     `soft` spans began with something that is usually no markup (a bare `{`): until a call is certain, a fault means
-    "plain text" and is not reported. `enters` names a reasoning section that the span's markup opened. `owes` holds
+    "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was read
+    behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened. `owes` holds
     closers that did not come where they belong, so that they do not leak as text when they come later. `fresh` tells
     that the reply begins here. In reasoning no markup is taken out of the text.
     """
@@ -47,6 +48,7 @@ class Span:
         "marker",
         "offered",
         "open_ended",
+        "opened_by",
         "owes",
         "reader",
         "rejected",
@@ -71,6 +73,7 @@ class Span:
         self.offered = offered
         self.marker = marker
         self.dialect = ""
+        self.opened_by = ""
         self.gap = gap
         self.soft = False
         self.flow = False
@@ -245,8 +248,6 @@ class Call:
         assert self.name is not None
         self.flush()
         span.drop()
-        span.events.append(
-            CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning)
-        )
+        span.events.append(CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning))
         span.call = None
         span.succeeded = True

@@ -34,9 +34,7 @@ def _objects(*closers: str, separators: str = "") -> Parser:
 
 def _renderer(before: str, after: str, arguments: str = "arguments", between: str = "\n") -> Renderer:
     def render(calls: Sequence[WrittenCall]) -> str:
-        return between.join(
-            f"{before}{dump({'name': call.name, arguments: call.arguments})}{after}" for call in calls
-        )
+        return between.join(f"{before}{dump({'name': call.name, arguments: call.arguments})}{after}" for call in calls)
 
     return render
 

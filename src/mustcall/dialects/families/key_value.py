@@ -114,8 +114,7 @@ def _renderer(dialect: str, before: str, head: str, after: str, *, wrapped: bool
 
     def one(call: WrittenCall) -> str:
         pairs = "".join(
-            f"<arg_key>{key(name)}</arg_key>\n"
-            f"<arg_value>{plain_value(value, dialect, '</arg_value>')}</arg_value>\n"
+            f"<arg_key>{key(name)}</arg_key>\n<arg_value>{plain_value(value, dialect, '</arg_value>')}</arg_value>\n"
             for name, value in call.arguments.items()
         )
         return f"<tool_call>{call.name}{head}{pairs}</tool_call>"

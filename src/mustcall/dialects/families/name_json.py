@@ -56,9 +56,7 @@ def _deepseek(span: Span) -> Parse[None]:
 
 def _render_deepseek(head: str, before: str, after: str) -> Renderer:
     def render(calls: Sequence[WrittenCall]) -> str:
-        inner = "".join(
-            f"{_DS_BEGIN}{head}{call.name}{before}{dump(call.arguments)}{after}{_DS_END}" for call in calls
-        )
+        inner = "".join(f"{_DS_BEGIN}{head}{call.name}{before}{dump(call.arguments)}{after}{_DS_END}" for call in calls)
         return f"{_DS_SECTION}{inner}{_DS_SECTION_END}"
 
     return render

@@ -195,7 +195,9 @@ def _write_literal(value: object) -> str:
     return dump(value) if "inf" in text and isinstance(value, float) else text
 
 
-def _renderer(before: str, after: str, join: str = ", ", write: Callable[[WrittenCall], str] = write_python_call) -> Renderer:
+def _renderer(
+    before: str, after: str, join: str = ", ", write: Callable[[WrittenCall], str] = write_python_call
+) -> Renderer:
     def render(calls: Sequence[WrittenCall]) -> str:
         return before + join.join(write(call) for call in calls) + after
 

@@ -214,9 +214,7 @@ def _renderer(
 
     def parameter(key: str, value: object) -> str:
         text = plain_value(value, dialect, tags.ends.closer, tags.parameter, tags.call_end)
-        return (
-            f"{tags.parameter}{mark}{plain_key(key, dialect)}{mark}>{newline}{text}{newline}{tags.ends.closer}\n"
-        )
+        return f"{tags.parameter}{mark}{plain_key(key, dialect)}{mark}>{newline}{text}{newline}{tags.ends.closer}\n"
 
     def one(call: WrittenCall) -> str:
         body = "".join(parameter(key, value) for key, value in call.arguments.items())
