@@ -16,7 +16,7 @@ from mustcall.dialects.span import Span
 __all__ = ["A_NAME", "TOOL", "Anchor", "Dialect", "Opener", "Parser", "Renderer", "Standing", "WrittenCall"]
 
 A_NAME = "\0"
-"""In `Opener.starts`: a letter, digit or underscore, the first of a name."""
+"""In `Opener.starts`: a name; text behind it must follow the name."""
 
 TOOL = "\1"
 """In `Opener.marker`: any offered tool's name. Such an opener exists only where tools were given."""

@@ -40,7 +40,7 @@ class Grammar:
 
     __slots__ = ("dialects", "entries", "lined", "marks")
 
-    def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...], sections: bool) -> None:
+    def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
         self.dialects = {dialect.name: dialect for dialect in dialects}
         self.entries: dict[str, Entry] = {}
         for marker in _CODE:
@@ -55,11 +55,10 @@ class Grammar:
             self._entry(control.marker).control = control
             if control.closer:
                 self._entry(control.closer).closer = True
-        if sections:
-            for section in SECTIONS:
-                self._entry(section.opener, section.anchor).section = section
-            for end in LATE_ENDS:
-                self._entry(end, Anchor.LINE).late = True
+        for section in SECTIONS:
+            self._entry(section.opener, section.anchor).section = section
+        for end in LATE_ENDS:
+            self._entry(end, Anchor.LINE).late = True
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
@@ -85,10 +84,22 @@ def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:
     return (marker.replace(TOOL, name) for name in names) if TOOL in marker else (marker,)
 
 
-@lru_cache(maxsize=64)
-def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...], sections: bool) -> Grammar:
+_COMPILED: dict[tuple[object, ...], Grammar] = {}
+_MOST_COMPILED = 64
+
+
+def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Grammar:
     """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
-    return Grammar(dialects, names, sections)
+    if not any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers):
+        names = ()
+    # A table holds its dialects, so their ids stay theirs as long as the table is kept.
+    key = (*map(id, dialects), *names)
+    grammar = _COMPILED.get(key)
+    if grammar is None:
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        grammar = _COMPILED[key] = Grammar(dialects, names)
+    return grammar
 
 
 @lru_cache(maxsize=256)

@@ -29,7 +29,7 @@ class Marks:
     Those in `lined` matter only at the start of a line. The search may still find one elsewhere, but seldom does.
     """
 
-    __slots__ = ("_anywhere", "_extendable", "_whole", "markers")
+    __slots__ = ("_extendable", "_last", "_longest", "_pattern", "markers")
 
     def __init__(self, markers: Iterable[str], lined: Iterable[str] = ()) -> None:
         self.markers = frozenset(markers)
@@ -40,8 +40,9 @@ class Marks:
         longer = {marker for marker in self.markers if any(marker.startswith(short) for short in anchored)}
         first = _trie(anchored | longer)
         second = _trie(self.markers - anchored)
-        self._anywhere = re.compile(_root(first, second, cut=True))
-        self._whole = re.compile(_root(first, second, cut=False))
+        self._pattern = re.compile(_root(first, second))
+        self._longest = max(map(len, self.markers), default=0) + 32
+        self._last: re.Pattern[str] | None = None
 
     def find(self, text: str, position: int, closed: bool) -> tuple[int, str]:
         """Return where the first marker begins and the marker as written.
@@ -49,17 +50,26 @@ class Marks:
         The marker is empty where the text's end cuts it off (and more may come); the position is the text's length
         where there is none.
         """
-        found = (self._whole if closed else self._anywhere).search(text, position)
+        found = (self._whole() if closed else self._pattern).search(text, position)
         if found is None:
             return len(text), ""
         return found.start(), self._judge(found, closed)
 
+    def _whole(self) -> re.Pattern[str]:
+        """Return the pattern for the end of the input, where nothing can be cut off; made when first needed."""
+        if self._last is None:
+            longest_first = sorted(self.markers, key=len, reverse=True)
+            patterns = (re.escape(m).replace(re.escape(NAMESPACE), _NAMESPACE_PATTERN) for m in longest_first)
+            self._last = re.compile("|".join(patterns))
+        return self._last
+
     def at(self, text: str, position: int, closed: bool) -> str | None:
-        """Return the marker at this position, "" if the text's end cuts it off, None if there is none."""
-        found = (self._whole if closed else self._anywhere).match(text, position)
-        if found is None:
-            return None
-        return self._judge(found, closed)
+        """Return the marker at this position, "" if the text's end cuts it off, None if there is none.
+
+        The position counts as the start of a line.
+        """
+        found = (self._whole() if closed else self._pattern).match(text[position : position + self._longest])
+        return None if found is None else self._judge(found, closed)
 
     def _judge(self, found: re.Match[str], closed: bool) -> str:
         written = found.group()
@@ -82,26 +92,25 @@ def _trie(markers: Iterable[str]) -> _Trie:
     return trie
 
 
-def _root(anchored: _Trie, anywhere: _Trie, *, cut: bool) -> str:
+def _root(anchored: _Trie, anywhere: _Trie) -> str:
     # Each branch begins with its literal character: the search then skips ahead by character set.
     branches: list[str] = []
     for character, child in anchored.items():
         literal = re.escape(character)
-        branches.append(literal + _LINE_START.format(literal) + _pattern(child, cut=cut))
-    branches.extend(re.escape(character) + _pattern(child, cut=cut) for character, child in anywhere.items())
+        branches.append(literal + _LINE_START.format(literal) + _pattern(child))
+    branches.extend(re.escape(character) + _pattern(child) for character, child in anywhere.items())
     return "|".join(branches)
 
 
-def _pattern(node: _Trie, *, cut: bool) -> str:
+def _pattern(node: _Trie) -> str:
     branches: list[str] = []
     for character, child in sorted(node.items(), key=lambda item: item[0] == NAMESPACE):
         if character != _END:
             step = _NAMESPACE_PATTERN if character == NAMESPACE else re.escape(character)
-            branches.append(step + _pattern(child, cut=cut))
+            branches.append(step + _pattern(child))
     if not branches:
         return ""
-    if cut:
-        branches.append(r"\Z")
+    branches.append(r"\Z")
     if _END in node:
         branches.append("")
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    return f"(?:{'|'.join(branches)})"

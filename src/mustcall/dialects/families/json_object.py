@@ -7,7 +7,7 @@ where it stands and missed where it does not.
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import (
-    TOOL,
+    A_NAME,
     Anchor,
     Dialect,
     Opener,
@@ -17,7 +17,7 @@ from mustcall.dialects.dialect import (
 )
 from mustcall.dialects.envelope import dump, read_envelope, read_envelopes
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import Fault, Parse, accept_any, blanks, expect
+from mustcall.dialects.reader import Fault, Parse, accept_any, blanks, expect, word
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -57,7 +57,13 @@ def _role_separated(span: Span) -> Parse[None]:
 def _named_request(span: Span) -> Parse[None]:
     """`[NAME]`, the arguments, and a closer: only the closer makes it a request and not a heading."""
     reader = span.reader
-    call = span.begin(span.marker[1:-1])
+    name = yield from word(reader)
+    yield from expect(reader, "]")
+    if (yield from blanks(reader)) != "{":
+        raise Fault(Reason.NOT_OBJECT)
+    call = span.begin(name)
+    if not span.offered.anything:
+        call.commit()
     yield from call.read_arguments()
     yield from blanks(reader)
     if not (yield from accept_any(reader, _REQUEST_ENDS)):
@@ -101,7 +107,7 @@ DIALECTS = (
         "LM Studio's default tool prompt",
         (
             Opener("[TOOL_REQUEST]", _objects(*_REQUEST_ENDS), ("{",)),
-            Opener(f"[{TOOL}]", _named_request, ("{",), Anchor.LINE),
+            Opener("[", _named_request, (A_NAME + "]",), Anchor.LINE, soft=True),
         ),
         _REQUEST_ENDS,
         _renderer("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),

@@ -112,7 +112,7 @@ DIALECTS = (
         "name_and_object",
         "loose lines",
         "prompt-engineered",
-        (Opener("[", _pair, (A_NAME, '"', "'"), Anchor.LINE, soft=True),),
+        (Opener("[", _pair, (A_NAME + ",", '"', "'"), Anchor.LINE, soft=True),),
         (),
         _render_pairs,
         Standing.LOOSE,

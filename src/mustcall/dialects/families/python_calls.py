@@ -244,7 +244,7 @@ DIALECTS = (
         "pythonic",
         "python calls",
         "Llama 3.2, Llama 4, ToolACE",
-        (Opener("[", _bare_list, (A_NAME,), Anchor.LINE, soft=True),),
+        (Opener("[", _bare_list, (A_NAME + "(",), Anchor.LINE, soft=True),),
         (),
         _renderer("[", "]"),
     ),

@@ -1,0 +1,114 @@
+"""Where a line stands, and which text is code: markup inside code fences or inline code is never a call (rule 63).
+
+Fences follow CommonMark with one leniency, any indentation, because models nest them in lists. Inline code ends with
+as many ticks as began it, or with its paragraph: a lone tick is no code and must not hide what comes after.
+"""
+
+import re
+
+from mustcall.dialects.reader import Reader
+
+__all__ = ["Code", "Lines", "measure"]
+
+
+_TICKS_OR_LINE = re.compile(r"`++|\n")
+_LINE_REST = re.compile(r"[ \t\r]*+")
+
+
+class Lines:
+    """Whether only blanks precede on the current line, and whether the reply has only just begun."""
+
+    __slots__ = ("blank", "fresh")
+
+    def __init__(self) -> None:
+        self.blank = True
+        self.fresh = True
+
+    def note(self, text: str) -> None:
+        """Take released text into account."""
+        line = text.rfind("\n")
+        if line >= 0:
+            self.blank = not text[line + 1 :].strip()
+        elif self.blank:
+            self.blank = not text.strip()
+        if self.fresh and not (self.blank and not text.strip()):
+            self.fresh = False
+
+    def begin(self) -> None:
+        """Begin anew: what came before was markup."""
+        self.blank = self.fresh = True
+
+
+def measure(reader: Reader, character: str) -> int:
+    """Return how many of this character come next, 0 if the text ends before it can be told."""
+    buffer, end = reader.buffer, reader.position
+    while end < len(buffer) and buffer[end] == character:
+        end += 1
+    return 0 if end == len(buffer) and not reader.closed else end - reader.position
+
+
+class Code:
+    """A stretch of code whose opening ticks or fence were read."""
+
+    __slots__ = ("_character", "_first_line", "_read", "_size")
+
+    def __init__(self, character: str, size: int, *, fenced: bool) -> None:
+        self._character = character
+        self._size = size
+        self._first_line = True
+        self._read = self._fenced if fenced else self._inline
+
+    def read(self, reader: Reader, lines: Lines) -> tuple[str, bool]:
+        """Read what can be told; return it, and whether the code ends there."""
+        begin = reader.position
+        over = self._read(reader, lines)
+        return reader.buffer[begin : reader.position], over
+
+    @staticmethod
+    def _to(end: int, reader: Reader, lines: Lines) -> None:
+        if end > reader.position:
+            lines.note(reader.buffer[reader.position : end])
+            reader.position = end
+
+    def _inline(self, reader: Reader, lines: Lines) -> bool:
+        buffer = reader.buffer
+        while True:
+            found = _TICKS_OR_LINE.search(buffer, reader.position)
+            self._to(found.start() if found else len(buffer), reader, lines)
+            if found is None:
+                return False
+            if found.group() == "\n":
+                over = lines.blank
+            elif found.end() == len(buffer) and not reader.closed:
+                return False
+            else:
+                over = found.end() - found.start() == self._size
+            self._to(found.end(), reader, lines)
+            if over:
+                return True
+
+    def _fenced(self, reader: Reader, lines: Lines) -> bool:
+        """A line of at least as many fence characters ends it; so does a run of them in the first line."""
+        buffer = reader.buffer
+        while True:
+            at = buffer.find(self._character, reader.position)
+            end = at if at >= 0 else len(buffer)
+            if self._first_line and buffer.find("\n", reader.position, end) >= 0:
+                self._first_line = False
+            self._to(end, reader, lines)
+            if at < 0:
+                return False
+            size = measure(reader, self._character)
+            if not size:
+                return False
+            end = at + size
+            over = size >= self._size and (lines.blank or self._first_line)
+            if over and not self._first_line:
+                rest = _LINE_REST.match(buffer, end)
+                assert rest is not None
+                if rest.end() == len(buffer) and not reader.closed:
+                    return False
+                over = rest.end() == len(buffer) or buffer[rest.end()] == "\n"
+            self._to(end, reader, lines)
+            if over:
+                return True
