@@ -19,7 +19,7 @@ from mustcall.dialects.families import (
     xml_params,
 )
 
-__all__ = ["DIALECTS", "select"]
+__all__ = ["AUTO", "AUTO_AND_LOOSE", "BY_NAME", "DIALECTS", "find_dialect", "select"]
 
 DIALECTS: tuple[Dialect, ...] = (
     *json_object.DIALECTS,
@@ -34,19 +34,22 @@ DIALECTS: tuple[Dialect, ...] = (
     *braces.DIALECTS,
     *loose.DIALECTS,
 )
+AUTO = tuple(dialect for dialect in DIALECTS if dialect.standing is Standing.AUTO)
+AUTO_AND_LOOSE = tuple(dialect for dialect in DIALECTS if dialect.standing is not Standing.NAMED)
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
 def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
     """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57)."""
     if dialects == "auto":
-        wanted = (Standing.AUTO, Standing.LOOSE) if loose else (Standing.AUTO,)
-        return tuple(dialect for dialect in DIALECTS if dialect.standing in wanted)
-    chosen: list[Dialect] = []
-    for dialect in (dialects,) if isinstance(dialects, str) else dialects:
-        if isinstance(dialect, str):
-            if dialect not in BY_NAME:
-                raise ConfigError(f"unknown dialect {dialect!r}; `mustcall dialects` lists the known ones")
-            dialect = BY_NAME[dialect]  # noqa: PLW2901 - a name stands for its value
-        chosen.append(dialect)
-    return tuple(chosen)
+        return AUTO_AND_LOOSE if loose else AUTO
+    listed = (dialects,) if isinstance(dialects, str) else dialects
+    return tuple(find_dialect(item) if isinstance(item, str) else item for item in listed)
+
+
+def find_dialect(name: str) -> Dialect:
+    """Return the dialect of this name."""
+    dialect = BY_NAME.get(name)
+    if dialect is None:
+        raise ConfigError(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
+    return dialect

@@ -38,9 +38,11 @@ class Entry:
 class Grammar:
     """The compiled table of one set of dialects."""
 
-    __slots__ = ("dialects", "entries", "lined", "marks")
+    __slots__ = ("dialects", "entries", "lined", "marks", "names", "names_matter")
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
+        self.names = names
+        self.names_matter = any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers)
         self.dialects = {dialect.name: dialect for dialect in dialects}
         self.entries: dict[str, Entry] = {}
         for marker in _CODE:
@@ -84,18 +86,16 @@ def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:
     return (marker.replace(TOOL, name) for name in names) if TOOL in marker else (marker,)
 
 
-_COMPILED: dict[tuple[object, ...], Grammar] = {}
+_COMPILED: dict[tuple[int, ...], Grammar] = {}
 _MOST_COMPILED = 64
 
 
 def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Grammar:
     """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
-    if not any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers):
-        names = ()
     # A table holds its dialects, so their ids stay theirs as long as the table is kept.
-    key = (*map(id, dialects), *names)
+    key = tuple(map(id, dialects))
     grammar = _COMPILED.get(key)
-    if grammar is None:
+    if grammar is None or (grammar.names_matter and grammar.names != names):
         if len(_COMPILED) >= _MOST_COMPILED:
             _COMPILED.clear()
         grammar = _COMPILED[key] = Grammar(dialects, names)
