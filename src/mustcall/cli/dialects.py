@@ -4,16 +4,20 @@ import click
 import msgspec
 
 from mustcall.dialects import DIALECTS
-from mustcall.dialects.examples import example_of
+from mustcall.dialects.examples import describe_catalogue, example_of
 
 __all__ = ["command"]
 
 
 @click.command("dialects", short_help="List the text forms of tool calls.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print the reference page (docs/dialects.md).")
 @click.argument("name", required=False)
-def command(name: str | None, as_json: bool) -> None:
+def command(name: str | None, as_json: bool, markdown: bool) -> None:
     """List the dialects with an example each, or show the one called NAME."""
+    if markdown:
+        click.echo(describe_catalogue(), nl=False)
+        return
     chosen = [dialect for dialect in DIALECTS if name is None or dialect.name == name]
     if not chosen:
         raise click.ClickException(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")

@@ -5,7 +5,6 @@ parses a log by hand has seen what the model was asked to write; `--strict` leav
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +13,16 @@ import msgspec
 
 from mustcall.core.errors import MustcallError
 from mustcall.core.tools import Tool
-from mustcall.dialects import DIALECTS, CallEnd, Malformed, Parsed, parse
+from mustcall.dialects import CallEnd, Malformed, Parsed, parse
 
 __all__ = ["command"]
+
+
+class _Line(msgspec.Struct):
+    text: str | None = None
+    chunks: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    dialect: str | list[str] | None = None
 
 
 class _Call(msgspec.Struct):
@@ -41,77 +47,80 @@ class _Output(msgspec.Struct):
     reasoned_calls: list[_Call] | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Settings(msgspec.Struct, frozen=True):
+    """What the command line says about every text."""
+
+    dialects: tuple[str, ...]
+    tools: list[Tool] | None
+    strict: bool
+    reasoning_open: bool
+
+
 @click.command("parse", short_help="Read tool calls out of a model's text.")
 @click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Look for this dialect only; repeatable.")
-@click.option("--tools", "tools_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.option(
+    "--tools",
+    "tools_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The tools on offer, as in the Chat Completions `tools` field; without it every name counts.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option("--jsonl", is_flag=True, help="Read one JSON object per line, print one per line.")
 @click.option("--strict", is_flag=True, help="Leave out the loose formats (`Tool: …`, `Action: …`).")
 @click.option("--reasoning-open", is_flag=True, help="The prompt had already opened a reasoning section.")
-def command(
-    dialects: tuple[str, ...],
-    tools_file: Path | None,
-    as_json: bool,
-    jsonl: bool,
-    strict: bool,
-    reasoning_open: bool,
-) -> None:
+def command(**options: Any) -> None:
     """Read a model's reply from standard input and print its tool calls, the remaining text and what was malformed.
 
-    FILE holds the tools on offer, in the shape of the Chat Completions `tools` field; without it every name counts.
     With --jsonl each line is an object with `text` or `chunks`, and optionally `tools` and `dialect`.
     """
+    tools_file = cast("Path | None", options["tools_file"])
     try:
-        tools = _read_tools(msgspec.json.decode(tools_file.read_bytes())) if tools_file is not None else None
-        if jsonl:
-            for number, line in enumerate(_lines(), 1):
-                click.echo(_parse_line(line, number, dialects, tools, strict, reasoning_open))
+        settings = _Settings(
+            options["dialects"],
+            _read_tools(msgspec.json.decode(tools_file.read_bytes())) if tools_file is not None else None,
+            options["strict"],
+            options["reasoning_open"],
+        )
+        if options["jsonl"]:
+            for number, line in enumerate(sys.stdin.buffer, 1):
+                if line.strip():
+                    click.echo(_parse_line(line, number, settings))
             return
-        pieces = [click.get_text_stream("stdin", encoding="utf-8", errors="replace").read()]
-        parsed = _parse(pieces, dialects, tools, strict, reasoning_open)
-    except (MustcallError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        parsed = _parse([sys.stdin.buffer.read().decode("utf-8", "replace")], settings)
+    except (MustcallError, msgspec.MsgspecError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(_encode(parsed) if as_json else _table(parsed))
+    click.echo(_encode(parsed) if options["as_json"] else _table(parsed))
 
 
-def _lines() -> Iterator[str]:
-    for line in click.get_text_stream("stdin", encoding="utf-8", errors="replace"):
-        if line.strip():
-            yield line
-
-
-def _parse(
-    pieces: list[str], dialects: tuple[str, ...], tools: list[Tool] | None, strict: bool, reasoning_open: bool
-) -> Parsed:
+def _parse(pieces: list[str], settings: _Settings) -> Parsed:
+    named = [dialect for dialect in settings.dialects if dialect != "auto"]
     return parse(
         pieces,
-        dialects=dialects if dialects and dialects != ("auto",) else "auto",
-        tools=tools or None,
-        loose=not strict,
-        reasoning="opened" if reasoning_open else "marked",
+        dialects=named or "auto",
+        tools=settings.tools or None,
+        loose=not settings.strict,
+        reasoning="opened" if settings.reasoning_open else "marked",
     )
 
 
-def _parse_line(
-    line: str,
-    number: int,
-    dialects: tuple[str, ...],
-    tools: list[Tool] | None,
-    strict: bool,
-    reasoning_open: bool,
-) -> str:
+def _parse_line(line: bytes, number: int, settings: _Settings) -> str:
+    """Parse one line; its own tools and dialect win over those of the command line."""
     try:
-        entry = msgspec.json.decode(line.encode("utf-8", "surrogatepass"), type=dict[str, Any])
-        if isinstance(entry.get("text"), str):
-            pieces = [cast("str", entry["text"])]
-        else:
-            pieces = msgspec.convert(entry.get("chunks"), list[str])
-        own = _read_tools(entry["tools"]) if entry.get("tools") else tools
-        named = entry.get("dialect")
-        chosen = tuple(msgspec.convert([named] if isinstance(named, str) else named, list[str])) if named else dialects
-    except (MustcallError, msgspec.MsgspecError, UnicodeError) as error:
+        entry = msgspec.json.decode(line, type=_Line)
+        if (entry.text is None) == (entry.chunks is None):
+            raise click.ClickException(f"line {number}: give either `text` or `chunks`")
+        pieces = [entry.text] if entry.text is not None else entry.chunks or []
+        named = (entry.dialect,) if isinstance(entry.dialect, str) else tuple(entry.dialect or ())
+        own = _Settings(
+            named or settings.dialects,
+            _read_tools(entry.tools) if entry.tools else settings.tools,
+            settings.strict,
+            settings.reasoning_open,
+        )
+        return _encode(_parse(pieces, own))
+    except (MustcallError, msgspec.MsgspecError) as error:
         raise click.ClickException(f"line {number}: {error}") from error
-    return _encode(_parse(pieces, chosen, own, strict, reasoning_open))
 
 
 def _read_tools(value: Any) -> list[Tool]:
@@ -169,7 +178,3 @@ def _table(parsed: Parsed) -> str:
         if text.strip():
             lines += ["", f"{title}:", text.strip("\n")]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(command())

@@ -24,9 +24,8 @@ def describe_catalogue() -> str:
     """Return the reference page of all dialects as Markdown."""
     parts = [
         "# The dialects",
-        "<!-- Generated from the catalogue by tools/dialects-page; do not edit. -->",
-        f"mustcall reads {len(DIALECTS)} text forms of tool calls. The example is the same call in each:"
-        ' `get_weather` with `{"city": "Paris", "days": 3}`.',
+        "<!-- Generated from the catalogue by `mustcall dialects --markdown`; do not edit. -->",
+        f"mustcall reads {len(DIALECTS)} text forms of tool calls; the example is the same call in each.",
     ]
     families = dict.fromkeys(dialect.family for dialect in DIALECTS)
     for family in families:

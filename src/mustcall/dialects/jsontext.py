@@ -193,7 +193,7 @@ def _read_escape(reader: Reader) -> Parse[str]:
 
 
 def _peek_unit(reader: Reader, offset: int) -> Parse[int]:
-    """Return the code unit of the `\\uXXXX` at this offset, reading nothing; fail at the first wrong character."""
+    """Return the code unit of the escape at this offset, reading nothing; fail at the first wrong character."""
     for index, allowed in enumerate(("\\", "u", None, None, None, None)):
         yield from _hold(reader, offset + index + 1)
         character = reader.buffer[reader.position + offset + index]

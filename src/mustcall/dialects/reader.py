@@ -9,6 +9,8 @@ Complexity: `push` joins the unread rest (at most the look-ahead of one step: a 
 length and flat per piece.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Callable, Generator
 from typing import TypeVar
@@ -39,7 +41,7 @@ WORD = re.compile(r"[^\s<>\"'`|\[\]{}()=,;｜]*+")
 MAX_WORD = 256
 
 
-class Fault(Exception):  # noqa: N818 - a control-flow value inside this layer, never seen outside it
+class Fault(Exception):
     """The span being read is not a call, for this reason. Never leaves the scanner."""
 
     def __init__(self, reason: Reason) -> None:

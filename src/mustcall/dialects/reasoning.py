@@ -5,6 +5,8 @@ Which text is a section's is decided by the scanner; why it is decided so is tol
 open their sections from there.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 from enum import IntEnum
 
 import msgspec
@@ -59,34 +61,34 @@ SECTIONS = (
 
 LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")
 
-CONTROLS = tuple(
-    Control(marker)
-    for marker in (
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|eom|>",
-        "<|end_of_text|>",
-        "<|endoftext|>",
-        "<|end|>",
-        "<|return|>",
-        "<|call|>",
-        "<|END_OF_TURN_TOKEN|>",
-        "<end_of_turn>",
-        "<｜end▁of▁sentence｜>",
-        "<|START_RESPONSE|>",
-        "<|END_RESPONSE|>",
-        "<|START_TEXT|>",
-        "<|END_TEXT|>",
-        "<|open|>response<|sep|>",
-        "<|close|>response<|sep|>",
-        "<|message_model|>",
-        "<|content_text|>",
-        "<|end_message|>",
-        "[BEGIN FINAL RESPONSE]",
-        "[END FINAL RESPONSE]",
-    )
-) + (
+_LEAKED_TOKENS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eom|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<|message_model|>",
+    "<|content_text|>",
+    "<|end_message|>",
+    "[BEGIN FINAL RESPONSE]",
+    "[END FINAL RESPONSE]",
+)
+
+CONTROLS = (
+    *(Control(marker) for marker in _LEAKED_TOKENS),
     Control("<answer>", after_reasoning=True, closer="</answer>"),
     Control("<response>", after_reasoning=True, closer="</response>"),
 )

@@ -16,7 +16,7 @@ from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, compile_grammar, marks_of
+from mustcall.dialects.grammar import Entry, Grammar, marks_of
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
 from mustcall.dialects.reasoning import Anchor, Section

@@ -15,20 +15,31 @@ from mustcall.dialects.names import fold
 from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import Fault, Parse, Reader
 
-__all__ = ["Kind", "Parameter", "child_schema"]
+__all__ = ["Kind", "Parameter", "child_schema", "type_name"]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})(?:\.[0-9]{1,1000})?(?:[eE][-+]?[0-9]{1,4})?\Z")
 _MAX_REFS = 16
-_TYPE_OF: dict[type, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
+_STRING = frozenset({"string"})
+
+
+def type_name(value: object) -> str:
+    """Return the JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return "string"
 
 
 class Kind(Enum):
@@ -45,10 +56,10 @@ class Parameter:
     __slots__ = ("_enum", "_types", "is_array", "kind")
 
     def __init__(self, declared: JsonObject | None = None, root: JsonObject | None = None) -> None:
-        self._types = _types(declared, root or {}, _MAX_REFS) or frozenset({"string"})
+        self._types = _types(declared, root or {}, _MAX_REFS) or _STRING
         self._enum = _enum(declared, root or {})
         self.is_array = "array" in self._types
-        if self._types == {"string"}:
+        if self._types == _STRING:
             self.kind = Kind.STRING
         elif self._types <= {"array", "object"}:
             self.kind = Kind.STRUCTURE
@@ -153,11 +164,11 @@ def _types(schema: JsonObject | None, root: JsonObject, left: int) -> frozenset[
         return frozenset(str(item) for item in _items(cast("Any", declared)))
     values = _items(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     if values:
-        return frozenset(_TYPE_OF.get(type(value), "string") for value in values)
+        return frozenset(type_name(value) for value in values)
     for word in ("anyOf", "oneOf"):
         branches = [_types(_mapping(branch), root, left - 1) for branch in _items(schema.get(word))]
         if branches:
-            return frozenset[str]().union(*(branch or frozenset({"string"}) for branch in branches))
+            return frozenset[str]().union(*(branch or _STRING for branch in branches))
     for branch in _items(schema.get("allOf")):
         found = _types(_mapping(branch), root, left - 1)
         if found is not None:

@@ -28,10 +28,10 @@ class Span:
     """What a parser may know and do between an opener and the end of its last call.
 
     `soft` spans began with something that is usually no markup (a bare `{`): until a call is certain, a fault means
-    "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was read
-    behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened. `owes` holds
-    closers that did not come where they belong, so that they do not leak as text when they come later. `fresh` tells
-    that the reply begins here. In reasoning no markup is taken out of the text.
+    "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was
+    read behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened.
+    `owes` holds closers that did not come where they belong, so that they do not leak as text when they come later.
+    `fresh` tells that the reply begins here. In reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
@@ -108,8 +108,8 @@ class Span:
             self.flowed.append(span)
 
     def drop(self) -> None:
-        """Take what was read so far out of the text: it was markup of a call."""
-        if self.in_reasoning:
+        """Take what was read so far out of the text: it was markup of a call. Markup of no call stays."""
+        if self.in_reasoning or (self.rejected and not self.succeeded):
             self.release()
         else:
             self.reader.take_span()
@@ -247,7 +247,7 @@ class Call:
         assert self.index is not None
         assert self.name is not None
         self.flush()
+        span.succeeded = True
         span.drop()
         span.events.append(CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning))
         span.call = None
-        span.succeeded = True

@@ -17,7 +17,8 @@ from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
 
-_TOKENS = ("<|message|>", "<|channel|>", "<|constrain|>")
+_MESSAGE = "<|message|>"
+_TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
 _RECIPIENT = re.compile(r"\bto=(\S+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -76,7 +77,7 @@ def _read_header(span: Span) -> Parse[str]:
     for _ in range(8):
         header.append((yield from run(reader, _HEADER, 256, Reason.STRAY_MARKER)))
         token = yield from accept_any(reader, _TOKENS)
-        if token == "<|message|>":
+        if token == _MESSAGE:
             return "".join(header)
         if not token:
             break

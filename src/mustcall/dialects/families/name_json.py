@@ -4,6 +4,8 @@ DeepSeek's two formats share every marker and differ only in what stands before 
 that contains the name; Mistral's may carry an id; Functionary's is a line of its own.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Iterator, Sequence
 

@@ -4,17 +4,18 @@ A string is raw text, anything else is JSON. The tag's own word is believed; onl
 decides.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, plain_value, read_attribute
 from mustcall.dialects.jsontext import read_value
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.schema import Parameter
+from mustcall.dialects.schema import Parameter, type_name
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -175,10 +176,8 @@ def _xtml(span: Span) -> Parse[None]:
 
 
 def _render_xtml(calls: Sequence[WrittenCall]) -> str:
-    types = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-
     def argument(key: str, value: object) -> str:
-        kind = types.get(type(value), "null")
+        kind = type_name(value)
         text = plain_value(value, "kimi_k3", _ARGUMENT_END)
         if "\n" in key or len(key) > 100:
             plain_key(key, "kimi_k3")

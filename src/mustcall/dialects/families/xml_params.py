@@ -4,6 +4,8 @@ Values are raw text, typed by the tool's schema; entities are not decoded, since
 call ends with its own closing tag; wrappers around it may be missing on either side.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Sequence
 from functools import lru_cache
