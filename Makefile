@@ -1,7 +1,6 @@
 # Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PORT ?= 8484
 
 .PHONY: help run test lint format types unit bench lock clean
 
@@ -12,7 +11,7 @@ help: ## list the commands
 	@sh tools/setup
 
 run: .venv/.ready ## start the gateway on the demo upstream and print a curl line that works
-	@$(BIN)/mustcall serve --demo --port $(PORT)
+	@$(BIN)/mustcall serve --demo $(if $(PORT),--port $(PORT))
 
 test: lint types unit ## everything CI checks
 

@@ -1,1 +1,51 @@
-"""The command line: commands and nothing else; the work is done below."""
+"""The command line: commands and nothing else; the work is done below.
+
+Commands are imported when they are called, so that `--help` answers at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from mustcall import __version__
+from mustcall.core.errors import MustcallError
+
+__all__ = ["main"]
+
+#: Every command, the module that has it (as `command`), and its line in `--help`.
+COMMANDS = {
+    "serve": ("mustcall.cli.serve", "Run the gateway."),
+    "config": ("mustcall.cli.config", "Check the configuration."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        entry = COMMANDS.get(cmd_name)
+        return import_module(entry[0]).command if entry else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mustcall")
+def cli() -> None:
+    """Tool calls you can rely on, from any model."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; our own errors are one line on stderr and exit code 2."""
+    try:
+        cli.main(args=list(arguments) if arguments is not None else None, prog_name="mustcall")
+    except MustcallError as error:
+        click.echo(f"mustcall: {error.message}", err=True)
+        sys.exit(2)

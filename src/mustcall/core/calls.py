@@ -60,12 +60,13 @@ class Balance:
 class CallSlot:
     """One call under construction."""
 
-    __slots__ = ("_balance", "_unread", "id", "name", "number")
+    __slots__ = ("_balance", "_unread", "id", "name", "number", "restated")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.id = ""
         self.name = ""
+        self.restated = False
         self._balance = Balance()
         self._unread: list[str] = []
 
@@ -107,8 +108,13 @@ class CallTracker:
         """Return the call this fragment belongs to, a new one if it begins one, with the fragment added to it."""
         slot = self._find(index, call_id, name, arguments)
         if slot is None:
+            before = self._current
             slot = CallSlot(len(self.slots))
             self.slots.append(slot)
+            if before is not None and before.restated:
+                # The name came once more on its own, and now its arguments: this is the call it announced.
+                before.restated = False
+                slot.name = before.name if index is None and not call_id and not name else ""
         if index is not None:
             self._by_index[index] = slot
         if call_id:
@@ -122,16 +128,18 @@ class CallTracker:
     def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> CallSlot | None:
         if call_id:
             known = self._by_id.get(call_id)
-            if known is not None:
+            if known is not None and not (name and known.name and name != known.name):
                 return known
         slot = self._current if index is None else self._by_index.get(index)
         if slot is None:
             return None
-        if call_id and slot.id:
-            # A new id: another call, unless the one at this place is still being written and the id just changed.
-            return slot if slot.begun or not name else None
         if name and slot.name and name != slot.name:
             return None
-        if index is None and name and slot.name and (slot.complete and arguments):
-            return None
+        if call_id and slot.id:
+            # A new id: another call, unless the one at this place is still being written and the id just changed.
+            return slot if slot.begun or not (name or slot.complete) else None
+        if index is None and slot.name and slot.complete:
+            if (name or slot.restated) and arguments:
+                return None
+            slot.restated = slot.restated or bool(name)
         return slot

@@ -14,6 +14,9 @@ EFFORT_BUDGETS: tuple[tuple[str, int], ...] = (
     ("xhigh", 49_152),
 )
 
+#: Words that some servers know besides, and the budget each stands for.
+_OTHER_WORDS = {"minimal": 1_024, "max": 49_152}
+
 
 def effort_for_budget(tokens: int) -> str:
     """Return the largest effort whose budget is not above `tokens`; the smallest if none is."""
@@ -26,5 +29,5 @@ def effort_for_budget(tokens: int) -> str:
 
 def budget_for_effort(effort: str) -> int:
     """Return the thinking budget of an effort; an unknown word counts as high."""
-    known = dict(EFFORT_BUDGETS)
+    known = {**dict(EFFORT_BUDGETS), **_OTHER_WORDS}
     return known.get(effort, known["high"])

@@ -84,6 +84,10 @@ def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wi
     """Return the choice in the names and kinds under which the tools cross."""
     if choice.kind is CallKind.CUSTOM and wire not in _CUSTOM_WIRES:
         choice = choice.evolve(kind=CallKind.FUNCTION)
+    if choice.mode is ChoiceMode.NAMED and choice.namespace is None:
+        named = [tool for tool in kept if isinstance(tool, Tool) and tool.name == choice.name]
+        if named and all(tool.namespace is not None for tool in named):
+            choice = choice.evolve(namespace=named[0].namespace)
     if choice.allowed is not None:
         allowed = [tool for tool in kept if isinstance(tool, Tool) and tool.name in choice.allowed]
         choice = choice.evolve(allowed=tuple(flat_name(tool.namespace, tool.name) for tool in allowed))

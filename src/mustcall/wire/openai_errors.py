@@ -47,14 +47,14 @@ def error_info(error: Any, status: int) -> ErrorInfo:
     """Read the value of an `error` key, which in the wild is an object, a string or anything."""
     fields = maybe_object(error)
     if fields is None:
-        return ErrorInfo(message=_text(error) or f"HTTP {status}", status=status, code="upstream_rejected")
+        return ErrorInfo(message=_text(error) or f"HTTP {status}", status=_failure(status), code="upstream_rejected")
     message = _text(fields.get("message")) or _text(fields) or f"HTTP {status}"
     code, kind, param = fields.get("code"), fields.get("type"), fields.get("param")
     if isinstance(code, int) and 400 <= code <= 599 and status == 200:
         status = code  # routers put the HTTP status here when the stream has already begun with 200
     return ErrorInfo(
         message=message,
-        status=status if status >= 400 else 502,
+        status=_failure(status),
         code=code if isinstance(code, str) and code else "upstream_rejected",
         type=kind if isinstance(kind, str) else None,
         param=param if isinstance(param, str) else None,
@@ -80,9 +80,17 @@ def decode_error_body(status: int, body: bytes) -> ErrorInfo:
     return error_info(value, status)
 
 
+def _failure(status: int) -> int:
+    """Return a status that says failure, for errors that came with a success."""
+    return status if status >= 400 else 502
+
+
 def _text(value: Any) -> str:
     if value is None or value == {}:
         return ""
     if isinstance(value, str):
         return value
-    return msgspec.json.encode(value).decode()[:2000]
+    try:
+        return msgspec.json.encode(value).decode()[:2000]
+    except RecursionError:
+        return ""

@@ -37,6 +37,10 @@ __all__ = [
 
 T = TypeVar("T")
 
+_MARGIN = 100
+#: A body this short cannot nest deeply enough to come near any limit.
+_ALWAYS_SHALLOW = 1024
+
 
 class ShapeError(Exception):
     """A value is not of the shape its place demands."""
@@ -119,11 +123,20 @@ def reading_reply() -> Generator[None]:
 def decode_json(body: bytes) -> Any:
     """Parse JSON; raise `ShapeError` for anything that is not."""
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body) if len(body) < _ALWAYS_SHALLOW else _decode_below(_MARGIN, body)
     except RecursionError:
         raise ShapeError("is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise ShapeError(f"is not valid JSON: {error}") from None
+
+
+def _decode_below(frames: int, body: bytes) -> Any:
+    """Parse some frames further down, so that whatever nesting passes here can also be written again later.
+
+    Parser and writer share the interpreter's recursion limit with the call stack, and values are written from
+    deeper in the stack than they are read.
+    """
+    return _decode_below(frames - 1, body) if frames else msgspec.json.decode(body)
 
 
 def as_object(value: Any) -> JsonObject:

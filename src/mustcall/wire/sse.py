@@ -149,13 +149,14 @@ class SseDecoder:
 class SseFramer:
     """Bytes in, the same bytes out at event borders, so that a cut stream never leaves half an event behind.
 
-    Only the bytes since the last border are held; each chunk is searched once, with three bytes of overlap.
+    A border is a line end right after a line end, in any mix of CR, LF and CRLF. Only the bytes since the last one are
+    held; each chunk is searched once, with one byte of overlap.
     `tail` keeps the last few blocks handed out: enough to tell afterwards how the stream ended.
     """
 
     __slots__ = ("_held", "_limit", "_overlap", "_size", "tail")
 
-    _BORDERS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    _BORDERS = (b"\n\n", b"\n\r", b"\r\r")
     _TAIL_BLOCKS = 4
 
     def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
@@ -178,15 +179,17 @@ class SseFramer:
                 cut = max(cut, found + len(border))
         if cut < 0:
             self._hold(chunk)
-            self._overlap = window[-3:]
+            self._overlap = window[-1:]
             return b""
+        if window[cut - 1 : cut + 1] == b"\r\n":
+            cut += 1
         cut -= len(self._overlap)
         self._held.append(chunk[:cut])
         block = b"".join(self._held)
         self._held.clear()
         self._size = 0
         rest = chunk[cut:]
-        self._overlap = rest[-3:]
+        self._overlap = rest[-1:]
         if rest:
             self._hold(rest)
         return self._hand_out(block)
@@ -199,7 +202,7 @@ class SseFramer:
 
     def last_events(self) -> list[SseEvent]:
         """Read the events of the last blocks handed out."""
-        decoder = SseDecoder(self._limit)
+        decoder = SseDecoder(sum(map(len, self.tail)))
         return [event for block in self.tail for event in decoder.feed(block)] + decoder.close()
 
     def _hold(self, piece: bytes) -> None:

@@ -1,0 +1,36 @@
+"""`mustcall config check`: reads the configuration as `serve` would and says what it found."""
+
+from pathlib import Path
+
+import click
+
+from mustcall.gateway.settings import load_settings
+
+__all__ = ["command"]
+
+
+@click.group(name="config")
+def command() -> None:
+    """Check the configuration."""
+
+
+@command.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+def check(file: Path | None) -> None:
+    """Read FILE (default: mustcall.toml) and the environment, and say what the gateway would do.
+
+    Exits with 2 and one line naming the place and the fix if the configuration cannot be used.
+    """
+    settings = load_settings(file)
+    server = settings.server
+    click.echo(f"listens on   {server.host}:{server.port}")
+    click.echo(f"client keys  {f'{len(settings.client_keys)} accepted' if settings.client_keys else 'none wanted'}")
+    for endpoint in settings.endpoints:
+        key = "own key" if endpoint.api_key else "caller's key" if endpoint.forward_key else "no key"
+        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+    for route in settings.routes:
+        renamed = f" as {route.send_as}" if route.send_as else ""
+        click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
+    if not settings.routes:
+        click.echo("route        every model, under its own name")
+    click.echo("ok")

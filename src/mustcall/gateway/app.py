@@ -1,0 +1,321 @@
+"""The gateway as a raw ASGI application: routes, keys, limits, disconnects, and errors in the caller's own shape.
+
+There is no framework in between because the hot path is short: one lookup for the route, one read of the body, one
+exchange. Every exception that is not ours is logged without contents and answered as `internal_error`.
+"""
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
+from typing import Any
+
+from mustcall.core.errors import (
+    BodyTooLarge,
+    GatewayBusy,
+    MustcallError,
+    Unauthorized,
+    UnknownRoute,
+    WrongMethod,
+)
+from mustcall.core.origin import Wire
+from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers
+from mustcall.gateway.service import Service
+from mustcall.gateway.settings import Settings
+from mustcall.upstream.endpoint import caller_key
+from mustcall.upstream.http import HttpTransport
+from mustcall.upstream.retry import Clock, SystemClock
+from mustcall.upstream.seam import Transport
+from mustcall.wire.registry import codec_for
+
+__all__ = ["Gateway"]
+
+_log = logging.getLogger("mustcall.gateway")
+
+_JSON = b"application/json"
+_EVENTS = b"text/event-stream; charset=utf-8"
+
+#: Paths below `/v1`; clients that leave the prefix out, or put `/api` before it, mean the same.
+_TURNS = {"/chat/completions": Wire.CHAT, "/responses": Wire.RESPONSES, "/messages": Wire.MESSAGES}
+_COUNT = "/messages/count_tokens"
+_MODELS = "/models"
+_PROBES = frozenset({"", "/healthz", "/readyz", "/api/hello"})
+
+
+def _method_of(path: str) -> str | None:
+    """Return the method a path takes, None for an unknown path."""
+    if path in _TURNS or path == _COUNT:
+        return "POST"
+    return "GET" if path == _MODELS else None
+
+
+def _strip(path: str) -> str:
+    """Return a path below `/v1`, whichever way it was written."""
+    path = path.rstrip("/")
+    for prefix in ("/v1/", "/api/v1/"):
+        if path.startswith(prefix):
+            return path[len(prefix) - 1 :]
+    return path
+
+
+class _Gone(Exception):
+    """The client went away; there is nobody to answer."""
+
+
+class Gateway:
+    """One gateway process: settings, a pool of upstream connections, and the count of requests under way."""
+
+    def __init__(self, settings: Settings, transport: Transport | None = None, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._clock = clock or SystemClock()
+        self._service: Service | None = None
+        self._keys = tuple(key.encode() for key in settings.client_keys)
+        self._under_way = 0
+        self._ready = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": "the gateway serves plain HTTP only"})
+
+    @property
+    def under_way(self) -> int:
+        """Requests being worked on."""
+        return self._under_way
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._serve()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                self._ready = False
+                if self._transport is not None:
+                    await self._transport.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _serve(self) -> Service:
+        """Return the service, made on first use because its connections belong to the running loop."""
+        if self._service is None:
+            if self._transport is None:
+                self._transport = HttpTransport()
+            self._service = Service(self._settings, self._transport, self._clock)
+        return self._service
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = _Call(scope, receive, send, self._cors_headers)
+        try:
+            await self._dispatch(call)
+        except _Gone:
+            return
+        except MustcallError as error:
+            problem = error
+        except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets a typed error
+            _log.exception("request %s failed", call.request_id)
+            problem = MustcallError("the gateway failed; the operator's log has the request id")
+        else:
+            return
+        if call.started:
+            return  # the answer has begun: all that is left is to end it, which the server does
+        headers = reply_headers(call.request_id, {}, (), content_type=_JSON)
+        if isinstance(problem, WrongMethod):
+            headers.append((b"allow", (problem.param or "").encode()))
+        if isinstance(problem, GatewayBusy):
+            headers.append((b"retry-after", b"1"))
+        await call.send_whole(
+            problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
+        )
+
+    async def _dispatch(self, call: "_Call") -> None:
+        if call.path in _PROBES:
+            await self._probe(call)
+            return
+        if call.method == "OPTIONS" and self._settings.server.cors_origins:
+            await call.send_whole(204, b"", [])
+            return
+        expected = _method_of(call.path)
+        if expected is None:
+            raise UnknownRoute(
+                f"nothing is served at {call.asked!r}; the gateway serves POST /v1/chat/completions, /v1/responses, "
+                "/v1/messages, /v1/messages/count_tokens and GET /v1/models"
+            )
+        if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
+            raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", param=expected)
+        self._authorise(call.headers)
+        if self._under_way >= self._settings.server.max_concurrency:
+            raise GatewayBusy(
+                f"the gateway already works on {self._under_way} requests (max_concurrency); try again in a moment"
+            )
+        self._under_way += 1
+        try:
+            if call.path == _MODELS:
+                body = await self._serve().models(self._upstream_view(call.headers))
+                await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=_JSON))
+            else:
+                body = await call.body(self._settings.server.max_body_bytes)
+                await call.while_connected(self._answer(call, body))
+        finally:
+            self._under_way -= 1
+
+    async def _answer(self, call: "_Call", body: bytes) -> None:
+        service = self._serve()
+        headers = self._upstream_view(call.headers)
+        if call.path == _COUNT:
+            reply: WholeReply | StreamedReply = await service.count_tokens(body, headers, call.query, call.token)
+        else:
+            reply = await service.turn(call.wire, body, headers, call.query, call.token)
+        if isinstance(reply, WholeReply):
+            answer = reply_headers(call.request_id, reply.upstream_headers, reply.adaptations, content_type=_JSON)
+            await call.send_whole(reply.status, reply.body, answer)
+            return
+        answer = reply_headers(call.request_id, reply.upstream_headers, reply.adaptations, content_type=_EVENTS)
+        answer.append((b"cache-control", b"no-cache"))
+        async with aclosing(reply.chunks) as chunks:
+            await call.send({"type": "http.response.start", "status": reply.status, "headers": answer})
+            async for chunk in chunks:
+                await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await call.send({"type": "http.response.body", "body": b""})
+
+    async def _probe(self, call: "_Call") -> None:
+        """Answer health checks and the small requests clients make before they talk."""
+        if call.method not in ("GET", "HEAD"):
+            raise WrongMethod(f"{call.asked} takes GET, not {call.method}", param="GET")
+        ready = self._ready or call.path != "/readyz"
+        body = b'{"status":"ok","service":"mustcall"}' if ready else b'{"status":"stopping","service":"mustcall"}'
+        await call.send_whole(200 if ready else 503, body, [(b"content-type", _JSON)])
+
+    def _authorise(self, headers: Mapping[str, str]) -> None:
+        """Compare the caller's key with every accepted one in constant time."""
+        if not self._keys:
+            return
+        key = caller_key(headers)
+        if key is None:
+            raise Unauthorized("this gateway wants a key: send `Authorization: Bearer …` or `x-api-key: …`")
+        given = key.encode("utf-8", "surrogateescape")
+        matches = [hmac.compare_digest(given, accepted) for accepted in self._keys]
+        if not any(matches):
+            raise Unauthorized("the key is not one this gateway accepts")
+
+    def _upstream_view(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the caller's headers as upstreams may see them: a key that opens the gateway stays here."""
+        if not self._keys:
+            return headers
+        return {name: value for name, value in headers.items() if name not in ("authorization", "x-api-key")}
+
+    def _cors_headers(self, headers: Mapping[str, str]) -> list[Header]:
+        origins = self._settings.server.cors_origins
+        origin = headers.get("origin")
+        if not origins or origin is None or (origin not in origins and "*" not in origins):
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-allow-headers", b"authorization, content-type, x-api-key, anthropic-version"),
+            (b"vary", b"origin"),
+        ]
+
+
+class _Call:
+    """One HTTP request on its way through: what was asked, and the two ends of its connection."""
+
+    __slots__ = (
+        "_extra",
+        "_receive",
+        "_send",
+        "asked",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "request_id",
+        "started",
+        "token",
+        "wire",
+    )
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, cors: Callable[[Mapping[str, str]], list[Header]]
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self.token = os.urandom(12).hex()
+        self.request_id = f"req_{self.token}"
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        self.method: str = scope["method"]
+        self.asked: str = scope["path"]
+        self.path = _strip(self.asked)
+        self.query: str = scope["query_string"].decode("latin-1")
+        self.wire = _TURNS.get(self.path) or (
+            Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT
+        )
+        self.started = False
+        self._extra = cors(self.headers)
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send one ASGI message, remembering that the answer has begun."""
+        if not self.started:
+            self.started = True
+            if self._extra:
+                message["headers"] = [*message["headers"], *self._extra]
+        await self._send(message)
+
+    async def send_whole(self, status: int, body: bytes, headers: list[Header]) -> None:
+        """Send an answer in one piece; without its body for HEAD."""
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def body(self, limit: int) -> bytes:
+        """Read the request body; a declared or real size over the limit is refused without keeping it."""
+        declared = self.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise BodyTooLarge(f"the body has {declared} bytes; this gateway takes at most {limit} (max_body_bytes)")
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            piece: bytes = message.get("body", b"")
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge(f"the body is larger than {limit} bytes, the most this gateway takes")
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def while_connected(self, work: Awaitable[None]) -> None:
+        """Do the work unless the client goes away first; then the work is cancelled, upstream included."""
+        task = asyncio.current_task()
+        assert task is not None, "requests run in tasks"
+        gone = False
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            gone = True
+            task.cancel()
+
+        watcher = asyncio.ensure_future(watch())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            task.uncancel()
+            raise _Gone from None
+        finally:
+            watcher.cancel()

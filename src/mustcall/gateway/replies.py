@@ -1,0 +1,60 @@
+"""Answers as ASGI messages: bodies, streams, errors in the caller's wire shape, and the headers on each."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation
+from mustcall.core.errors import MustcallError
+from mustcall.wire.codec import Codec
+
+__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+#: What a client may want to read of an upstream's answer: limits, ids, advice about retries.
+_PASSED = frozenset({"retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"})
+_PASSED_PREFIXES = ("x-ratelimit-", "anthropic-", "openai-")
+
+_MAX_HEADER = 1024
+
+
+def reply_headers(
+    request_id: str, upstream: Mapping[str, str], adaptations: Iterable[Adaptation], *, content_type: bytes
+) -> list[Header]:
+    """Return the headers of an answer: the upstream's useful ones, and ours."""
+    ours = request_id.encode()
+    headers: list[Header] = [(b"content-type", content_type), (b"x-mustcall-request-id", ours)]
+    for name, value in upstream.items():
+        if name in _PASSED or name.startswith(_PASSED_PREFIXES):
+            headers.append((name.encode("latin-1"), value.encode("latin-1", "replace")))
+    if "request-id" not in upstream:
+        headers.append((b"request-id", ours))
+    if "x-request-id" not in upstream:
+        headers.append((b"x-request-id", ours))
+    noted = _compact(adaptations)
+    if noted:
+        headers.append((b"x-mustcall-adaptations", noted))
+    return headers
+
+
+def _compact(adaptations: Iterable[Adaptation]) -> bytes:
+    """Write adaptations for a header: `kind:subject` by kind and name, cut at a whole entry."""
+    out = b""
+    for adaptation in adaptations:
+        subject = adaptation.subject[:80].encode("ascii", "replace")
+        subject = bytes(byte if 32 < byte < 127 and byte not in b",;" else 95 for byte in subject)
+        entry = b"%b:%b" % (str(adaptation.kind).encode(), subject)
+        if len(out) + len(entry) > _MAX_HEADER:
+            return out + b", more"
+        out = out + b", " + entry if out else entry
+    return out
+
+
+def error_body(error: MustcallError, codec: Codec, request_id: str) -> bytes:
+    """Write an error in the caller's wire shape."""
+    return msgspec.json.encode(codec.encode_error(error.info(), request_id))

@@ -1,0 +1,237 @@
+"""The gateway's configuration: a TOML file, the environment over it, flags over both. No file is needed."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.policy.backoff import Backoff
+from mustcall.policy.routing import Door, Route
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.seam import Timeouts
+
+__all__ = ["DEFAULT_FILE", "ServerSettings", "Settings", "load_settings", "parse_upstream_flag", "settings_from_flags"]
+
+DEFAULT_FILE = "mustcall.toml"
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[server]`: where the gateway listens and what it lets in."""
+
+    host: str = "127.0.0.1"
+    port: int = 8484
+    #: The largest request body, in bytes.
+    max_body_bytes: int = 64 * 1024 * 1024
+    #: Requests worked on at once; one more gets 503.
+    max_concurrency: int = 1000
+    #: Seconds one request may take in all, retries included, until its answer begins.
+    request_timeout: float = 900.0
+    #: Seconds that running requests get when the gateway is told to stop.
+    shutdown_grace: float = 10.0
+    #: The environment variable that holds the keys callers must present, separated by commas.
+    client_keys_env: str | None = None
+    #: Origins of web pages that may call the gateway; none by default.
+    cors_origins: tuple[str, ...] = ()
+
+
+class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[upstream]]`: one endpoint."""
+
+    name: str
+    wire: Wire
+    base_url: str
+    api_key_env: str | None = None
+    forward_key: bool = True
+    headers: dict[str, str] = {}
+    connect_timeout: float = Timeouts().connect
+    read_timeout: float = Timeouts().read
+    idle_timeout: float = Timeouts().idle
+    retries: int = Backoff().retries
+    default_max_tokens: int = 8192
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    server: ServerSettings = ServerSettings()
+    upstream: tuple[UpstreamSettings, ...] = ()
+    route: tuple[Route, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the gateway needs to know, checked."""
+
+    server: ServerSettings
+    endpoints: tuple[Endpoint, ...]
+    routes: tuple[Route, ...] = ()
+    client_keys: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """The upstreams as routing sees them."""
+        return tuple(Door(endpoint.name, endpoint.wire) for endpoint in self.endpoints)
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    upstream_flags: Sequence[str] = (),
+    host: str | None = None,
+    port: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read and check the configuration; raise `ConfigError` naming the place and the fix.
+
+    Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them.
+    """
+    env = os.environ if environment is None else environment
+    name = env.get("MUSTCALL_CONFIG")
+    path = file or (Path(name) if name else None)
+    if path is None and Path(DEFAULT_FILE).is_file():
+        path = Path(DEFAULT_FILE)
+    read = _read_file(path) if path is not None else _File()
+    flags = list(upstream_flags) or env.get("MUSTCALL_UPSTREAM", "").split()
+    upstreams, routes = read.upstream, read.route
+    if flags:
+        upstreams, routes = _from_flags(flags), ()
+    server = read.server
+    changes: dict[str, object] = {}
+    if host is not None or "MUSTCALL_HOST" in env:
+        changes["host"] = host if host is not None else env["MUSTCALL_HOST"]
+    if port is not None:
+        changes["port"] = port
+    elif "MUSTCALL_PORT" in env:
+        changes["port"] = _port(env["MUSTCALL_PORT"])
+    if changes:
+        server = msgspec.structs.replace(server, **changes)
+    settings = Settings(
+        server=server,
+        endpoints=tuple(_endpoint(upstream, env) for upstream in upstreams),
+        routes=routes,
+        client_keys=_client_keys(server, env),
+    )
+    _check(settings)
+    return settings
+
+
+def settings_from_flags(*flags: str, server: ServerSettings | None = None) -> Settings:
+    """Return settings made of upstream flags alone: no file, no environment."""
+    settings = Settings(
+        server=server or ServerSettings(),
+        endpoints=tuple(_endpoint(upstream, {}) for upstream in _from_flags(flags)),
+    )
+    _check(settings)
+    return settings
+
+
+def parse_upstream_flag(flag: str, taken: Sequence[str] = ()) -> UpstreamSettings:
+    """Read `[name:]wire=URL`; without a name the wire is the name, numbered if it is taken."""
+    left, equals, url = flag.partition("=")
+    name, _, wire = left.rpartition(":")
+    if not equals or wire not in list(Wire):
+        words = ", ".join(Wire)
+        raise ConfigError(f"--upstream {flag!r} must be [name:]wire=URL with one of the wires {words}")
+    if not name:
+        name, number = wire, 2
+        while name in taken:
+            name, number = f"{wire}{number}", number + 1
+    return UpstreamSettings(name=name, wire=Wire(wire), base_url=url)
+
+
+def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
+    upstreams: list[UpstreamSettings] = []
+    for flag in flags:
+        upstreams.append(parse_upstream_flag(flag, [upstream.name for upstream in upstreams]))
+    return tuple(upstreams)
+
+
+def _read_file(path: Path) -> _File:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    try:
+        return msgspec.convert(tomllib.loads(text), _File)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"MUSTCALL_PORT must be a number, got {text!r}")
+    return int(text)
+
+
+def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
+    where = f"upstream {upstream.name!r}"
+    parts = urlsplit(upstream.base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1")
+    key = None
+    if upstream.api_key_env is not None:
+        key = env.get(upstream.api_key_env)
+        if not key:
+            raise ConfigError(f"{where}: the environment variable {upstream.api_key_env} (api_key_env) is not set")
+    for field in ("connect_timeout", "read_timeout", "idle_timeout"):
+        if getattr(upstream, field) <= 0:
+            raise ConfigError(f"{where}: {field} must be above 0 seconds")
+    if upstream.retries < 0:
+        raise ConfigError(f"{where}: retries must be 0 or more")
+    return Endpoint(
+        name=upstream.name,
+        wire=upstream.wire,
+        base_url=upstream.base_url.rstrip("/"),
+        api_key=key,
+        forward_key=upstream.forward_key,
+        headers=upstream.headers,
+        timeouts=Timeouts(connect=upstream.connect_timeout, read=upstream.read_timeout, idle=upstream.idle_timeout),
+        backoff=Backoff(retries=upstream.retries),
+        default_max_tokens=upstream.default_max_tokens,
+    )
+
+
+def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    name = server.client_keys_env
+    if name is None:
+        return _split(env.get("MUSTCALL_CLIENT_KEYS", ""))
+    keys = _split(env.get(name, ""))
+    if not keys:
+        raise ConfigError(f"server: the environment variable {name} (client_keys_env) holds no key")
+    return keys
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(key.strip() for key in text.split(",") if key.strip())
+
+
+def _check(settings: Settings) -> None:
+    server = settings.server
+    if not 0 <= server.port <= 65535:
+        raise ConfigError(f"server: port must be between 0 and 65535, got {server.port}")
+    for field in ("max_body_bytes", "max_concurrency", "request_timeout"):
+        if getattr(server, field) <= 0:
+            raise ConfigError(f"server: {field} must be above 0")
+    names = [endpoint.name for endpoint in settings.endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
+    if not names:
+        raise ConfigError(
+            "no upstream is configured: pass --upstream chat=http://127.0.0.1:9000/v1, or write one in mustcall.toml"
+        )
+    for route in settings.routes:
+        if route.upstream not in names:
+            known = ", ".join(names)
+            raise ConfigError(
+                f"route {route.model!r} goes to {route.upstream!r}, which is no upstream; there are: {known}"
+            )

@@ -1,0 +1,66 @@
+"""A quick look at bytes that will be forwarded as they are: whether they are this wire's reply at all.
+
+The check runs in C and builds nothing: a proxy's HTML page, an empty body or an error dressed as a success is told
+apart from a reply at the cost of one pass over the bytes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.origin import Wire
+
+__all__ = ["check_reply", "is_error_body", "rename_model"]
+
+
+class _Chat(msgspec.Struct):
+    choices: list[msgspec.Raw]
+
+
+class _Responses(msgspec.Struct):
+    output: list[msgspec.Raw]
+
+
+class _Messages(msgspec.Struct):
+    content: list[msgspec.Raw]
+
+
+class _ErrorBody(msgspec.Struct):
+    error: dict[str, msgspec.Raw] | str
+
+
+_OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
+    Wire.CHAT: msgspec.json.Decoder(_Chat),
+    Wire.RESPONSES: msgspec.json.Decoder(_Responses),
+    Wire.MESSAGES: msgspec.json.Decoder(_Messages),
+}
+_error_body = msgspec.json.Decoder(_ErrorBody)
+_top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def check_reply(wire: Wire, body: bytes) -> None:
+    """Raise `UpstreamGarbage` for a body that is not a reply of this wire."""
+    try:
+        _OUTLINES[wire].decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        shown = body[:200].decode("utf-8", "replace").strip() or "nothing"
+        raise UpstreamGarbage(
+            f"the upstream's answer is not a reply on the {wire} wire ({error}); it began with: {shown}"
+        ) from None
+
+
+def is_error_body(body: bytes) -> bool:
+    """Tell whether a body is an error in one of the wires' shapes."""
+    try:
+        _error_body.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def rename_model(body: bytes, model: str) -> bytes:
+    """Return the same request for another model name; every other field keeps its bytes."""
+    fields = _top_level.decode(body)
+    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
