@@ -52,7 +52,9 @@ class Grammar:
                 for marker in _expand(opener.marker, names):
                     self._entry(marker, opener.anchor).openers.append((dialect, opener))
             for closer in dialect.closers:
-                self._entry(closer).closer = True
+                # A fence that is still owed cannot be told from one that opens: it stays code.
+                if not closer.startswith(_CODE):
+                    self._entry(closer).closer = True
         for control in CONTROLS:
             self._entry(control.marker).control = control
             if control.closer:

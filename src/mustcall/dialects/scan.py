@@ -234,13 +234,15 @@ class Scan:
                 return self._lines.fresh
 
     def _drop_marker(self, end: int) -> None:
-        """Take a token out of the text; the gap around it stays a gap."""
+        """Take a token out of the text; blanks between it and markup before it go along."""
         text = self._skip(end)
-        if self._gap is None:
-            self._open_gap(is_text=True)
         if self._keeps_markup:
             self._flush_gap()
             self._say(text)
+        elif self._gap is None:
+            self._open_gap(is_text=True)
+        else:
+            self._gap.clear()
 
     def _meet_code(self, marker: str) -> bool:
         size = measure(self._reader, marker[0])

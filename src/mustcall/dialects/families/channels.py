@@ -20,7 +20,7 @@ __all__ = ["DIALECTS"]
 _MESSAGE = "<|message|>"
 _TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
-_RECIPIENT = re.compile(r"\bto=(\S+)")
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _NOBODY = frozenset({"user", "all", "assistant"})
 _ENDS = ("<|call|>", "<|end|>", "<|eom|>")

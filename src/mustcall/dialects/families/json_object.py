@@ -51,7 +51,7 @@ def _role_separated(span: Span) -> Parse[None]:
     yield from expect(span.reader, "function call")
     yield from expect(span.reader, "<|role_sep|>")
     yield from read_envelopes(span)
-    yield from span.finish("</s>", "<|message_sep|>")
+    yield from span.finish("</s>")
 
 
 def _named_request(span: Span) -> Parse[None]:
@@ -145,7 +145,7 @@ DIALECTS = (
         "json object",
         "GigaChat 3, 3.1",
         (
-            Opener("<|function_call|>", _objects("</s>", "<|message_sep|>"), ("{",)),
+            Opener("<|function_call|>", _objects("</s>"), ("{",)),
             Opener("<|message_sep|>", _role_separated, ("function call",)),
         ),
         ("</s>",),

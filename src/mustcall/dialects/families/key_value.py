@@ -56,6 +56,7 @@ def _glm(span: Span) -> Parse[None]:
             return
     rest = reader.buffer[reader.position :]
     cut = reader.closed and ("<arg_key>".startswith(rest) or "</tool_call>".startswith(rest))
+    cut = cut and span.offered.resolve(name) is not None
     raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
 
 
