@@ -15,8 +15,8 @@ from mustcall.dialects import (
     Dialect,
     Malformed,
     Reasoning,
-    Scanner,
     ScanEvent,
+    Scanner,
     Text,
 )
 

@@ -77,11 +77,16 @@ class Grammar:
     def _lined(self) -> frozenset[str]:
         """Return the beginnings that matter only at the start of a line: elsewhere they are not held back."""
         beginnings: dict[str, Anchor] = {}
+        anywhere = tuple(marker for marker, entry in self.entries.items() if entry.anchor is Anchor.ANYWHERE)
         for marker, entry in self.entries.items():
             for end in range(1, len(marker) + 1):
                 beginning = marker[:end]
                 beginnings[beginning] = min(beginnings.get(beginning, Anchor.START), entry.anchor)
-        return frozenset(beginning for beginning, anchor in beginnings.items() if anchor is not Anchor.ANYWHERE)
+        return frozenset(
+            beginning
+            for beginning, anchor in beginnings.items()
+            if anchor is not Anchor.ANYWHERE and not beginning.startswith(anywhere)
+        )
 
 
 def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:
