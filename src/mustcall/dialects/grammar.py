@@ -4,16 +4,18 @@ It says which marker means what; when it counts is the scanner's business. Readi
 lookup per marker found.
 """
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from mustcall.dialects.dialect import TOOL, Dialect, Opener
-from mustcall.dialects.marks import Marks
+from mustcall.dialects.marks import NAMESPACE, Marks
 from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, SECTIONS, Anchor, Control, Section
 
 __all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
 
 _CODE = ("`", "~~~")
+_TAG = re.compile(r"<[A-Za-z_]")
 
 
 class Entry:
@@ -38,7 +40,7 @@ class Entry:
 class Grammar:
     """The compiled table of one set of dialects."""
 
-    __slots__ = ("dialects", "entries", "lined", "marks", "names", "names_matter")
+    __slots__ = ("_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
         self.names = names
@@ -67,15 +69,19 @@ class Grammar:
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
         )
-        self.lined = self._lined()
+        self._namespaced = any(NAMESPACE in marker for marker in self.entries)
+        self._lined = self._collect_lined()
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
         entry = self.entries.setdefault(marker, Entry())
         entry.counts(anchor)
         return entry
 
-    def _lined(self) -> frozenset[str]:
-        """Return the beginnings that matter only at the start of a line: elsewhere they are not held back."""
+    def is_lined(self, beginning: str) -> bool:
+        """Whether what begins so matters only at the start of a line: elsewhere it is not held back."""
+        return beginning in self._lined and not (self._namespaced and _TAG.match(beginning))
+
+    def _collect_lined(self) -> frozenset[str]:
         beginnings: dict[str, Anchor] = {}
         anywhere = tuple(marker for marker, entry in self.entries.items() if entry.anchor is Anchor.ANYWHERE)
         for marker, entry in self.entries.items():

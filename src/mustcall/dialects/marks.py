@@ -77,6 +77,10 @@ class Marks:
             return ""
         return written if written in self.markers or self.key(written) in self.markers else ""
 
+    def shorter(self, marker: str) -> str:
+        """Return the longest other marker that this one begins with, "" if there is none."""
+        return max((m for m in self._extendable if m != marker and marker.startswith(m)), key=len, default="")
+
     def key(self, written: str) -> str:
         """Return the marker of the set that was written: the same, unless it carries a namespace."""
         return written if written in self.markers else _NAMESPACED.sub(rf"<\1{NAMESPACE}:", written, count=1)

@@ -153,14 +153,16 @@ class Scan:
             if not marker:
                 if at == len(buffer):
                     return False
-                if self._lines.blank or buffer[at:] not in self._grammar.lined:
+                if self._lines.blank or not self._grammar.is_lined(buffer[at:]):
                     return False
+                self._flush_gap()
                 self._say(self._skip(at + 1))
                 continue
-            entry = self._grammar.entries[marks.key(marker)]
-            taken = self._meet(marker, entry)
-            if taken is not None:
-                return taken
+            while marker:
+                taken = self._meet(marker, self._grammar.entries[marks.key(marker)])
+                if taken is not None:
+                    return taken
+                marker = marks.shorter(marker)
             self._flush_gap()
             self._say(self._skip(at + 1))
 
@@ -363,6 +365,8 @@ class Scan:
                 self._enter_code(Code("`", 3, fenced=True))
             return
         self._owed |= span.owes
+        if span.call is not None:
+            span.call.flush()
         self._lookout.close(self._events)
         mark = len(self._events)
         span.reject(fault.reason)
