@@ -11,8 +11,12 @@ from mustcall.dialects.reader import Reader
 __all__ = ["Code", "Lines", "measure"]
 
 
-_TICKS_OR_LINE = re.compile(r"`++|\n")
-_LINE_REST = re.compile(r"[ \t\r]*+")
+# Both are bounded, so that what is held until a run's end is: ticks count 64 at a time, and a fence with more blanks
+# behind it than these closes nothing.
+_MOST_TICKS = 64
+_TICKS_OR_LINE = re.compile(rf"`{{1,{_MOST_TICKS}}}+|\n")
+_MOST_BLANKS = 256
+_LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
 
 
 class Lines:
@@ -40,11 +44,11 @@ class Lines:
 
 
 def measure(reader: Reader, character: str) -> int:
-    """Return how many of this character come next, 0 if the text ends before it can be told."""
-    buffer, end = reader.buffer, reader.position
-    while end < len(buffer) and buffer[end] == character:
-        end += 1
-    return 0 if end == len(buffer) and not reader.closed else end - reader.position
+    """Return how many of this character come next, at most 64, or 0 if the text ends before it can be told."""
+    run = reader.buffer[reader.position : reader.position + _MOST_TICKS]
+    size = len(run) - len(run.lstrip(character))
+    ends = reader.position + size == len(reader.buffer)
+    return 0 if ends and size < _MOST_TICKS and not reader.closed else size
 
 
 class Code:
@@ -79,7 +83,7 @@ class Code:
                 return False
             if found.group() == "\n":
                 over = lines.blank
-            elif found.end() == len(buffer) and not reader.closed:
+            elif found.end() == len(buffer) and not reader.closed and len(found.group()) < _MOST_TICKS:
                 return False
             else:
                 over = found.end() - found.start() == self._size
@@ -106,9 +110,9 @@ class Code:
             if over and not self._first_line:
                 rest = _LINE_REST.match(buffer, end)
                 assert rest is not None
-                if rest.end() == len(buffer) and not reader.closed:
+                if rest.end() == len(buffer) and not reader.closed and rest.end() - end < _MOST_BLANKS:
                     return False
-                over = rest.end() == len(buffer) or buffer[rest.end()] == "\n"
+                over = buffer[rest.end() : rest.end() + 1] in ("\n", "") and rest.end() - end < _MOST_BLANKS
             self._to(end, reader, lines)
             if over:
                 return True

@@ -25,6 +25,7 @@ from mustcall.dialects.span import Span
 __all__ = ["Scan"]
 
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
+_MOST_WRAPPERS = 4
 
 # After these the text goes on as text: nothing of a call was opened that could still be running.
 _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
@@ -74,6 +75,7 @@ class Scan:
         self._gap: list[str] | None = None
         self._gap_is_text = False
         self._owed: set[str] = set()
+        self._wrappers = 0
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
@@ -292,6 +294,8 @@ class Scan:
         reader.position += len(marker)
         span.dialect = span.opened_by = openers[0][0].name
         span.soft = all(opener.soft for _, opener in openers)
+        if not span.soft:
+            self._lookout.close(self._events)
         self._parse = self._dispatch(span, openers)
         self._mode = self._in_span
 
@@ -310,12 +314,18 @@ class Scan:
         marks = self._grammar.marks
         while (following := marks.at(reader.buffer, reader.position, reader.closed)) == "":
             yield
-        if following and not span.soft and self._grammar.entries[marks.key(following)].openers:
+        if self._wraps(span, following):
             # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
+            self._wrappers += 1
             span.owes.update(self._grammar.dialects[span.opened_by].closers)
             return
         ended = reader.position == len(reader.buffer) and reader.closed
         raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+
+    def _wraps(self, span: Span, following: str | None) -> bool:
+        if not following or span.soft or self._wrappers == _MOST_WRAPPERS:
+            return False
+        return bool(self._grammar.entries[self._grammar.marks.key(following)].openers)
 
     def _in_span(self) -> bool:
         span, parse = self._span, self._parse
@@ -348,6 +358,7 @@ class Scan:
             self._enter(span.enters)
             return
         if span.succeeded:
+            self._wrappers = 0
             self._lines.begin()
             self._lookout.close(self._events)
         self._open_gap(span.gap + left, is_text=True)
@@ -365,6 +376,7 @@ class Scan:
                 self._enter_code(Code("`", 3, fenced=True))
             return
         self._owed |= span.owes
+        self._wrappers = 0
         if span.call is not None:
             span.call.flush()
         self._lookout.close(self._events)
