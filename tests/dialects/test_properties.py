@@ -144,7 +144,7 @@ def test_any_text(text: str) -> None:
 
 @pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
 def test_markers_cut_everywhere(name: str) -> None:
-    """Rule 122: a call cut at any one place gives what it gives whole; nothing of a marker reaches the text."""
+    """A call cut at any one place gives what it gives whole; nothing of a marker reaches the text."""
     for item in load(name):
         if item.kind in ("one", "text before and after"):
             loose = BY_NAME[name].standing is not Standing.AUTO

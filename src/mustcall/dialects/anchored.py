@@ -119,5 +119,5 @@ def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
     signs = [rf"\A{_EMPTY_CALL}", rf"</{re.escape(name)}>"]
     if keys:
         words = "|".join(re.escape(key) for key in keys)
-        signs.append(rf"[\"'<\[{{(,|=「『][ \t]*(?:{words})[\"'」』]?[ \t]*[:=>]")
+        signs.append(rf"[\"'<\[{{(,|=「『][ \t]*(?:{words})[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
     return re.compile("|".join(signs))

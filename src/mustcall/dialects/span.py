@@ -101,11 +101,11 @@ class Span:
 
     def release(self) -> None:
         """Give what was read so far back to the text."""
-        span = self.gap + self.reader.take_span()
-        self.gap = ""
-        if span:
-            self.events.append(Text(span))
+        span = self.reader.take_span()
+        if self.gap or span:
+            self.events.append(Text(self.gap + span))
             self.flowed.append(span)
+        self.gap = ""
 
     def drop(self) -> None:
         """Take what was read so far out of the text: it was markup of a call. Markup of no call stays."""

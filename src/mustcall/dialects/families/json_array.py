@@ -147,7 +147,7 @@ DIALECTS = (
         "phi4_mini",
         "json array",
         "Phi-4-mini, FireFunction v2",
-        (Opener("functools[", _opened, ("{",), soft=True),),
+        (Opener("functools[", _opened, ("{",), Anchor.LINE, soft=True),),
         (),
         array_renderer("functools", ""),
     ),
