@@ -70,7 +70,7 @@ def median_delta(text: str, dialects: list[str | Dialect] | None = None) -> floa
 def call_of(dialect: Dialect, size: int) -> str:
     """Return one call in this dialect whose argument has about this size."""
     text = (LINE * (size // len(LINE) + 1))[:size]
-    if dialect.name == "vcp" or dialect.family in ("xml parameters", "recursive elements", "key and value tags"):
+    if dialect.name == "vcp" or dialect.family in ("XML parameters", "recursive elements", "key and value tags"):
         text = text.replace("<", "(")
     return dialect.render([WrittenCall("write_file", {"text": text})])
 

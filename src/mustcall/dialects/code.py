@@ -19,28 +19,41 @@ _MOST_BLANKS = 256
 _LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
 
 
-class Lines:
-    """Whether only blanks precede on the current line, and whether the reply has only just begun."""
+_QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}„«「")
 
-    __slots__ = ("blank", "fresh")
+
+class Lines:
+    """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
+
+    __slots__ = ("_last", "_quote", "blank", "fresh")
 
     def __init__(self) -> None:
         self.blank = True
         self.fresh = True
+        self._last = ""
+        self._quote = False
+
+    @property
+    def quotes(self) -> bool:
+        """Whether what comes next is quoted: a Markdown quotation's line, or right behind an opening quote."""
+        return self._quote or self._last in _QUOTES
 
     def note(self, text: str) -> None:
-        """Take released text into account."""
-        line = text.rfind("\n")
-        if line >= 0:
-            self.blank = not text[line + 1 :].strip()
-        elif self.blank:
-            self.blank = not text.strip()
+        """Take released text into account; it is not empty."""
+        line = text.rfind("\n") + 1
+        if line or self.blank:
+            written = text[line:].lstrip()
+            self.blank = not written
+            self._quote = written.startswith(">")
         if self.fresh and not (self.blank and not text.strip()):
             self.fresh = False
+        self._last = text[-1]
 
     def begin(self) -> None:
         """Begin anew: what came before was markup."""
         self.blank = self.fresh = True
+        self._last = ""
+        self._quote = False
 
 
 def measure(reader: Reader, character: str) -> int:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from mustcall.dialects.dialect import TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
-from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, SECTIONS, Anchor, Control, Section
+from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
 
 __all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
 
@@ -21,13 +21,14 @@ _TAG = re.compile(r"<[A-Za-z_]")
 class Entry:
     """What one marker may be."""
 
-    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "section")
+    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "result", "section")
 
     def __init__(self) -> None:
         self.openers: list[tuple[Dialect, Opener]] = []
         self.section: Section | None = None
         self.control: Control | None = None
         self.late = False
+        self.result = ""
         self.closer = False
         self.code = False
         self.anchor = Anchor.START
@@ -65,6 +66,8 @@ class Grammar:
             self._entry(section.opener, section.anchor).section = section
         for end in LATE_ENDS:
             self._entry(end, Anchor.LINE).late = True
+        for result, closer in RESULTS.items():
+            self._entry(result).result = closer
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),

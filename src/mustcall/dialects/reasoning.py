@@ -1,4 +1,4 @@
-"""The reasoning sections and the control tokens models leak, as data.
+"""The reasoning sections, the control tokens models leak and the results they repeat, as data.
 
 Which text is a section's is decided by the scanner; why it is decided so is told in
 `docs/decisions/dialects-reasoning.md`. Channel headers (harmony, Muse) are markup with a grammar of their own and
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-__all__ = ["CONTROLS", "LATE_ENDS", "SECTIONS", "Anchor", "Control", "Section"]
+__all__ = ["CONTROLS", "LATE_ENDS", "RESULTS", "SECTIONS", "Anchor", "Control", "Section"]
 
 
 class Anchor(IntEnum):
@@ -58,6 +58,15 @@ SECTIONS = (
     Section("Here is my thought process:", ("Here is my response:",), Anchor.START),
     Section("Here are my reasoning steps:", ("[BEGIN FINAL RESPONSE]",), Anchor.START),
 )
+
+# Results of tools, which models repeat or make up: what stands in them is quoted and no call (rule 122).
+RESULTS = {
+    "<tool_response>": "</tool_response>",
+    "<tool_result>": "</tool_result>",
+    "<function_results>": "</function_results>",
+    "[TOOL_RESULT]": "[END_TOOL_RESULT]",
+    "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+}
 
 LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")
 

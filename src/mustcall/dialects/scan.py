@@ -79,8 +79,8 @@ class Scan:
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
-        self._damage = marks_of("\n")
-        self._damage_closers: tuple[str, ...] = ()
+        self._passed = marks_of("\n")
+        self._passed_closers: tuple[str, ...] = ()
         self._section: Section | None = None
         self._section_seen = False
         self._inner: Scan | None = None
@@ -196,11 +196,18 @@ class Scan:
     def _meet(self, marker: str, entry: Entry) -> bool | None:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
-        if entry.openers:
-            openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
-            if openers:
-                self._open_span(marker, openers)
-                return True
+        if entry.result:
+            self._flush_gap()
+            self._pass_over((entry.result,))
+            return True
+        openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
+        if openers and self._lines.quotes:
+            # Quoted markup is no call; neither is what stands in it (rule 122).
+            self._pass_over(("\n",))
+            return True
+        if openers:
+            self._open_span(marker, openers)
+            return True
         if entry.code:
             return self._meet_code(marker)
         end = reader.position + len(marker)
@@ -286,7 +293,7 @@ class Scan:
             self._indices,
             marker,
             gap=gap if self._gap_is_text else "",
-            fresh=self._lines.fresh,
+            lines=self._lines,
             in_reasoning=self._keeps_markup,
         )
         self._gap = None
@@ -352,8 +359,6 @@ class Scan:
         self._owed |= span.owes
         self._ended_open = span.open_ended
         left = self._reader.take_span()
-        if span.rejected:
-            self._lines.blank = self._lines.fresh = False
         if span.enters is not None:
             self._enter(span.enters)
             return
@@ -380,28 +385,28 @@ class Scan:
         if span.call is not None:
             span.call.flush()
         self._lookout.close(self._events)
-        mark = len(self._events)
         span.reject(fault.reason)
-        released = "".join(event.text for event in self._events[mark:] if isinstance(event, Text))
-        self._lines.note(released)
         if fault.reason not in _HARMLESS:
             dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
-            self._damage_closers = dialect.closers or ("\n",)
-            self._damage = marks_of(*sorted({*self._damage_closers, *openers}))
-            self._mode = self._damaged
+            self._pass_over(dialect.closers or ("\n",), *openers)
 
-    def _damaged(self) -> bool:
-        """Pass over the rest of a malformed call, up to its closer or a new opener of its dialect.
+    def _pass_over(self, closers: tuple[str, ...], *openers: str) -> None:
+        self._passed_closers = closers
+        self._passed = marks_of(*sorted({*closers, *openers}))
+        self._mode = self._passing
 
-        What stands there may be the inside of a damaged argument; no call may be read out of it.
+    def _passing(self) -> bool:
+        """Pass over text that no call may be read out of: quoted markup, or the rest of a malformed call.
+
+        The latter may be the inside of a damaged argument. It goes up to its closer, or a new opener of its dialect.
         """
         reader = self._reader
-        at, marker = self._damage.find(reader.buffer, reader.position, reader.closed)
+        at, marker = self._passed.find(reader.buffer, reader.position, reader.closed)
         self._say(self._skip(at), watch=False)
         if not marker:
             return False
-        if marker in self._damage_closers:
+        if marker in self._passed_closers:
             self._say(self._skip(at + len(marker)), watch=False)
         self._mode = self._prose
         return True

@@ -7,6 +7,7 @@ a finished call takes its markup with it, everything else goes back to the text,
 from collections.abc import Iterator
 
 from mustcall.core.origin import JsonObject
+from mustcall.dialects.code import Lines
 from mustcall.dialects.events import (
     ArgumentDelta,
     CallEnd,
@@ -36,6 +37,7 @@ class Span:
 
     __slots__ = (
         "_indices",
+        "_lines",
         "call",
         "dialect",
         "enters",
@@ -65,7 +67,7 @@ class Span:
         marker: str,
         *,
         gap: str,
-        fresh: bool,
+        lines: Lines,
         in_reasoning: bool,
     ) -> None:
         self.reader = reader
@@ -81,12 +83,13 @@ class Span:
         self.call: Call | None = None
         self.enters: Section | None = None
         self.owes: set[str] = set()
-        self.fresh = fresh
+        self.fresh = lines.fresh
         self.in_reasoning = in_reasoning
         self.succeeded = False
         self.rejected = False
         self.open_ended = False
         self._indices = indices
+        self._lines = lines
 
     def begin(self, written: str | None = None) -> "Call":
         """Begin a call; the name may come now or later."""
@@ -104,6 +107,7 @@ class Span:
         span = self.reader.take_span()
         if self.gap or span:
             self.events.append(Text(self.gap + span))
+            self._lines.note(self.gap + span)
             self.flowed.append(span)
         self.gap = ""
 

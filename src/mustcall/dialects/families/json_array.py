@@ -78,7 +78,7 @@ _TOOL_CALLS = Opener("<tool_calls>", _array("</tool_calls>"), ("[",))
 DIALECTS = (
     Dialect(
         "jamba",
-        "json array",
+        "JSON array",
         "Jamba 1.5+",
         (_TOOL_CALLS,),
         ("</tool_calls>",),
@@ -86,7 +86,7 @@ DIALECTS = (
     ),
     Dialect(
         "hunyuan_a13b",
-        "json array",
+        "JSON array",
         "Hunyuan-A13B",
         (_TOOL_CALLS,),
         ("</tool_calls>",),
@@ -94,7 +94,7 @@ DIALECTS = (
     ),
     Dialect(
         "apriel",
-        "json array",
+        "JSON array",
         "Apriel 1.5/1.6",
         (_TOOL_CALLS,),
         ("</tool_calls>",),
@@ -102,7 +102,7 @@ DIALECTS = (
     ),
     Dialect(
         "nemotron_toolcall",
-        "json array",
+        "JSON array",
         "Nemotron-Nano v2, deci",
         (Opener("<TOOLCALL>", _array("</TOOLCALL>"), ("[",)),),
         ("</TOOLCALL>",),
@@ -110,7 +110,7 @@ DIALECTS = (
     ),
     Dialect(
         "mistral_json",
-        "json array",
+        "JSON array",
         "Mistral before v11, Nemo",
         (Opener("[TOOL_CALLS]", _array(), ("[",)),),
         (),
@@ -118,7 +118,7 @@ DIALECTS = (
     ),
     Dialect(
         "command_r7b",
-        "json array",
+        "JSON array",
         "Command R7B, Command A",
         (Opener("<|START_ACTION|>", _array("<|END_ACTION|>"), ("[",)),),
         ("<|END_ACTION|>",),
@@ -126,7 +126,7 @@ DIALECTS = (
     ),
     Dialect(
         "command_r_plus",
-        "json array",
+        "JSON array",
         "Command R+",
         (Opener("Action:", _cohere_plan, ("```json",), Anchor.LINE),),
         ("```",),
@@ -134,18 +134,18 @@ DIALECTS = (
     ),
     Dialect(
         "granite",
-        "json array",
-        "Granite 3.x",
+        "JSON array",
+        "Granite 3.x, Phi-4-mini",
         (
-            Opener("<|tool_call|>", _array(), ("[",)),
+            Opener("<|tool_call|>", _array("<|/tool_call|>"), ("[",)),
             Opener("<tool_call>", _array("</tool_call>"), ("[",)),
         ),
-        ("</tool_call>",),
+        ("</tool_call>", "<|/tool_call|>"),
         array_renderer("<|tool_call|>", ""),
     ),
     Dialect(
         "phi4_mini",
-        "json array",
+        "JSON array",
         "Phi-4-mini, FireFunction v2",
         (Opener("functools[", _opened, ("{",), Anchor.LINE, soft=True),),
         (),
@@ -153,7 +153,7 @@ DIALECTS = (
     ),
     Dialect(
         "xlam",
-        "json array",
+        "JSON array",
         "xLAM",
         (
             Opener("```json", _fenced, ("[",), Anchor.LINE, soft=True),
@@ -167,7 +167,7 @@ DIALECTS = (
     ),
     Dialect(
         "fenced_json",
-        "json array",
+        "JSON array",
         "any model asked for JSON",
         (Opener("```json", _fenced, ("[", "{"), Anchor.LINE, soft=True),),
         ("```",),
@@ -176,7 +176,7 @@ DIALECTS = (
     ),
     Dialect(
         "apertus",
-        "json array",
+        "JSON array",
         "Apertus",
         (Opener("<|tools_prefix|>", _apertus, ("[",)),),
         ("<|tools_suffix|>",),
@@ -184,7 +184,7 @@ DIALECTS = (
     ),
     Dialect(
         "json_array",
-        "json array",
+        "JSON array",
         "any, under constrained decoding",
         (Opener("[", _opened, ("{",), Anchor.LINE, soft=True),),
         (),

@@ -87,7 +87,7 @@ _REQUEST_ENDS = ("[END_TOOL_REQUEST]", "[END_TOOL_RESULT]")
 DIALECTS = (
     Dialect(
         "hermes",
-        "json object",
+        "JSON object",
         "Hermes 2/3, Qwen2.5, Qwen3, QwQ, Granite 4, ERNIE 4.5, Reka, Trinity",
         (Opener("<tool_call>", _objects("</tool_call>"), ("{",)),),
         ("</tool_call>",),
@@ -95,7 +95,7 @@ DIALECTS = (
     ),
     Dialect(
         "longcat",
-        "json object",
+        "JSON object",
         "LongCat-Flash",
         (Opener("<longcat_tool_call>", _objects("</longcat_tool_call>"), ("{",)),),
         ("</longcat_tool_call>",),
@@ -103,7 +103,7 @@ DIALECTS = (
     ),
     Dialect(
         "lmstudio",
-        "json object",
+        "JSON object",
         "LM Studio's default tool prompt",
         (
             Opener("[TOOL_REQUEST]", _objects(*_REQUEST_ENDS), ("{",)),
@@ -115,7 +115,7 @@ DIALECTS = (
     ),
     Dialect(
         "llama3_json",
-        "json object",
+        "JSON object",
         "Llama 3.1-3.3, Llama 4",
         (
             Opener("<|python_tag|>", _objects(separators=";"), ("{",)),
@@ -126,7 +126,7 @@ DIALECTS = (
     ),
     Dialect(
         "granite_20b_fc",
-        "json object",
+        "JSON object",
         "Granite-20B-FunctionCalling",
         (Opener("<function_call>", _objects("</function_call>"), ("{",)),),
         ("</function_call>",),
@@ -134,7 +134,7 @@ DIALECTS = (
     ),
     Dialect(
         "internlm2",
-        "json object",
+        "JSON object",
         "InternLM2.5, InternLM3, Intern-S1",
         (Opener("<|action_start|>", _plugin, ("<|plugin|>",)),),
         ("<|action_end|>",),
@@ -142,7 +142,7 @@ DIALECTS = (
     ),
     Dialect(
         "gigachat3",
-        "json object",
+        "JSON object",
         "GigaChat 3, 3.1",
         (
             Opener("<|function_call|>", _objects("</s>"), ("{",)),
@@ -153,7 +153,7 @@ DIALECTS = (
     ),
     Dialect(
         "inkling",
-        "json object",
+        "JSON object",
         "Inkling",
         (Opener("<|content_invoke_tool_json|>", _objects("<|end_message|>"), ("{",)),),
         ("<|end_message|>",),

@@ -169,7 +169,7 @@ _DEEPSEEK_OPENERS = (Opener(_DS_SECTION, _deepseek, (_DS_BEGIN,)), Opener(_DS_BE
 DIALECTS = (
     Dialect(
         "deepseek_v3",
-        "name and json",
+        "name and JSON",
         "DeepSeek-V3, R1, Cogito",
         _DEEPSEEK_OPENERS,
         (_DS_SECTION_END, _DS_END),
@@ -177,7 +177,7 @@ DIALECTS = (
     ),
     Dialect(
         "deepseek_v31",
-        "name and json",
+        "name and JSON",
         "DeepSeek-V3.1",
         _DEEPSEEK_OPENERS,
         (_DS_SECTION_END, _DS_END),
@@ -185,7 +185,7 @@ DIALECTS = (
     ),
     Dialect(
         "kimi_k2",
-        "name and json",
+        "name and JSON",
         "Kimi-K2, K2-Thinking, K2.x",
         (*(Opener(section, _kimi, (_KIMI_BEGIN,)) for section in _KIMI_SECTIONS), Opener(_KIMI_BEGIN, _kimi)),
         (*_KIMI_SECTION_ENDS, _KIMI_END),
@@ -193,7 +193,7 @@ DIALECTS = (
     ),
     Dialect(
         "mistral_v11",
-        "name and json",
+        "name and JSON",
         "Mistral Small 3.x, Devstral, Ministral, Magistral",
         (Opener("[TOOL_CALLS]", _mistral, (A_NAME,)),),
         (),
@@ -201,7 +201,7 @@ DIALECTS = (
     ),
     Dialect(
         "functionary_v31",
-        "name and json",
+        "name and JSON",
         "Functionary 3.1, Llama 3.1 custom tools",
         (Opener("<function=", _functionary, (A_NAME,)),),
         ("</function>",),
@@ -209,7 +209,7 @@ DIALECTS = (
     ),
     Dialect(
         "functionary_v32",
-        "name and json",
+        "name and JSON",
         "Functionary 3.2",
         (Opener(">>>", _recipient, (A_NAME,), Anchor.LINE, soft=True),),
         (),

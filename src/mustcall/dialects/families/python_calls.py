@@ -18,6 +18,7 @@ from mustcall.dialects.span import Call, Span
 __all__ = ["DIALECTS", "read_python_call", "write_python_call"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]*+")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORD = re.compile(r"\w*+")
 
 
@@ -180,7 +181,7 @@ def write_python_call(call: WrittenCall) -> str:
     plain: list[str] = []
     odd: list[str] = []
     for key, value in call.arguments.items():
-        if key.isidentifier() and not odd:
+        if _IDENTIFIER.fullmatch(key) and not odd:
             plain.append(f"{key}={_write_literal(value)}")
         else:
             odd.append(f"{_write_literal(key)}: {_write_literal(value)}")
@@ -207,7 +208,7 @@ def _renderer(
 DIALECTS = (
     Dialect(
         "llama4_pythonic",
-        "python calls",
+        "Python calls",
         "Llama 4",
         (Opener("<|python_start|>", _list_in("<|python_end|>"), ("[",)),),
         ("<|python_end|>",),
@@ -215,7 +216,7 @@ DIALECTS = (
     ),
     Dialect(
         "lfm2",
-        "python calls",
+        "Python calls",
         "LFM2, LFM2.5",
         (Opener("<|tool_call_start|>", _list_in("<|tool_call_end|>"), ("[",)),),
         ("<|tool_call_end|>",),
@@ -223,7 +224,7 @@ DIALECTS = (
     ),
     Dialect(
         "olmo3",
-        "python calls",
+        "Python calls",
         "Olmo 3",
         (Opener("<function_calls>", _lines_in("</function_calls>"), (A_NAME,)),),
         ("</function_calls>",),
@@ -231,7 +232,7 @@ DIALECTS = (
     ),
     Dialect(
         "tool_code",
-        "python calls",
+        "Python calls",
         "Gemma 3 and Gemini-style prompts",
         (
             Opener("<tool_code>", _lines_in("</tool_code>"), (A_NAME,)),
@@ -242,7 +243,7 @@ DIALECTS = (
     ),
     Dialect(
         "pythonic",
-        "python calls",
+        "Python calls",
         "Llama 3.2, Llama 4, ToolACE",
         (Opener("[", _bare_list, (A_NAME + "(",), Anchor.LINE, soft=True),),
         (),

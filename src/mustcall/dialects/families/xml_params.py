@@ -236,7 +236,7 @@ _ATEM = invoke_tags("atem:")
 DIALECTS = (
     Dialect(
         "qwen3_coder",
-        "xml parameters",
+        "XML parameters",
         "Qwen3-Coder, Qwen3.5/3.6, Nemotron 3, MiMo",
         (
             Opener("<tool_call>", _wrapped(QWEN, "</tool_call>"), ("<function=",)),
@@ -247,7 +247,7 @@ DIALECTS = (
     ),
     Dialect(
         "step3p5",
-        "xml parameters",
+        "XML parameters",
         "Step-3.5",
         (Opener("<tool_call>", _wrapped(QWEN, "</tool_call>"), ("<function=",)),),
         ("</tool_call>",),
@@ -255,7 +255,7 @@ DIALECTS = (
     ),
     Dialect(
         "seed_oss",
-        "xml parameters",
+        "XML parameters",
         "Seed-OSS",
         (Opener("<seed:tool_call>", _wrapped(QWEN, "</seed:tool_call>"), ("<function=",)),),
         ("</seed:tool_call>",),
@@ -263,7 +263,7 @@ DIALECTS = (
     ),
     Dialect(
         "minimax_m2",
-        "xml parameters",
+        "XML parameters",
         "MiniMax M2, M2.x",
         (
             Opener(
@@ -277,7 +277,7 @@ DIALECTS = (
     ),
     Dialect(
         "dots",
-        "xml parameters",
+        "XML parameters",
         "dots.llm",
         (
             Opener(
@@ -291,7 +291,7 @@ DIALECTS = (
     ),
     Dialect(
         "anthropic",
-        "xml parameters",
+        "XML parameters",
         "Claude-style prompts, distilled models; any namespace prefix",
         (
             Opener("<function_calls>", _invoke_wrapper, ("<invoke name=",)),
@@ -304,7 +304,7 @@ DIALECTS = (
     ),
     Dialect(
         "step3",
-        "xml parameters",
+        "XML parameters",
         "Step-3",
         (
             Opener("<｜tool_calls_begin｜>", _step3, ("<｜tool_call_begin｜>",)),
@@ -321,7 +321,7 @@ DIALECTS = (
     ),
     Dialect(
         "minicpm5",
-        "xml parameters",
+        "XML parameters",
         "MiniCPM5",
         (Opener("<function name=", _minicpm), Opener("<functionname=", _minicpm)),
         ("</function>",),
