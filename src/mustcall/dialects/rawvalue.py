@@ -20,7 +20,7 @@ from mustcall.dialects.reader import (
     Fault,
     Parse,
     accept,
-    ahead,
+    accept_any,
     blanks,
     copy_until,
     run,
@@ -36,9 +36,10 @@ _NO_LIMIT = 1 << 62
 class Ends(msgspec.Struct, frozen=True):
     """What ends a value: its closing tag, and the markup that must follow it.
 
-    `wrapped` values stand on lines of their own, and one newline on each side is not theirs. A `breaker` is markup
-    that shows a closing tag to be missing: `breaker` with `{key}` in it is the opening tag of a parameter. Where the
-    format's models are known to forget the tag the value ends there (`lenient`), elsewhere the call is malformed.
+    `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
+    is the opening tag of a parameter, with `{key}` in it: standing in a value it shows that a closing tag is missing,
+    and so does `end_breaker`. Where the format's models are known to forget the tag the value ends there (`lenient`),
+    elsewhere the call is malformed.
     """
 
     closer: str
@@ -48,10 +49,9 @@ class Ends(msgspec.Struct, frozen=True):
     end_breaker: str = ""
     lenient: bool = False
 
-    def marks(self, unwrap: bool, keys: tuple[str, ...]) -> Marks:
-        """Return what to look for in the value; `keys` are the parameters that may still come."""
-        closers = (self.closer, "\n" + self.closer, "\r\n" + self.closer) if unwrap else (self.closer,)
-        return marks_of(*closers, *self.breakers(keys))
+    def marks(self, newline: str, keys: tuple[str, ...]) -> Marks:
+        """Return what to look for in a value that this newline wraps; `keys` are the parameters that may still come."""
+        return marks_of(self.closer, newline + self.closer, *self.breakers(keys))
 
     def breakers(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Return the markup that cannot be part of a value."""
@@ -97,7 +97,7 @@ def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> 
     """Read one value and its closing tag, and write it to the call as JSON."""
     call = writer.call
     reader = call.span.reader
-    unwrap = ends.wrapped and (yield from _read_newline(call))
+    newline = (yield from accept_any(reader, ("\r\n", "\n"))) if ends.wrapped else ""
     if parameter.kind is Kind.STRUCTURE:
         first = yield from blanks(reader)
         if first and first in "[{":
@@ -109,21 +109,12 @@ def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> 
             return
     if parameter.kind is Kind.STRING:
         call.write('"')
-        yield from _read_text(writer, ends, lambda piece: call.write(escape(piece)), unwrap=unwrap)
+        yield from _read_text(writer, ends, lambda piece: call.write(escape(piece)), newline=newline)
         call.write('"')
         return
     pieces: list[str] = []
-    yield from _read_text(writer, ends, pieces.append, unwrap=unwrap)
+    yield from _read_text(writer, ends, pieces.append, newline=newline)
     call.write(parameter.convert("".join(pieces)))
-
-
-def _read_newline(call: Call) -> Parse[bool]:
-    reader = call.span.reader
-    first = yield from ahead(reader)
-    if first == "\n":
-        reader.position += 1
-        return True
-    return first == "\r" and (yield from accept(reader, "\r\n"))
 
 
 def _pass_structure(call: Call) -> Parse[None]:
@@ -139,11 +130,11 @@ def _pass_structure(call: Call) -> Parse[None]:
     reader.close_tap()
 
 
-def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, unwrap: bool) -> Parse[None]:
+def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[None]:
     """Read raw text up to the closing tag that ends it."""
     reader = writer.call.span.reader
     keys = writer.missing if ends.breaker else ()
-    marks = ends.marks(unwrap, keys)
+    marks = ends.marks(newline, keys)
     breakers = ends.breakers(keys)
     while True:
         tag = yield from copy_until(reader, marks, write)
