@@ -135,6 +135,22 @@ def test_a_missing_closer_is_told() -> None:
         assert scanner.ended_open is is_open
 
 
+def test_hostile_text_is_bounded() -> None:
+    """Rule 68: after a thousand bare look-alikes only marked calls are looked for; after a thousand broken ones none."""
+    call = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+    bare = '\n{"name": "now", "arguments": {}}'
+    declined = '\n{"name": 1}'
+    for count, calls in ((999, 2), (1000, 1)):
+        assert sum(isinstance(event, CallEnd) for event in scan([declined * count + bare + "\n" + call])) == calls
+    broken = "<tool_call>?"
+    for count, calls in ((999, 1), (1000, 0)):
+        text = broken * count + call
+        events = scan([text])
+        assert sum(isinstance(event, CallEnd) for event in events) == calls
+        assert sum(isinstance(event, Malformed) for event in events) == count
+        assert events == scan([text[:5000], text[5000:5003], text[5003:]])
+
+
 class TestReasoning:
     """Who separates reasoning, and what is told about it."""
 

@@ -14,7 +14,16 @@ from mustcall.dialects.jsontext import read_string, read_value
 from mustcall.dialects.reader import Fault, Parse, blanks, expect
 from mustcall.dialects.span import Call, Span
 
-__all__ = ["ARGUMENT_KEYS", "array_renderer", "dump", "read_array", "read_envelope", "read_envelopes", "read_items"]
+__all__ = [
+    "ARGUMENT_KEYS",
+    "array_renderer",
+    "dump",
+    "read_array",
+    "read_envelope",
+    "read_envelopes",
+    "read_items",
+    "read_opened_envelope",
+]
 
 NAME_KEYS = frozenset({"name", "tool_name", "tool", "function"})
 ARGUMENT_KEYS = frozenset({"arguments", "args", "parameters", "input"})
@@ -26,6 +35,12 @@ def read_envelope(span: Span) -> Parse[None]:
     first = yield from blanks(span.reader)
     if first != "{":
         raise Fault(Reason.BAD_JSON if first else Reason.TRUNCATED)
+    span.reader.position += 1
+    yield from read_opened_envelope(span)
+
+
+def read_opened_envelope(span: Span) -> Parse[None]:
+    """Read one call whose opening brace was read."""
     call = span.begin()
     yield from _read_fields(span, call, nested=False)
     call.end()
@@ -33,7 +48,6 @@ def read_envelope(span: Span) -> Parse[None]:
 
 def _read_fields(span: Span, call: Call, *, nested: bool) -> Parse[None]:
     reader = span.reader
-    reader.position += 1
     keys: set[str] = set()
     if (yield from blanks(reader)) == "}":
         reader.position += 1
@@ -53,6 +67,7 @@ def _read_fields(span: Span, call: Call, *, nested: bool) -> Parse[None]:
         if key in NAME_KEYS and first == '"':
             call.named((yield from read_string(reader)))
         elif key == "function" and first == "{" and not nested:
+            reader.position += 1
             yield from _read_fields(span, call, nested=True)
         elif key in ARGUMENT_KEYS:
             call.commit()

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from mustcall.dialects.dialect import TOOL, Dialect, Opener
+import msgspec
+
+from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
 from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
 
@@ -33,6 +35,17 @@ class Entry:
         self.code = False
         self.anchor = Anchor.START
 
+    @property
+    def follow(self) -> str:
+        """What must come behind the marker for it to be more than text, as an expression; "" if it is always more."""
+        pairs = self.openers
+        if self.section or self.control or self.late or self.closer or self.code or self.result:
+            return ""
+        if not all(opener.soft and opener.starts for _, opener in pairs):
+            return ""
+        firsts = {start[0] for _, opener in pairs for start in opener.starts}
+        return "|".join(sorted(r"\w" if first == A_NAME else re.escape(first) for first in firsts))
+
     def counts(self, anchor: Anchor) -> None:
         """Widen where the marker is looked for at all."""
         self.anchor = min(self.anchor, anchor)
@@ -41,10 +54,11 @@ class Entry:
 class Grammar:
     """The compiled table of one set of dialects."""
 
-    __slots__ = ("_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
+    __slots__ = ("_hard", "_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
         self.names = names
+        self._hard: Grammar | None = None
         self.names_matter = any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers)
         self.dialects = {dialect.name: dialect for dialect in dialects}
         self.entries: dict[str, Entry] = {}
@@ -71,6 +85,7 @@ class Grammar:
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
+            {marker: entry.follow for marker, entry in self.entries.items() if entry.follow},
         )
         self._namespaced = any(NAMESPACE in marker for marker in self.entries)
         self._lined = self._collect_lined()
@@ -79,6 +94,17 @@ class Grammar:
         entry = self.entries.setdefault(marker, Entry())
         entry.counts(anchor)
         return entry
+
+    @property
+    def without_soft(self) -> "Grammar":
+        """The table without the openers that are usually no markup."""
+        if self._hard is None:
+            hard = tuple(
+                msgspec.structs.replace(dialect, openers=tuple(o for o in dialect.openers if not o.soft))
+                for dialect in self.dialects.values()
+            )
+            self._hard = Grammar(hard, self.names)
+        return self._hard
 
     def is_lined(self, beginning: str) -> bool:
         """Whether what begins so matters only at the start of a line: elsewhere it is not held back."""

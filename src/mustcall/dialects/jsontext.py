@@ -17,6 +17,7 @@ from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 
 __all__ = [
     "MAX_DEPTH",
+    "SHORT_NUMBER",
     "decode_string",
     "escape",
     "quote",
@@ -34,6 +35,9 @@ _SIMPLE_STRING = re.compile(r'"[^"\\\x00-\x1f]*+"')
 _SIMPLE_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\r\n]*+:[ \t\r\n]*+')
 _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
 _SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)(?=[,\]}} \t\r\n])")
+SHORT_NUMBER = r"-?(?:0|[1-9][0-9]{0,99}+)(?:\.[0-9]{1,99}+)?+(?:[eE][-+]?[0-9]{1,9}+)?+"
+# Many plain items of an array, each with its comma: read in one step.
+_ITEMS = re.compile(rf'(?:(?:{SHORT_NUMBER}|true|false|null|"[^"\\\x00-\x1f]*+")[ \t\r\n]*+,[ \t\r\n]*+)++')
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)\Z")
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -68,7 +72,7 @@ def read_object(reader: Reader) -> Parse[None]:
     yield from read_value(reader)
 
 
-def read_value(reader: Reader) -> Parse[None]:
+def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over one table of states
     """Read one JSON value, blanks before it included."""
     stack: list[set[str] | None] = []
     at = _At.VALUE
@@ -102,6 +106,10 @@ def read_value(reader: Reader) -> Parse[None]:
                 raise Fault(Reason.BAD_JSON)
             reader.position += 1
             stack.pop()
+        elif stack and stack[-1] is None and (items := _ITEMS.match(reader.buffer, reader.position)):
+            reader.position = items.end()
+            at = _At.VALUE
+            continue
         elif character == '"':
             yield from _skip_string(reader)
         elif character == "{" or character == "[":  # noqa: PLR1714 - the hot path

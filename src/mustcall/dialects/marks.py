@@ -5,7 +5,7 @@ the text. A search is a single pass in C, whatever the number of markers. It kno
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = ["NAMESPACE", "Marks"]
 
@@ -26,12 +26,16 @@ _END = ""
 class Marks:
     """A compiled set of markers; where one is the beginning of another, the longer one wins.
 
-    Those in `lined` matter only at the start of a line. The search may still find one elsewhere, but seldom does.
+    Those in `lined` matter only at the start of a line; `follows` says with which characters (as an expression) what
+    comes behind a marker must begin, blanks aside. Both keep the search from stopping for nothing; it may still stop
+    for nothing now and then.
     """
 
     __slots__ = ("_extendable", "_last", "_longest", "_pattern", "markers")
 
-    def __init__(self, markers: Iterable[str], lined: Iterable[str] = ()) -> None:
+    def __init__(
+        self, markers: Iterable[str], lined: Iterable[str] = (), follows: Mapping[str, str] | None = None
+    ) -> None:
         self.markers = frozenset(markers)
         self._extendable = frozenset(
             short for short in self.markers if any(m != short and m.startswith(short) for m in self.markers)
@@ -40,7 +44,8 @@ class Marks:
         longer = {marker for marker in self.markers if any(marker.startswith(short) for short in anchored)}
         first = _trie(anchored | longer)
         second = _trie(self.markers - anchored)
-        self._pattern = re.compile(_root(first, second))
+        ends = {marker: rf"(?=[ \t\r\n]*+(?:{follow}|\Z))" for marker, follow in (follows or {}).items()}
+        self._pattern = re.compile(_root(first, second, ends))
         self._longest = max(map(len, self.markers), default=0) + 32
         self._last: re.Pattern[str] | None = None
 
@@ -96,25 +101,25 @@ def _trie(markers: Iterable[str]) -> _Trie:
     return trie
 
 
-def _root(anchored: _Trie, anywhere: _Trie) -> str:
+def _root(anchored: _Trie, anywhere: _Trie, ends: Mapping[str, str]) -> str:
     # Each branch begins with its literal character: the search then skips ahead by character set.
     branches: list[str] = []
     for character, child in anchored.items():
         literal = re.escape(character)
-        branches.append(literal + _LINE_START.format(literal) + _pattern(child))
-    branches.extend(re.escape(character) + _pattern(child) for character, child in anywhere.items())
+        branches.append(literal + _LINE_START.format(literal) + _pattern(child, character, ends))
+    for character, child in anywhere.items():
+        branches.append(re.escape(character) + _pattern(child, character, ends))
     return "|".join(branches)
 
 
-def _pattern(node: _Trie) -> str:
+def _pattern(node: _Trie, path: str, ends: Mapping[str, str]) -> str:
     branches: list[str] = []
     for character, child in sorted(node.items(), key=lambda item: item[0] == NAMESPACE):
         if character != _END:
             step = _NAMESPACE_PATTERN if character == NAMESPACE else re.escape(character)
-            branches.append(step + _pattern(child))
-    if not branches:
-        return ""
-    branches.append(r"\Z")
+            branches.append(step + _pattern(child, path + character, ends))
+    if branches:
+        branches.append(r"\Z")
     if _END in node:
-        branches.append("")
-    return f"(?:{'|'.join(branches)})"
+        branches.append(ends.get(path, ""))
+    return f"(?:{'|'.join(branches)})" if branches != [""] else ""

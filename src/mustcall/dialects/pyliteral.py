@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from mustcall.dialects.events import Reason
-from mustcall.dialects.jsontext import MAX_DEPTH, escape
+from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape
 from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 
 __all__ = ["read_literal"]
@@ -39,6 +39,9 @@ _ESCAPES = {
     "v": "\v",
 }
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+# Many plain items of a list, each with its comma: read in one step. Strings without what JSON writes otherwise.
+_ITEMS = re.compile(rf"""(?:(?:{SHORT_NUMBER}|'[^'"\\,\x00-\x1f]*+')[ \t\r\n]*+,[ \t\r\n]*+)++""")
+_ITEM_END = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
 
@@ -63,7 +66,7 @@ class _Level:
         self.commas = 0
 
 
-def read_literal(reader: Reader, write: _Write) -> Parse[None]:
+def read_literal(reader: Reader, write: _Write) -> Parse[None]:  # noqa: PLR0915 - one loop, one table of states
     """Read one literal, blanks before it included, and write it as JSON piece by piece."""
     stack: list[_Level] = []
     at = _At.VALUE
@@ -93,6 +96,14 @@ def read_literal(reader: Reader, write: _Write) -> Parse[None]:
             continue
         if level is not None and at is not _At.VALUE and level.size:
             write(", ")
+        if at is _At.ITEM_OR_END and (items := _ITEMS.match(reader.buffer, reader.position)):
+            assert level is not None
+            reader.position = items.end()
+            texts = _ITEM_END.split(items.group().replace("'", '"'))[:-1]
+            write(", ".join(texts))
+            level.size += len(texts)
+            level.commas += len(texts)
+            continue
         if at is _At.KEY_OR_END:
             assert level is not None
             yield from _read_key(reader, level, write)

@@ -25,29 +25,32 @@ from mustcall.dialects.span import Span
 __all__ = ["Scan"]
 
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
+_INLINE_CODE = re.compile(r"`[^`\n]++`(?=[^`])")
 _MOST_WRAPPERS = 4
+
+# What hostile text can cost is bounded: after so many lines that looked like a bare call and were none, bare forms are
+# not looked for any more; after so many malformed calls nothing is.
+_MOST_DECLINED = 1000
+_MOST_FAILED = 1000
 
 # After these the text goes on as text: nothing of a call was opened that could still be running.
 _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
 
 
-def _starts(reader: Reader, start: str) -> Parse[bool]:
-    """Tell whether this comes next, reading nothing: a literal, or a name with a literal behind it."""
-    named = start.startswith(A_NAME)
-    literal = start.removeprefix(A_NAME)
-    while True:
-        buffer, position = reader.buffer, reader.position
-        if named:
-            found = _NAME.match(buffer, position)
-            if found is None:
-                return False
-            position = found.end()
-        rest = buffer[position : position + len(literal)]
-        if rest == literal:
-            return True
-        if reader.closed or not literal.startswith(rest):
+def _starts(reader: Reader, start: str) -> bool | None:
+    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
+    buffer, position = reader.buffer, reader.position
+    literal = start
+    if start.startswith(A_NAME):
+        found = _NAME.match(buffer, position)
+        if found is None:
             return False
-        yield
+        position = found.end()
+        literal = start[1:]
+    if buffer.startswith(literal, position):
+        return True
+    rest = buffer[position : position + len(literal)]
+    return False if reader.closed or not literal.startswith(rest) else None
 
 
 class Scan:
@@ -76,6 +79,8 @@ class Scan:
         self._gap_is_text = False
         self._owed: set[str] = set()
         self._wrappers = 0
+        self._declined = 0
+        self._failed = 0
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
@@ -159,6 +164,10 @@ class Scan:
                     return False
                 self._flush_gap()
                 self._say(self._skip(at + 1))
+                continue
+            if marker == "`" and (inline := _INLINE_CODE.match(buffer, at)):
+                self._flush_gap()
+                self._say(self._skip(inline.end()), watch=False)
                 continue
             while marker:
                 taken = self._meet(marker, self._grammar.entries[marks.key(marker)])
@@ -313,15 +322,16 @@ class Scan:
             yield from blanks(reader)
         for dialect, opener in openers:
             for start in opener.starts or ("",):
-                if (yield from _starts(reader, start)):
+                while (fits := _starts(reader, start)) is None:
+                    yield
+                if fits:
                     span.dialect = span.opened_by = dialect.name
                     span.soft = opener.soft
                     yield from opener.body(span)
                     return
-        marks = self._grammar.marks
-        while (following := marks.at(reader.buffer, reader.position, reader.closed)) == "":
+        while (wraps := self._wraps(span)) is None:
             yield
-        if self._wraps(span, following):
+        if wraps:
             # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
             self._wrappers += 1
             span.owes.update(self._grammar.dialects[span.opened_by].closers)
@@ -329,10 +339,21 @@ class Scan:
         ended = reader.position == len(reader.buffer) and reader.closed
         raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
 
-    def _wraps(self, span: Span, following: str | None) -> bool:
-        if not following or span.soft or self._wrappers == _MOST_WRAPPERS:
+    def _wraps(self, span: Span) -> bool | None:
+        """Tell whether another opener follows at once; None if more text must tell."""
+        if span.soft or self._wrappers == _MOST_WRAPPERS:
             return False
-        return bool(self._grammar.entries[self._grammar.marks.key(following)].openers)
+        reader, marks = span.reader, self._grammar.marks
+        following = marks.at(reader.buffer, reader.position, reader.closed)
+        if not following:
+            return None if following == "" else False
+        entry = self._grammar.entries[marks.key(following)]
+        if not entry.follow:
+            return bool(entry.openers)
+        behind = reader.position + len(following)
+        if behind == len(reader.buffer) and not reader.closed:
+            return None
+        return re.compile(entry.follow).match(reader.buffer, behind) is not None
 
     def _in_span(self) -> bool:
         span, parse = self._span, self._parse
@@ -375,6 +396,9 @@ class Scan:
         self._span = self._parse = None
         self._mode = self._prose
         if span.soft:
+            self._declined += 1
+            if self._declined == _MOST_DECLINED:
+                self._grammar = self._grammar.without_soft
             text = span.gap + reader.take_span()
             self._say(text)
             if span.marker.startswith("```"):
@@ -386,10 +410,18 @@ class Scan:
             span.call.flush()
         self._lookout.close(self._events)
         span.reject(fault.reason)
-        if fault.reason not in _HARMLESS:
+        self._failed += 1
+        if self._failed == _MOST_FAILED:
+            self._mode = self._give_up
+        elif fault.reason not in _HARMLESS:
             dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
             self._pass_over(dialect.closers or ("\n",), *openers)
+
+    def _give_up(self) -> bool:
+        """Release everything: who wrote so much broken markup is not calling tools."""
+        self._say(self._skip(len(self._reader.buffer)), watch=False)
+        return False
 
     def _pass_over(self, closers: tuple[str, ...], *openers: str) -> None:
         self._passed_closers = closers
