@@ -136,7 +136,7 @@ def test_a_missing_closer_is_told() -> None:
 
 
 def test_hostile_text_is_bounded() -> None:
-    """Rule 68: after a thousand bare look-alikes only marked calls are looked for; after a thousand broken ones none."""
+    """Rule 68: after 1,000 bare look-alikes only marked calls are looked for; after 1,000 broken ones none."""
     call = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
     bare = '\n{"name": "now", "arguments": {}}'
     declined = '\n{"name": 1}'

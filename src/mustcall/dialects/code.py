@@ -69,10 +69,10 @@ class Code:
 
     __slots__ = ("_character", "_first_line", "_read", "_size")
 
-    def __init__(self, character: str, size: int, *, fenced: bool) -> None:
+    def __init__(self, character: str, size: int, *, fenced: bool, first_line: bool = True) -> None:
         self._character = character
         self._size = size
-        self._first_line = True
+        self._first_line = first_line
         self._read = self._fenced if fenced else self._inline
 
     def read(self, reader: Reader, lines: Lines) -> tuple[str, bool]:

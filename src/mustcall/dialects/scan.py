@@ -402,7 +402,7 @@ class Scan:
             text = span.gap + reader.take_span()
             self._say(text)
             if span.marker.startswith("```"):
-                self._enter_code(Code("`", 3, fenced=True))
+                self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
             return
         self._owed |= span.owes
         self._wrappers = 0
