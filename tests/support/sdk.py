@@ -69,9 +69,14 @@ def ask(wire: str, url: str, request: Ask, *, stream: bool) -> Seen | Failure:
     return {"chat": _chat, "responses": _responses, "messages": _messages}[wire](url, request, stream)
 
 
+def _untyped(value: Any) -> Any:
+    """Let a test read whatever the SDK made of a reply."""
+    return value
+
+
 def _parse(arguments: str) -> dict[str, Any]:
-    value = json.loads(arguments)
-    assert isinstance(value, dict)
+    value: dict[str, Any] = json.loads(arguments)
+    assert type(value) is dict
     return value
 
 
@@ -109,7 +114,9 @@ def _chat(url: str, request: Ask, stream: bool) -> Seen | Failure:
     try:
         with client:
             if not stream:
-                whole = client.chat.completions.create(model=request.model, messages=_chat_messages(request), **options)
+                whole = _untyped(client).chat.completions.create(
+                    model=request.model, messages=_chat_messages(request), **options
+                )
                 return _chat_seen(whole.choices[0].message.model_dump(exclude_none=True), whole)
             chunks = client.chat.completions.create(
                 model=request.model,
@@ -135,7 +142,7 @@ def _chat_seen(message: dict[str, Any], whole: Any) -> Seen:
             for call in message.get("tool_calls", ())
         ),
         finish="refusal" if refusal or finish == "content_filter" else finish,
-        tokens=(usage.prompt_tokens, usage.completion_tokens),
+        tokens=(usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0),
         native=message,
     )
 
@@ -223,7 +230,7 @@ def _responses(url: str, request: Ask, stream: bool) -> Seen | Failure:
             if not stream:
                 return _responses_seen(client.responses.create(**options))
             with client.responses.stream(**options) as events:
-                for event in events:
+                for event in _untyped(events):
                     if event.type == "response.output_text.delta":
                         text.append(event.delta)
                     if event.type == "response.failed":
@@ -231,13 +238,18 @@ def _responses(url: str, request: Ask, stream: bool) -> Seen | Failure:
                         return Failure(error.message if error else "", None, "".join(text))
                     if event.type == "error":
                         return Failure(event.message, None, "".join(text))
-                return _responses_seen(events.get_final_response())
+                    if event.type in ("response.completed", "response.incomplete"):
+                        return _responses_seen(event.response)
+                return Failure("the stream ended without its last event", None, "".join(text))
     except openai.APIError as error:
         return Failure(error.message, getattr(error, "status_code", None), "".join(text))
 
 
 def _responses_seen(response: Any) -> Seen:
-    text, thinking, calls, refused = [], [], [], False
+    text: list[str] = []
+    thinking: list[str] = []
+    calls: list[tuple[str, str, dict[str, Any]]] = []
+    refused = False
     for item in response.output:
         if item.type == "message":
             for part in item.content:
@@ -257,7 +269,7 @@ def _responses_seen(response: Any) -> Seen:
         thinking="".join(thinking),
         calls=tuple(calls),
         finish="refusal" if refused else finish,
-        tokens=(response.usage.input_tokens, response.usage.output_tokens),
+        tokens=(response.usage.input_tokens, response.usage.output_tokens) if response.usage else (0, 0),
         native=[item.model_dump(exclude_none=True, exclude={"parsed_arguments", "parsed"}) for item in response.output],
     )
 
@@ -307,9 +319,8 @@ def _messages(url: str, request: Ask, stream: bool) -> Seen | Failure:
 
 
 def _messages_seen(message: Any) -> Seen:
-    finish = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}.get(
-        message.stop_reason, message.stop_reason
-    )
+    reason: str = message.stop_reason
+    finish = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}.get(reason, reason)
     usage = message.usage
     return Seen(
         text="".join(block.text for block in message.content if block.type == "text"),

@@ -5,16 +5,16 @@ reply as it comes. Otherwise the request is decoded, encoded for the upstream, a
 as they arrive. A failure before the first byte is raised as a typed error; after it, it is the stream's last event.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.errors import InvalidRequest, MustcallError, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import Event, Failed
-from mustcall.core.origin import Wire
+from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
@@ -23,7 +23,7 @@ from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.codec import Provenance, Stamp, Target
-from mustcall.wire.outline import check_reply, is_error_body, rename_model
+from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import SEAL_PREFIX
 from mustcall.wire.sse import SseDecoder, SseFramer
@@ -55,9 +55,10 @@ class WholeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply as it comes. `chunks` ends with the stream's own end or an error event; it must be closed."""
+    """A reply as it comes: `first`, then `chunks` up to the stream's own end or an error event; it must be closed."""
 
     status: int
+    first: bytes
     chunks: AsyncGenerator[bytes]
     upstream_headers: Mapping[str, str]
     adaptations: tuple[Adaptation, ...] = ()
@@ -76,7 +77,7 @@ async def exchange(
         request = mine.decode_request(inbound.body)
         outgoing = request if model is None else request.evolve(model=model)
         target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
-        body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))
+        body = _write(theirs.encode_request(outgoing, target, log))
     same_wire = mine is theirs
     call = UpstreamCall(
         url=endpoint.base_url + theirs.path + (f"?{inbound.query}" if same_wire and inbound.query else ""),
@@ -126,28 +127,34 @@ class _Crossing:
             self._decoded = self._mine.decode_request(self._inbound.body)
         return self._decoded
 
-    def error(self, answer: Answer, body: bytes) -> WholeReply:
+    def error(self, answer: Answer, body: bytes) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
-        status = answer.reply.status
-        if not (self._same_wire and is_error_body(body)):
-            info = self._theirs.decode_error(status, body)
-            body = msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id))
-        return self._whole(status, body, answer.reply.headers)
+        status, headers = answer.reply.status, answer.reply.headers
+        if self._same_wire and is_error_body(body):
+            return self._whole(status, body, headers)
+        info = self._theirs.decode_error(status, body)
+        if self._inbound.stream and info.code in self._mine.streamed_errors:
+            encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
+            return self._stream(_nothing(), encoder.feed(Failed(info)), headers)
+        return self._whole(
+            status, msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id)), headers
+        )
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
         """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
         if _is_event_stream(reply.headers):
             decoded = await self._assemble(reply)
-            body = msgspec.json.encode(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
             return self._whole(200, body, reply.headers)
         body = await reply.read()
         await reply.close()
         if self._same_wire:
-            self._check_not_error(body)
-            check_reply(self._mine.wire, body)
+            if not is_reply(self._mine.wire, body):
+                self._check_not_error(body)
+                raise not_a_reply(self._mine.wire, body)
         else:
             decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
-            body = msgspec.json.encode(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
+            body = _write(self._mine.encode_reply(decoded, self._request, self._stamp, self._log))
         return self._whole(reply.status, body, reply.headers)
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
@@ -162,8 +169,17 @@ class _Crossing:
         elif self._same_wire:
             chunks = self._forward(reply)
         else:
-            chunks = await self._translate(reply)
-        return StreamedReply(status=200, chunks=chunks, upstream_headers=reply.headers, adaptations=self._log.entries)
+            chunks = self._translate(reply)
+        # Until the first bytes are there nothing was sent, so a failure can still be a plain error with a status.
+        first = await anext(chunks, None)
+        if first is None:
+            raise UpstreamUnavailable("the upstream's stream ended before it began")
+        return self._stream(chunks, first, reply.headers)
+
+    def _stream(self, chunks: AsyncGenerator[bytes], first: bytes, headers: Mapping[str, str]) -> StreamedReply:
+        return StreamedReply(
+            status=200, first=first, chunks=chunks, upstream_headers=headers, adaptations=self._log.entries
+        )
 
     def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._log.entries)
@@ -178,9 +194,10 @@ class _Crossing:
 
     async def _assemble(self, reply: UpstreamReply) -> Reply:
         assembler = Assembler()
-        async with aclosing(self._events(reply)) as events:
-            async for event in events:
-                assembler.feed(event)
+        async with aclosing(self._batches(reply)) as batches:
+            async for events in batches:
+                for event in events:
+                    assembler.feed(event)
         return assembler.reply()
 
     async def _encode_all(self, reply: Reply) -> AsyncGenerator[bytes]:
@@ -191,11 +208,13 @@ class _Crossing:
         """Pass events on as they are; say so at the end if the stream was cut."""
         framer = SseFramer()
         failure: MustcallError | None = None
+        begun = False
         try:
             async with aclosing(reply.chunks()) as pieces:
                 async for piece in pieces:
                     block = framer.feed(piece)
                     if block:
+                        begun = True
                         yield block
         except MustcallError as error:
             failure = error
@@ -208,65 +227,66 @@ class _Crossing:
             if closed:
                 yield rest + b"\n\n"
         if not closed:
-            yield self._mine.encode_stream_error(_cut(failure), self._inbound.request_id)
+            failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
+            if not begun:
+                raise failure
+            yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id)
 
-    async def _events(self, reply: UpstreamReply) -> AsyncGenerator[Event]:
-        """Yield the reply's events, bound to the caller's tools; a failure is the last of them."""
+    async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
+        """Yield the events of each piece that arrives, bound to the caller's tools; a failure is the last of them."""
         sse = SseDecoder()
         decoder = self._theirs.stream_decoder(self._provenance)
-        binding = StreamBinding(Binding(self._request, self._theirs.wire))
+        binding = Binding(self._request, self._theirs.wire)
+        bind = StreamBinding(binding).feed
+
+        def bound(events: Iterable[Event]) -> list[Event]:
+            if binding.trivial:
+                return list(events)
+            return [restored for event in events for restored in bind(event)]
+
         try:
             try:
                 async with aclosing(reply.chunks()) as pieces:
                     async for piece in pieces:
-                        for message in sse.feed(piece):
-                            for event in decoder.feed(message):
-                                for bound in binding.feed(event):
-                                    yield bound
-                for message in sse.close():
-                    for event in decoder.feed(message):
-                        for bound in binding.feed(event):
-                            yield bound
-                for event in decoder.close():
-                    for bound in binding.feed(event):
-                        yield bound
+                        yield bound(event for message in sse.feed(piece) for event in decoder.feed(message))
+                yield bound(event for message in sse.close() for event in decoder.feed(message))
+                yield bound(decoder.close())
             finally:
                 await reply.close()
         except MustcallError as error:
-            yield Failed(_cut(error))
+            yield [Failed(error.info())]
 
     async def _translate(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
+        """Write the reply's events on the caller's wire, those of one piece together."""
         encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
-        events = self._events(reply)
-        # Up to the first event nothing has been sent, so a failure can still be a plain error with a status.
-        try:
-            first = await anext(events)
-        except StopAsyncIteration:
-            raise UpstreamUnavailable("the upstream's stream ended before it began") from None
-        if isinstance(first, Failed):
-            await events.aclose()
-            raise UpstreamRejected(first.error)
-
-        async def encoded() -> AsyncGenerator[bytes]:
-            async with aclosing(events):
-                data = encoder.feed(first)
+        begun = False
+        async with aclosing(self._batches(reply)) as batches:
+            async for events in batches:
+                if not begun:
+                    for event in events:
+                        if isinstance(event, Failed) and event.error.code not in self._mine.streamed_errors:
+                            raise UpstreamRejected(event.error)
+                data = b"".join(map(encoder.feed, events))
                 if data:
+                    begun = True
                     yield data
-                async for event in events:
-                    data = encoder.feed(event)
-                    if data:
-                        yield data
-                    if isinstance(event, Failed):
-                        return
-
-        return encoded()
+                if events and isinstance(events[-1], Failed):
+                    return
 
 
-def _cut(failure: MustcallError | None) -> ErrorInfo:
-    if failure is not None:
-        return failure.info()
-    return UpstreamUnavailable("the upstream's stream ended before the reply was complete").info()
+def _write(value: JsonObject) -> bytes:
+    """Write JSON. What could be read but is nested too deeply to be written is nobody's honest request or reply."""
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    """Yield nothing: the whole stream is its first bytes."""
+    return
+    yield b""

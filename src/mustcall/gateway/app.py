@@ -38,6 +38,9 @@ _log = logging.getLogger("mustcall.gateway")
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"
 
+#: Seconds after which a request under way is watched for its client going away.
+_WATCH_AFTER = 0.05
+
 #: Paths below `/v1`; clients that leave the prefix out, or put `/api` before it, mean the same.
 _TURNS = {"/chat/completions": Wire.CHAT, "/responses": Wire.RESPONSES, "/messages": Wire.MESSAGES}
 _COUNT = "/messages/count_tokens"
@@ -182,6 +185,7 @@ class Gateway:
         answer.append((b"cache-control", b"no-cache"))
         async with aclosing(reply.chunks) as chunks:
             await call.send({"type": "http.response.start", "status": reply.status, "headers": answer})
+            await call.send({"type": "http.response.body", "body": reply.first, "more_body": True})
             async for chunk in chunks:
                 await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
         await call.send({"type": "http.response.body", "body": b""})
@@ -309,7 +313,14 @@ class _Call:
             gone = True
             task.cancel()
 
-        watcher = asyncio.ensure_future(watch())
+        watcher: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal watcher
+            watcher = asyncio.ensure_future(watch())
+
+        # Most disconnects come long after the request; a reply that is there at once needs no watcher.
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER, begin)
         try:
             await work
         except asyncio.CancelledError:
@@ -318,4 +329,6 @@ class _Call:
             task.uncancel()
             raise _Gone from None
         finally:
-            watcher.cancel()
+            timer.cancel()
+            if watcher is not None:
+                watcher.cancel()

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from mustcall.core.errors import ErrorInfo
+from mustcall.wire.overflow import is_overflow
 
 __all__ = ["Backoff", "is_transient", "retry_after"]
 
@@ -20,9 +21,6 @@ _PERMANENT_WORDS = (
     "exceeded your current quota",
     "billing",
     "credit balance",
-    "context_length_exceeded",
-    "maximum context length",
-    "prompt is too long",
 )
 
 
@@ -53,7 +51,7 @@ def is_transient(error: ErrorInfo) -> bool:
     if error.status not in _TRANSIENT_STATUSES:
         return False
     said = f"{error.type} {error.code} {error.message}".lower()
-    return not any(word in said for word in _PERMANENT_WORDS)
+    return not any(word in said for word in _PERMANENT_WORDS) and not is_overflow(said)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

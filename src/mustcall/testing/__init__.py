@@ -1,1 +1,60 @@
-"""Scripted upstreams for tests, ours and yours."""
+"""A scripted upstream for tests, ours and yours: real loopback HTTP on all three wires, and every fault on demand.
+
+from mustcall.testing import Call, Say, ScriptedUpstream, Turn
+
+with ScriptedUpstream([Turn(Call("get_weather", {"city": "Paris"})), Turn(Say("Sunny."))], strict=True) as upstream:
+    client = OpenAI(base_url=upstream.base_url, api_key="any")
+    ...
+    assert upstream.requests[0].body["model"] == "m"
+"""
+
+from mustcall.core.origin import Wire
+from mustcall.core.reply import Usage
+from mustcall.testing.delivery import Chunking, random_chunks
+from mustcall.testing.demo import demo_turn
+from mustcall.testing.recording import End, Recorded
+from mustcall.testing.script import (
+    Answer,
+    Call,
+    Cut,
+    Delayed,
+    Fail,
+    Hang,
+    Raw,
+    RawStream,
+    Refuse,
+    Reset,
+    Say,
+    StreamError,
+    Think,
+    Turn,
+    TurnPart,
+)
+from mustcall.testing.upstream import Script, ScriptedUpstream
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Chunking",
+    "Cut",
+    "Delayed",
+    "End",
+    "Fail",
+    "Hang",
+    "Raw",
+    "RawStream",
+    "Recorded",
+    "Refuse",
+    "Reset",
+    "Say",
+    "Script",
+    "ScriptedUpstream",
+    "StreamError",
+    "Think",
+    "Turn",
+    "TurnPart",
+    "Usage",
+    "Wire",
+    "demo_turn",
+    "random_chunks",
+]

@@ -9,7 +9,7 @@ import msgspec
 import uvicorn
 
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.server import bind
+from mustcall.gateway.server import bind, server_config
 from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
 from mustcall.upstream.retry import Clock
 
@@ -28,19 +28,12 @@ class RunningGateway:
         self, *upstreams: str, settings: Settings | None = None, clock: Clock | None = None, **server: Any
     ) -> None:
         given = settings or settings_from_flags(*upstreams)
-        changed: ServerSettings = msgspec.structs.replace(given.server, **{"port": 0, **server})
+        changed: ServerSettings = msgspec.structs.replace(
+            given.server, **{"port": 0, "shutdown_grace": _PATIENCE / 5, **server}
+        )
         self.app = Gateway(msgspec.structs.replace(given, server=changed), clock=clock)
         self._listener: socket.socket = bind(changed)
-        config = uvicorn.Config(
-            self.app,
-            http="httptools",
-            ws="none",
-            lifespan="on",
-            access_log=False,
-            log_level="error",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(self.app, changed))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, name="mustcall-gateway", daemon=True
         )

@@ -6,17 +6,21 @@ Cancelling a task that waits here closes the connection.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from io import BytesIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
+from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.seam import REPLY_LIMIT, UpstreamCall, UpstreamReply
 
 __all__ = ["HttpTransport", "proxy_for"]
 
 _READ_BUFFER = 256 * 1024
+_LARGE_BODY = 512 * 1024
 
 
 def proxy_for(url: str) -> str | None:
@@ -53,6 +57,11 @@ def _typed(error: Exception, call: UpstreamCall) -> MustcallError:
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
+def _payload(body: bytes | None) -> bytes | BytesIO | None:
+    """Return a body as aiohttp wants it: a large one as a file, so that writing it lets other tasks run."""
+    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
+
+
 class HttpReply:
     """One answer on its way."""
 
@@ -66,31 +75,30 @@ class HttpReply:
 
     async def read(self) -> bytes:
         """Return the whole body; the idle timeout runs between pieces."""
+        content = self._response.content
+        if content.is_eof() and content.exception() is None:
+            return content.read_nowait()  # most answers have arrived with their headers
         pieces: list[bytes] = []
         size = 0
-        async for piece in self.chunks():
-            size += len(piece)
-            if size > REPLY_LIMIT:
-                self._response.close()
-                raise UpstreamGarbage(f"the upstream's answer is larger than {REPLY_LIMIT} bytes")
-            pieces.append(piece)
+        async with aclosing(self.chunks()) as chunks:
+            async for piece in chunks:
+                size += len(piece)
+                if size > REPLY_LIMIT:
+                    raise UpstreamGarbage(f"the upstream's answer is larger than {REPLY_LIMIT} bytes")
+                pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it arrives."""
-        content = self._response.content
+        readany = self._response.content.readany
         idle = self._call.timeouts.idle
-        now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(idle) as timer:
-                while True:
-                    piece = await content.readany()
-                    if not piece:
-                        break
+            with IdleTimer(idle) as timer:
+                while piece := await readany():
                     # The timer stands still while the consumer has the piece: a slow client is not a slow upstream.
-                    timer.reschedule(None)
+                    timer.pause()
                     yield piece
-                    timer.reschedule(now() + idle)
+                    timer.resume()
         except TimeoutError:
             self._response.close()
             raise UpstreamTimeout(f"the upstream sent nothing for {idle:g} s in the middle of its answer") from None
@@ -132,7 +140,7 @@ class HttpTransport:
                 response = await self._session.request(
                     call.method,
                     call.url,
-                    data=call.body,
+                    data=_payload(call.body),
                     headers=call.headers,
                     timeout=timeout,
                     proxy=proxy,

@@ -98,6 +98,11 @@ class Codec(Protocol):
         """Bytes that keep a stream open and that every client of the wire ignores."""
         ...
 
+    @property
+    def streamed_errors(self) -> frozenset[str]:
+        """Error codes that clients who asked for a stream act on only when they come as an event of one."""
+        ...
+
     def peek(self, body: bytes) -> Peek:
         """Check the outline of a request body and return what routing needs; raise `InvalidRequest`."""
         ...

@@ -19,7 +19,7 @@ def flat_name(namespace: str | None, name: str) -> str:
     """Return a tool's name for a wire without namespaces: `ns__name`, made legal where it is not.
 
     Legal everywhere means 1 to 64 of letters, digits, `_` and `-`. A name that must be changed ends in a digest of
-    the original, so two different names never become one.
+    the original. Two tools can still meet (`b` in the namespace `a`, and a plain `a__b`); `wire.offer` refuses those.
     """
     joined = f"{namespace}__{name}" if namespace else name
     if _NAME.fullmatch(joined):

@@ -19,7 +19,14 @@ __all__ = ["DROPPABLE_TOOLS", "Offer", "custom_arguments", "custom_input", "offe
 
 #: Provider tools an agent can do without: by the start of their type, versions and previews included. Any other
 #: provider tool is something the agent was told it has (a shell, a sandbox, files), so its loss must not be silent.
-DROPPABLE_TOOLS = ("web_search", "web_fetch", "image_generation", "tool_search", "programmatic_tool_calling")
+DROPPABLE_TOOLS = (
+    "web_search",
+    "web_fetch",
+    "image_generation",
+    "tool_search",
+    "programmatic_tool_calling",
+    "namespace",  # one without any tool in it
+)
 
 _CUSTOM_WIRES = frozenset({Wire.RESPONSES})
 _ALLOWED_SET_WIRES = frozenset({Wire.CHAT, Wire.RESPONSES})
@@ -51,8 +58,10 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
                 log.add(AdaptationKind.TOOL_DROPPED, tool.name, "deferred, and no tool result has referred to it yet")
                 continue
         kept.append(_reshape(tool, wire, log))
+    _refuse_doubles(kept)
     choice = request.tool_choice
-    if not kept and wire in _NEEDS_TOOLS_FOR_HISTORY:
+    native = request.origin is not None and request.origin.wire is wire
+    if not kept and not native and wire in _NEEDS_TOOLS_FOR_HISTORY:
         kept = _stubs_for_history(request, wire, log)
         if kept:
             choice = ToolChoice(mode=ChoiceMode.NONE)
@@ -61,7 +70,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
         kept = [tool for tool in kept if isinstance(tool, ProviderTool) or tool.name in allowed]
         log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the allowed set became the tool list")
         choice = choice.evolve(allowed=None)
-    if choice is not None and (request.origin is None or request.origin.wire is not wire):
+    if choice is not None and not native:
         choice = _choice_across(choice, kept, wire)
     return Offer(tuple(kept), choice if kept else None)
 
@@ -80,6 +89,20 @@ def custom_input(arguments: str) -> str | None:
     return value["input"] if value.keys() == {"input"} else None
 
 
+def _refuse_doubles(kept: list[Tool | ProviderTool]) -> None:
+    """Two tools under one name could not be told apart when they are called."""
+    seen: dict[str, Tool] = {}
+    for tool in kept:
+        if isinstance(tool, Tool):
+            flat = flat_name(tool.namespace, tool.name)
+            other = seen.setdefault(flat, tool)
+            if other is not tool and other.namespace != tool.namespace:
+                raise UnsupportedFeature(
+                    f"two tools would both be called {flat!r} on this upstream's wire; rename one of them",
+                    param="tools",
+                )
+
+
 def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wire) -> ToolChoice:
     """Return the choice in the names and kinds under which the tools cross."""
     if choice.kind is CallKind.CUSTOM and wire not in _CUSTOM_WIRES:
@@ -88,7 +111,7 @@ def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wi
         named = [tool for tool in kept if isinstance(tool, Tool) and tool.name == choice.name]
         if named and all(tool.namespace is not None for tool in named):
             choice = choice.evolve(namespace=named[0].namespace)
-    if choice.allowed is not None:
+    if choice.allowed is not None and wire is not Wire.RESPONSES:
         allowed = [tool for tool in kept if isinstance(tool, Tool) and tool.name in choice.allowed]
         choice = choice.evolve(allowed=tuple(flat_name(tool.namespace, tool.name) for tool in allowed))
     return choice

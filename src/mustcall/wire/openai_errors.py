@@ -6,6 +6,7 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject
+from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
 from mustcall.wire.reading import maybe_object
 
 __all__ = ["decode_error_body", "encode_error_body", "error_info", "error_type"]
@@ -52,11 +53,13 @@ def error_info(error: Any, status: int) -> ErrorInfo:
     code, kind, param = fields.get("code"), fields.get("type"), fields.get("param")
     if isinstance(code, int) and 400 <= code <= 599 and status == 200:
         status = code  # routers put the HTTP status here when the stream has already begun with 200
+    word = code if isinstance(code, str) and code else "upstream_rejected"
+    said = kind if isinstance(kind, str) else None
     return ErrorInfo(
         message=message,
         status=_failure(status),
-        code=code if isinstance(code, str) and code else "upstream_rejected",
-        type=kind if isinstance(kind, str) else None,
+        code=OVERFLOW_CODE if is_overflow(word, said, message) else word,
+        type=said,
         param=param if isinstance(param, str) else None,
     )
 

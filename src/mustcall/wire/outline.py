@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 
-__all__ = ["check_reply", "is_error_body", "rename_model"]
+__all__ = ["is_error_body", "is_reply", "not_a_reply", "rename_model"]
 
 
 class _Chat(msgspec.Struct):
@@ -39,15 +39,19 @@ _error_body = msgspec.json.Decoder(_ErrorBody)
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def check_reply(wire: Wire, body: bytes) -> None:
-    """Raise `UpstreamGarbage` for a body that is not a reply of this wire."""
+def is_reply(wire: Wire, body: bytes) -> bool:
+    """Tell whether a body is a reply of this wire."""
     try:
         _OUTLINES[wire].decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        shown = body[:200].decode("utf-8", "replace").strip() or "nothing"
-        raise UpstreamGarbage(
-            f"the upstream's answer is not a reply on the {wire} wire ({error}); it began with: {shown}"
-        ) from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def not_a_reply(wire: Wire, body: bytes) -> UpstreamGarbage:
+    """Return the error for a body that is not a reply of this wire."""
+    shown = body[:200].decode("utf-8", "replace").strip() or "nothing"
+    return UpstreamGarbage(f"the upstream's answer is not a reply on the {wire} wire; it began with: {shown}")
 
 
 def is_error_body(body: bytes) -> bool:

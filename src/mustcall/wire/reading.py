@@ -29,6 +29,7 @@ __all__ = [
     "opt_list",
     "opt_object",
     "opt_str",
+    "read_outline",
     "reading_reply",
     "reading_request",
     "rest",
@@ -137,6 +138,21 @@ def _decode_below(frames: int, body: bytes) -> Any:
     deeper in the stack than they are read.
     """
     return _decode_below(frames - 1, body) if frames else msgspec.json.decode(body)
+
+
+def read_outline(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    """Check a request against an outline, in C and without building it; raise `InvalidRequest` naming the place."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at ")
+        path = place.strip("`").removeprefix("$").removeprefix(".")
+        where = f"`{path}`" if path else "the body"
+        raise InvalidRequest(f"{where} cannot be read: {what}", param=path or None) from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
 
 
 def as_object(value: Any) -> JsonObject:

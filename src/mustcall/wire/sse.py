@@ -2,10 +2,11 @@
 
 Lines end at CR, LF or CRLF and nowhere else (not at U+2028, U+0085 or form feeds, which are legal in JSON strings).
 Comments, `id` and `retry` are read and ignored; several `data` lines are joined by LF; a byte order mark at the
-start is skipped. Data stays bytes: a line is only handed on whole, so a split UTF-8 sequence never shows.
+start is skipped. Data stays bytes: an event is only read whole, so a split UTF-8 sequence never shows.
 
-Cost is linear in the bytes fed: a partial line is kept as a list of fragments and joined once, when its end comes.
-An event over `limit` bytes raises `UpstreamGarbage`; nothing else is ever raised.
+Cost is linear in the bytes fed: what follows the last border between events is kept as a list of pieces, joined once
+when the next border comes, and read once. An event over `limit` bytes raises `UpstreamGarbage`; nothing else is ever
+raised.
 """
 
 import re
@@ -36,116 +37,6 @@ def encode_event(data: bytes, name: str = "") -> bytes:
     return b"data: %b\n\n" % data
 
 
-class SseDecoder:
-    """Bytes in, events out, whatever the chunking.
-
-    The line buffer (`_partial`) holds fragments of one unfinished line and is never scanned again; `_size` counts
-    what the current event holds, lines included, and is what the limit is checked against.
-    """
-
-    __slots__ = ("_after_cr", "_data", "_first", "_limit", "_name", "_partial", "_size")
-
-    def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
-        self._limit = limit
-        self._partial: list[bytes] = []
-        self._data: list[bytes] = []
-        self._name = b""
-        self._size = 0
-        self._after_cr = False
-        self._first = True
-
-    def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take some bytes and return the events they complete."""
-        events: list[SseEvent] = []
-        if self._after_cr and chunk:
-            # The CR that ended the last line may have been the first half of a CRLF.
-            self._after_cr = False
-            if chunk[:1] == b"\n":
-                chunk = chunk[1:]
-        if not chunk:
-            return events
-        if b"\r" not in chunk:
-            lines = chunk.split(b"\n")
-        else:
-            lines = _LINE_END.split(chunk)
-            self._after_cr = chunk[-1:] == b"\r"
-        last = len(lines) - 1
-        for number, line in enumerate(lines):
-            if number == last:
-                if line:
-                    self._partial.append(line)
-                    self._grow(len(line))
-                break
-            if self._partial:
-                self._partial.append(line)
-                whole = b"".join(self._partial)
-                self._partial.clear()
-            else:
-                whole = line
-            self._grow(len(line))
-            event = self._line(whole)
-            if event is not None:
-                events.append(event)
-        return events
-
-    def close(self) -> list[SseEvent]:
-        """Take the end of the bytes.
-
-        An event without its closing blank line is dispatched too: servers that hang up right after the last line
-        are common, and a half-written one is caught by its JSON not parsing.
-        """
-        events: list[SseEvent] = []
-        if self._partial:
-            whole = b"".join(self._partial)
-            self._partial.clear()
-            event = self._line(whole)
-            if event is not None:
-                events.append(event)
-        event = self._line(b"")
-        if event is not None:
-            events.append(event)
-        return events
-
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > self._limit:
-            raise UpstreamGarbage(
-                f"the upstream sent a stream event of more than {self._limit} bytes without ending it"
-            )
-
-    def _line(self, line: bytes) -> SseEvent | None:
-        """Take one line without its end; a blank one dispatches the event."""
-        if self._first:
-            self._first = False
-            if line.startswith(_BOM):
-                line = line[3:]
-        if not line:
-            return self._dispatch()
-        field, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
-        if field == b"data":
-            self._data.append(value)
-        elif field == b"event":
-            self._name = value
-        elif not self._data:
-            # A comment or an unknown field between events: nothing of it is kept, so it does not count.
-            self._size = len(self._name)
-        return None
-
-    def _dispatch(self) -> SseEvent | None:
-        data, name = self._data, self._name
-        self._size = 0
-        self._name = b""
-        if not data:
-            return None
-        self._data = []
-        return SseEvent(
-            name.decode("utf-8", "replace") if name else "",
-            data[0] if len(data) == 1 else b"\n".join(data),
-        )
-
-
 class SseFramer:
     """Bytes in, the same bytes out at event borders, so that a cut stream never leaves half an event behind.
 
@@ -158,6 +49,7 @@ class SseFramer:
 
     _BORDERS = (b"\n\n", b"\n\r", b"\r\r")
     _TAIL_BLOCKS = 4
+    _TAIL_EVENTS = 4
 
     def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
         self._limit = limit
@@ -173,7 +65,7 @@ class SseFramer:
             return self._hand_out(chunk)
         window = self._overlap + chunk
         cut = -1
-        for border in self._BORDERS:
+        for border in self._BORDERS if b"\r" in window else self._BORDERS[:1]:
             found = window.rfind(border)
             if found >= 0:
                 cut = max(cut, found + len(border))
@@ -201,9 +93,18 @@ class SseFramer:
         return self._hand_out(block) if block else block
 
     def last_events(self) -> list[SseEvent]:
-        """Read the events of the last blocks handed out."""
-        decoder = SseDecoder(sum(map(len, self.tail)))
-        return [event for block in self.tail for event in decoder.feed(block)] + decoder.close()
+        """Read the last few events handed out."""
+        data = b"".join(self.tail)
+        if b"\r" not in data:
+            cut = len(data)
+            for _ in range(self._TAIL_EVENTS + 1):
+                border = data.rfind(b"\n\n", 0, cut)
+                if border < 0:
+                    break
+                cut = border
+            else:
+                data = data[cut:]
+        return _read_lines(data.removeprefix(_BOM))
 
     def _hold(self, piece: bytes) -> None:
         self._held.append(piece)
@@ -219,3 +120,78 @@ class SseFramer:
         if len(tail) > self._TAIL_BLOCKS:
             del tail[0]
         return block
+
+
+class SseDecoder:
+    """Bytes in, events out, whatever the chunking."""
+
+    __slots__ = ("_first", "_framer")
+
+    def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
+        self._framer = SseFramer(limit)
+        self._first = True
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """Take some bytes and return the events they complete."""
+        block = self._framer.feed(chunk)
+        return self._read(block) if block else []
+
+    def close(self) -> list[SseEvent]:
+        """Take the end of the bytes.
+
+        An event without its closing blank line is dispatched too: servers that hang up right after the last line
+        are common, and a half-written one is caught by its JSON not parsing.
+        """
+        block = self._framer.close()
+        return self._read(block) if block else []
+
+    def _read(self, block: bytes) -> list[SseEvent]:
+        if self._first:
+            self._first = False
+            block = block.removeprefix(_BOM)
+        events = _read_usual(block) if block.endswith(b"\n\n") else None
+        return _read_lines(block) if events is None else events
+
+
+def _read_usual(block: bytes) -> list[SseEvent] | None:
+    """Read a block in which all events have the one usual form, quickly; None for any other block.
+
+    OpenAI's chat writes a data line and a blank one for each event, the other wires a name, data and a blank one.
+    """
+    if b"\r" in block:
+        return None
+    lines = block.split(b"\n")
+    if not any(lines[1::2]):
+        data = lines[0:-1:2]
+        events = [SseEvent("", line[6:]) for line in data if line.startswith(b"data: ")]
+        return events if len(events) == len(data) else None
+    names, data = lines[0:-1:3], lines[1:-1:3]
+    if any(lines[2::3]) or len(names) != len(data):
+        return None
+    events = [
+        SseEvent(name[7:].decode("utf-8", "replace"), line[6:])
+        for name, line in zip(names, data, strict=True)
+        if name.startswith(b"event: ") and line.startswith(b"data: ")
+    ]
+    return events if len(events) == len(data) else None
+
+
+def _read_lines(block: bytes) -> list[SseEvent]:
+    """Read whole events line by line, as the standard says."""
+    events: list[SseEvent] = []
+    name = b""
+    data: list[bytes] = []
+    for line in (*_LINE_END.split(block), b""):
+        if line:
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value
+        elif data:
+            events.append(SseEvent(name.decode("utf-8", "replace"), b"\n".join(data)))
+            name, data = b"", []
+        else:
+            name = b""
+    return events

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import UnsupportedFeature
 from mustcall.core.message import Message, Role
-from mustcall.core.parts import Audio, File, Image, Part, Text, ToolReference, ToolResult, Unknown
+from mustcall.core.origin import Wire
+from mustcall.core.parts import Audio, File, Image, Part, ProviderItem, Text, ToolReference, ToolResult, Unknown
 
-__all__ = ["ResultText", "Turn", "result_text", "turns"]
+__all__ = ["ResultText", "Turn", "drop_foreign_item", "is_billing_header", "result_text", "turns"]
 
 
 class Turn(msgspec.Struct):
@@ -24,6 +27,27 @@ class Turn(msgspec.Struct):
     def parts(self) -> list[Part]:
         """All parts of the turn, in order."""
         return [part for message in self.messages for part in message.parts]
+
+
+def is_billing_header(part: Part) -> bool:
+    """Tell Claude Code's first system block: it means nothing to another provider and varies (wires.md 1.3)."""
+    return isinstance(part, Text) and part.text.startswith("x-anthropic-billing-header:")
+
+
+def drop_foreign_item(part: ProviderItem | Unknown, wire: Wire, log: AdaptationLog) -> None:
+    """Note an item only its own wire can carry; refuse a reference to a call, without which its result is an orphan.
+
+    The AI SDK refers to earlier items by id unless told `store: false` (observed: version 5 refers to calls too).
+    """
+    if part.type == "item_reference":
+        referred = part.value.get("id")
+        if isinstance(referred, str) and referred.startswith(("fc_", "ctc_")):
+            raise UnsupportedFeature(
+                f"the item reference {referred!r} points to state that is not kept for an upstream on the {wire} wire; "
+                "send items whole (`store: false` makes clients do so)",
+                param="input",
+            )
+    log.add(AdaptationKind.PART_DROPPED, part.type, f"no form on the {wire} wire")
 
 
 def turns(messages: Iterable[Message]) -> list[Turn]:

@@ -26,6 +26,7 @@ class ChatCodec:
     wire = Wire.CHAT
     path = "/chat/completions"
     keepalive = b": keepalive\n\n"
+    streamed_errors = frozenset[str]()
 
     def peek(self, body: bytes) -> Peek:
         """Check the outline of a request."""
@@ -45,8 +46,7 @@ class ChatCodec:
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""
-        del caller  # a chat reply repeats nothing of its request
-        return encode_reply(reply, stamp, log)
+        return encode_reply(reply, stamp, log, caller.model)
 
     def decode_error(self, status: int, body: bytes) -> ErrorInfo:
         """Read an error body."""
@@ -74,7 +74,7 @@ class ChatCodec:
             return True
         try:
             chunk = as_object(decode_json(event.data))
-            if chunk.get("error"):
+            if chunk.get("error") or event.name == "error":
                 return True
             choices = [maybe_object(value) for value in opt_list(chunk, "choices") or ()]
         except ShapeError:

@@ -40,6 +40,7 @@ from mustcall.wire.sealing import unseal
 
 __all__ = [
     "REASONING_FIELDS",
+    "SEALED_DETAIL",
     "arguments_text",
     "decode_assistant_parts",
     "decode_call",
@@ -49,6 +50,7 @@ __all__ = [
     "encode_content_part",
     "encode_reasoning",
     "is_sealed",
+    "join_reasoning",
     "reasoning_state",
 ]
 
@@ -57,9 +59,14 @@ _CHAT = Wire.CHAT
 #: Where chat servers put thinking, in the order they are looked for.
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 
-_SEALED_TYPE = "reasoning.encrypted"
+#: The kind of `reasoning_details` entry in which another wire's state travels; clients return these unread.
+SEALED_DETAIL = "reasoning.encrypted"
+
 _TEXT_KEYS = frozenset({"type", "text"})
 _IMAGE_KEYS = frozenset({"type", "image_url"})
+_REFUSAL_KEYS = frozenset({"type", "refusal"})
+_AUDIO_KEYS = frozenset({"type", "input_audio"})
+_FILE_KEYS = frozenset({"type", "file"})
 _CALL_KEYS = frozenset({"id", "type", "function", "custom", "index"})
 
 
@@ -79,7 +86,7 @@ def _decode_content_part(value: Any) -> Part:
         case "text":
             return Text(text=str_field(part, "text"), origin=Origin(_CHAT, rest(part, _TEXT_KEYS), part))
         case "refusal":
-            return Refusal(text=str_field(part, "refusal"), origin=Origin(_CHAT, raw=part))
+            return Refusal(text=str_field(part, "refusal"), origin=Origin(_CHAT, rest(part, _REFUSAL_KEYS), part))
         case "image_url":
             with at("image_url"):
                 image = as_object(part.get("image_url"))
@@ -96,7 +103,9 @@ def _decode_content_part(value: Any) -> Part:
             with at("input_audio"):
                 audio = as_object(part.get("input_audio"))
                 return Audio(
-                    data=str_field(audio, "data"), format=str_field(audio, "format"), origin=Origin(_CHAT, raw=part)
+                    data=str_field(audio, "data"),
+                    format=str_field(audio, "format"),
+                    origin=Origin(_CHAT, rest(part, _AUDIO_KEYS), part),
                 )
         case "file":
             with at("file"):
@@ -108,7 +117,7 @@ def _decode_content_part(value: Any) -> Part:
                     data=inline[1] if inline else data,
                     file_id=opt_str(file, "file_id"),
                     name=opt_str(file, "filename"),
-                    origin=Origin(_CHAT, raw=part),
+                    origin=Origin(_CHAT, rest(part, _FILE_KEYS), part),
                 )
         case _:
             return Unknown(wire=_CHAT, type=kind, value=part, origin=Origin(_CHAT, raw=part))
@@ -124,7 +133,7 @@ def encode_content_part(part: Part, log: AdaptationLog) -> JsonObject | None:
         case Text(text=text):
             return {"type": "text", "text": text, **fields}
         case Refusal(text=text):
-            return {"type": "refusal", "refusal": text}
+            return {"type": "refusal", "refusal": text, **fields}
         case Image():
             url = part.url if part.data is None else to_data_url(part.media_type, part.data)
             if url is None:
@@ -135,7 +144,7 @@ def encode_content_part(part: Part, log: AdaptationLog) -> JsonObject | None:
                 image["detail"] = part.detail
             return {"type": "image_url", "image_url": image, **fields}
         case Audio(data=data, format=form):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": form}, **fields}
         case File():
             return _encode_file(part, log)
         case _:
@@ -145,6 +154,7 @@ def encode_content_part(part: Part, log: AdaptationLog) -> JsonObject | None:
 
 def _encode_file(part: File, log: AdaptationLog) -> JsonObject | None:
     if part.text is not None:
+        log.add(AdaptationKind.PART_RESHAPED, "file", "a plain text document became text")
         return {"type": "text", "text": part.text}
     file: JsonObject = {}
     if part.data is not None:
@@ -156,7 +166,7 @@ def _encode_file(part: File, log: AdaptationLog) -> JsonObject | None:
         return None
     if part.name is not None:
         file["filename"] = part.name
-    return {"type": "file", "file": file}
+    return {"type": "file", "file": file, **part.fields_for(_CHAT)}
 
 
 def encode_content(parts: list[Part], log: AdaptationLog) -> str | list[JsonObject]:
@@ -165,7 +175,8 @@ def encode_content(parts: list[Part], log: AdaptationLog) -> str | list[JsonObje
         return ""
     if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].fields_for(_CHAT):
         return parts[0].text
-    return [encoded for part in parts if (encoded := encode_content_part(part, log)) is not None]
+    # A list with nothing in it is refused by servers that take an empty string.
+    return [encoded for part in parts if (encoded := encode_content_part(part, log)) is not None] or ""
 
 
 def decode_call(value: Any, fallback_id: str = "") -> ToolCall:
@@ -215,9 +226,7 @@ def encode_call(call: ToolCall, name: str, call_id: str) -> JsonObject:
 def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") -> list[Part]:
     """Read an assistant message: thinking, then text and refusal, then calls."""
     parts: list[Part] = []
-    reasoning = _decode_reasoning(message, issuer)
-    if reasoning is not None:
-        parts.append(reasoning)
+    parts.extend(_decode_reasoning(message, issuer))
     with at("content"):
         content = message.get("content")
         if content != "":
@@ -242,7 +251,7 @@ def _sealed(details: list[Any]) -> list[OpaqueState]:
     states: list[OpaqueState] = []
     for value in details:
         detail = maybe_object(value)
-        if detail is not None and detail.get("type") == _SEALED_TYPE:
+        if detail is not None and detail.get("type") == SEALED_DETAIL:
             data = detail.get("data")
             state = unseal(as_str(data)) if isinstance(data, str) else None
             if state is not None:
@@ -250,7 +259,7 @@ def _sealed(details: list[Any]) -> list[OpaqueState]:
     return states
 
 
-def _decode_reasoning(message: JsonObject, issuer: str) -> Reasoning | None:
+def _decode_reasoning(message: JsonObject, issuer: str) -> list[Reasoning]:
     text, field = "", ""
     for name in REASONING_FIELDS:
         value = opt_str(message, name)
@@ -259,10 +268,9 @@ def _decode_reasoning(message: JsonObject, issuer: str) -> Reasoning | None:
             break
     details = opt_list(message, "reasoning_details") or []
     if not text and not details:
-        return None
-    for state in _sealed(details):
-        return Reasoning(text=text, state=state)
-    return Reasoning(text=text, state=reasoning_state(field, details, issuer))
+        return []
+    states = _sealed(details) or [reasoning_state(field, details, issuer)]
+    return [Reasoning(text=text if number == 0 else "", state=state) for number, state in enumerate(states)]
 
 
 def reasoning_state(field: str, details: list[Any], issuer: str) -> OpaqueState:
@@ -273,14 +281,24 @@ def reasoning_state(field: str, details: list[Any], issuer: str) -> OpaqueState:
     return OpaqueState(_CHAT, data, issuer)
 
 
-def encode_reasoning(part: Reasoning, state: OpaqueState) -> JsonObject:
-    """Write thinking back in the field it came in. The state went through the caller's hands: trust no shape."""
-    data = maybe_object(state.data) or {}
+def encode_reasoning(part: Reasoning, state: OpaqueState | None) -> JsonObject:
+    """Write thinking in the field it came in. The state went through the caller's hands: trust no shape."""
+    data = (maybe_object(state.data) if state is not None else None) or {}
     field = data.get("field")
     details = data.get("details")
+    text = part.text or "\n\n".join(part.summary)
     fields: JsonObject = {}
-    if part.text:
-        fields[field if field in REASONING_FIELDS else REASONING_FIELDS[0]] = part.text
+    if text:
+        fields[field if field in REASONING_FIELDS else REASONING_FIELDS[0]] = text
     if isinstance(details, list) and details:
         fields["reasoning_details"] = as_list(details)
     return fields
+
+
+def join_reasoning(into: JsonObject, fields: JsonObject) -> None:
+    """Add the fields of one more thought to a message: a chat message has room for one text and one list."""
+    for name, value in fields.items():
+        if name == "reasoning_details":
+            into[name] = [*into.get(name, ()), *value]
+        else:
+            into[name] = f"{into[name]}\n\n{value}" if name in into else value

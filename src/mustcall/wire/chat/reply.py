@@ -10,7 +10,13 @@ from mustcall.core.errors import UpstreamRejected
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.wire.chat.parts import REASONING_FIELDS, decode_assistant_parts, encode_call
+from mustcall.wire.chat.parts import (
+    SEALED_DETAIL,
+    decode_assistant_parts,
+    encode_call,
+    encode_reasoning,
+    join_reasoning,
+)
 from mustcall.wire.codec import Provenance, Stamp
 from mustcall.wire.naming import flat_name
 from mustcall.wire.openai_errors import error_info
@@ -21,8 +27,6 @@ from mustcall.wire.reading import (
     decode_json,
     list_field,
     maybe_object,
-    opt_int,
-    opt_object,
     opt_str,
     reading_reply,
 )
@@ -36,7 +40,10 @@ __all__ = [
     "encode_finish",
     "encode_reply",
     "encode_usage",
+    "label",
+    "note_dropped",
     "reasoning_fields",
+    "whole_number",
 ]
 
 _CHAT = Wire.CHAT
@@ -68,20 +75,30 @@ def encode_finish(finish: FinishReason, has_refusal: bool) -> str:
 
 
 def decode_usage(value: Any) -> Usage | None:
-    """Read `usage`; anything but an object is none."""
+    """Read `usage`; anything but an object is none, and a count that is no number is 0: no reply fails over it."""
     usage = maybe_object(value)
     if usage is None:
         return None
-    with at("usage"):
-        given = opt_object(usage, "prompt_tokens_details") or {}
-        made = opt_object(usage, "completion_tokens_details") or {}
-        return Usage(
-            input_tokens=opt_int(usage, "prompt_tokens") or 0,
-            output_tokens=opt_int(usage, "completion_tokens") or 0,
-            cached_tokens=opt_int(given, "cached_tokens") or 0,
-            reasoning_tokens=opt_int(made, "reasoning_tokens") or 0,
-            origin=Origin(_CHAT, raw=usage),
-        )
+    given = maybe_object(usage.get("prompt_tokens_details")) or {}
+    made = maybe_object(usage.get("completion_tokens_details")) or {}
+    return Usage(
+        input_tokens=whole_number(usage.get("prompt_tokens")) or 0,
+        output_tokens=whole_number(usage.get("completion_tokens")) or 0,
+        cached_tokens=whole_number(given.get("cached_tokens")) or 0,
+        cache_write_tokens=whole_number(given.get("cache_write_tokens")) or 0,
+        reasoning_tokens=whole_number(made.get("reasoning_tokens")) or 0,
+        origin=Origin(_CHAT, raw=usage),
+    )
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a number without its fraction (some servers send times as floats), None for anything else."""
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def label(value: Any) -> str:
+    """Return an id or a model name; a reply whose label is no string is read without it."""
+    return value if isinstance(value, str) else ""
 
 
 def encode_usage(usage: Usage) -> JsonObject:
@@ -89,11 +106,14 @@ def encode_usage(usage: Usage) -> JsonObject:
     raw = usage.raw_for(_CHAT)
     if raw is not None:
         return raw
+    given = {"cached_tokens": usage.cached_tokens}
+    if usage.cache_write_tokens:
+        given["cache_write_tokens"] = usage.cache_write_tokens
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": given,
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
@@ -115,37 +135,30 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
                 parts = decode_assistant_parts(message, provenance.issuer, provenance.token)
             reported = opt_str(choice, "finish_reason")
         return Reply(
-            id=opt_str(value, "id") or "",
-            model=opt_str(value, "model") or "",
+            id=label(value.get("id")),
+            model=label(value.get("model")),
             parts=tuple(parts),
             finish=derive_finish(decode_finish(reported), parts),
             reported_finish=reported,
             usage=decode_usage(value.get("usage")),
-            created=opt_int(value, "created"),
+            created=whole_number(value.get("created")),
             origin=Origin(_CHAT, raw=value),
         )
 
 
 def reasoning_fields(part: Reasoning) -> JsonObject:
     """Return the message fields that show thinking to a chat client and let it hand the state back."""
-    text = part.text or "\n\n".join(part.summary)
-    fields: JsonObject = {}
-    field = REASONING_FIELDS[0]
     state = part.state
-    if state is not None and state.form is _CHAT:
-        data = as_object(state.data)
-        field = data.get("field", field)
-        if data.get("details"):
-            fields["reasoning_details"] = data["details"]
-    elif state is not None:
-        fields["reasoning_details"] = [{"type": "reasoning.encrypted", "data": seal(state)}]
-    if text:
-        fields[field] = text
-    return fields
+    if state is None or state.form is _CHAT:
+        return encode_reasoning(part, state)
+    return {
+        **encode_reasoning(part, None),
+        "reasoning_details": [{"type": SEALED_DETAIL, "data": seal(state)}],
+    }
 
 
-def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog) -> JsonObject:
-    """Write a whole reply."""
+def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog, model: str = "") -> JsonObject:
+    """Write a whole reply; `model` is the name shown where the upstream gave none."""
     raw = reply.raw_for(_CHAT)
     if raw is not None:
         return raw
@@ -162,7 +175,7 @@ def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog) -> JsonObject:
             case ToolCall():
                 calls.append(encode_call(part, flat_name(part.namespace, part.name), part.id))
             case Reasoning():
-                _join_thinking(thinking, reasoning_fields(part))
+                join_reasoning(thinking, reasoning_fields(part))
             case _:
                 note_dropped(part, log)
     message: JsonObject = {
@@ -177,7 +190,7 @@ def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog) -> JsonObject:
         "id": f"chatcmpl-{stamp.token}",
         "object": "chat.completion",
         "created": stamp.created,
-        "model": reply.model,
+        "model": reply.model or model,
         "choices": [
             {
                 "index": 0,
@@ -195,11 +208,3 @@ def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog) -> JsonObject:
 def note_dropped(part: Part, log: AdaptationLog) -> None:
     """Note a part of a reply that a chat client has no place for."""
     log.add(AdaptationKind.PART_DROPPED, getattr(part, "type", type(part).__name__), "no form on the chat wire")
-
-
-def _join_thinking(into: JsonObject, fields: JsonObject) -> None:
-    for name, value in fields.items():
-        if name == "reasoning_details":
-            into[name] = [*into.get(name, []), *value]
-        else:
-            into[name] = f"{into[name]}\n\n{value}" if name in into else value

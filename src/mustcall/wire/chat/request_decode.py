@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import InvalidRequest
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, ToolResult
@@ -36,6 +35,7 @@ from mustcall.wire.reading import (
     opt_list,
     opt_object,
     opt_str,
+    read_outline,
     reading_request,
     rest,
     str_field,
@@ -48,6 +48,7 @@ __all__ = [
     "decode_reasoning",
     "decode_request",
     "decode_stop",
+    "decode_stream_usage",
     "peek",
 ]
 
@@ -108,21 +109,8 @@ _peek_decoder = msgspec.json.Decoder(_PeekRequest)
 
 def peek(body: bytes) -> Peek:
     """Check the outline of a request without building it."""
-    try:
-        seen = _peek_decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(str(error), param=_validation_path(str(error))) from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    seen = read_outline(_peek_decoder, body)
     return Peek(seen.model, bool(seen.stream))
-
-
-def _validation_path(message: str) -> str | None:
-    """Find the path msgspec names at the end of its message (`… - at `$.messages[0].role``)."""
-    _, found, path = message.rpartition(" - at `$")
-    return path.rstrip("`").lstrip(".") or None if found else None
 
 
 # --- decode -------------------------------------------------------------------------------------------------------
@@ -154,12 +142,12 @@ def decode_request(body: bytes) -> Request:
             reasoning=decode_reasoning(value),
             output=decode_output(value),
             stream=opt_bool(value, "stream") or False,
-            stream_usage=_decode_stream_usage(value),
+            stream_usage=decode_stream_usage(value),
             origin=Origin(
                 _CHAT,
                 fields,
                 None if sealed else value,
-                {key: value[key] for key in value if key in _KNOWN and key not in ("messages", "tools")},
+                {key: value[key] for key in value if key in _KNOWN and key != "messages"},
             ),
         )
 
@@ -286,6 +274,7 @@ def decode_output(value: Mapping[str, Any]) -> OutputFormat | None:
             raise ShapeError('"text", "json_object" or "json_schema"', other, "response_format.type")
 
 
-def _decode_stream_usage(value: Mapping[str, Any]) -> bool:
+def decode_stream_usage(value: Mapping[str, Any]) -> bool:
+    """Read whether the caller wants token counts at the end of the stream."""
     options = opt_object(value, "stream_options")
     return bool(options and options.get("include_usage"))

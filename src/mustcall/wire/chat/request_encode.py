@@ -4,20 +4,32 @@ A message or tool that came on this wire and was not changed goes out as it came
 canonical parts, and what has no form here is noted or refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.core.message import Message, Role
-from mustcall.core.origin import JsonObject, Wire
-from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from mustcall.core.origin import JsonObject, Value, Wire
+from mustcall.core.parts import (
+    CallKind,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolReference,
+    ToolResult,
+    Unknown,
+)
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.chat.parts import (
     encode_call,
     encode_content,
     encode_reasoning,
+    join_reasoning,
 )
 from mustcall.wire.chat.request_decode import (
     decode_choice,
@@ -25,22 +37,25 @@ from mustcall.wire.chat.request_decode import (
     decode_output,
     decode_reasoning,
     decode_stop,
+    decode_stream_usage,
 )
 from mustcall.wire.codec import Target
 from mustcall.wire.effort import effort_for_budget
 from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.offer import custom_arguments, offer_for
+from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import result_text
+from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
 
 __all__ = ["encode_request"]
 
 _CHAT = Wire.CHAT
 
+
 #: Fields of other wires that mean the same here.
 _SHARED = {
     Wire.RESPONSES: frozenset(
-        {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "top_logprobs"}
+        {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
     ),
     Wire.MESSAGES: frozenset[str](),
     Wire.CHAT: frozenset[str](),
@@ -64,10 +79,15 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         return raw
     body: JsonObject = {"model": request.model, "messages": _Conversation(target, log).encode(request)}
     offer = offer_for(request, _CHAT, log)
-    if offer.tools:
-        body["tools"] = [_encode_tool(tool) for tool in offer.tools]
     spelling = request.spelling_for(_CHAT)
     native = request.origin is not None and request.origin.wire is _CHAT
+    if offer.tools:
+        body["tools"] = [_encode_tool(tool, log) for tool in offer.tools]
+    choice = offer.choice
+    if native and not offer.tools and not spelling.get("tools"):
+        # Never any tools: an empty list, a null and a choice without tools are the caller's own affair on this wire.
+        body.update({key: spelling[key] for key in ("tools",) if key in spelling})
+        choice = request.tool_choice
 
     def put(decoded: Any, meaning: Any, keys: tuple[str, ...], write: Callable[[], JsonObject]) -> None:
         """Keep a field's spelling while its meaning is unchanged; write it anew otherwise."""
@@ -78,9 +98,9 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
 
     put(
         decode_choice(spelling.get("tool_choice")),
-        offer.choice if offer.tools else None,
+        choice,
         ("tool_choice",),
-        lambda: {"tool_choice": _encode_choice(offer.choice)},
+        lambda: {"tool_choice": _encode_choice(choice)},
     )
     parallel = request.parallel_tool_calls if offer.tools or native else None
     put(
@@ -89,7 +109,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         ("parallel_tool_calls",),
         lambda: {"parallel_tool_calls": parallel},
     )
-    limit_key = "max_tokens" if "max_tokens" in spelling else "max_completion_tokens"
+    limit_key = "max_tokens" if spelling.get("max_tokens") is not None else "max_completion_tokens"
     put(
         decode_max_tokens(spelling),
         request.max_tokens,
@@ -109,13 +129,24 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     )
     put(decode_output(spelling), request.output, ("response_format",), lambda: _encode_output(request.output))
     put(
-        spelling.get("stream") or False,
-        request.stream,
+        (spelling.get("stream") or False, decode_stream_usage(spelling)),
+        (request.stream, request.stream_usage),
         ("stream", "stream_options"),
-        lambda: {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {},
+        lambda: _encode_stream(request, spelling, native=native),
     )
-    body.update(_carried_fields(request, log))
-    return body
+    # A canonical field that was written wins over an unread form of it.
+    return body | {name: value for name, value in _carried_fields(request, log).items() if name not in body}
+
+
+def _encode_stream(request: Request, spelling: Mapping[str, Any], *, native: bool) -> JsonObject:
+    """Write the stream settings. Usage is always asked for when the caller's wire ends its streams with it."""
+    if not request.stream:
+        return {}
+    options = dict(spelling.get("stream_options") or {})
+    options.pop("include_usage", None)
+    if request.stream_usage or not native:
+        options["include_usage"] = True
+    return {"stream": True, "stream_options": options} if options else {"stream": True}
 
 
 def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
@@ -135,9 +166,12 @@ def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
     shared = _SHARED[origin.wire]
     carried: JsonObject = {}
     for name, value in origin.fields.items():
+        verbosity = (maybe_object(value) or {}).get("verbosity") if name == "text" else None
         if name in shared:
             carried[name] = value
-        elif value is not None and name in _REFUSED:
+        elif verbosity is not None and origin.wire is Wire.RESPONSES:
+            carried["verbosity"] = verbosity
+        elif value and name in _REFUSED:
             raise UnsupportedFeature(
                 f"`{name}` has no counterpart on an upstream of the chat wire; {_REFUSED[name]}", param=name
             )
@@ -146,12 +180,20 @@ def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
     return carried
 
 
-def _encode_tool(tool: Tool | ProviderTool) -> JsonObject:
+def _note_fields(value: Value, log: AdaptationLog) -> None:
+    """Note the fields of a message, part or tool of another wire that have no word here (`cache_control`, …)."""
+    if value.origin is not None and value.origin.wire is not _CHAT:
+        for name in value.origin.fields:
+            log.add(AdaptationKind.FIELD_DROPPED, name, "no counterpart on the chat wire")
+
+
+def _encode_tool(tool: Tool | ProviderTool, log: AdaptationLog) -> JsonObject:
     raw = tool.raw_for(_CHAT)
     if raw is not None:
         return raw
     if isinstance(tool, ProviderTool):
         return tool.value
+    _note_fields(tool, log)
     fields = dict(tool.fields_for(_CHAT))
     inner: JsonObject = {"name": flat_name(tool.namespace, tool.name)}
     if tool.description is not None:
@@ -183,13 +225,21 @@ def _encode_choice(choice: ToolChoice | None) -> Any:
 def _encode_reasoning_config(config: ReasoningConfig | None, log: AdaptationLog) -> JsonObject:
     if config is None:
         return {}
+    if config.summary is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "reasoning.summary", "chat servers show thinking as they do")
     if config.mode is ReasoningMode.DISABLED:
-        return {"reasoning_effort": "none"} if config.effort == "none" else {}
+        if config.effort == "none":
+            return {"reasoning_effort": "none"}
+        log.add(AdaptationKind.FIELD_DROPPED, "thinking", "disabled; few chat servers know a word for that")
+        return {}
     effort = config.effort
     if effort is None and config.budget_tokens is not None:
         effort = effort_for_budget(config.budget_tokens)
         log.add(AdaptationKind.FIELD_MAPPED, "thinking", f"budget of {config.budget_tokens} tokens as effort {effort}")
-    return {"reasoning_effort": effort} if effort is not None else {}
+    if effort is None:
+        log.add(AdaptationKind.FIELD_DROPPED, "thinking", "no effort given; the server's own default applies")
+        return {}
+    return {"reasoning_effort": effort}
 
 
 def _encode_output(output: OutputFormat | None) -> JsonObject:
@@ -205,6 +255,10 @@ def _encode_output(output: OutputFormat | None) -> JsonObject:
     return {"response_format": {"type": "json_schema", "json_schema": inner}}
 
 
+def _kind_of(part: Part) -> str:
+    return part.type if isinstance(part, Unknown | ProviderItem) else str(part.__struct_config__.tag)
+
+
 class _Conversation:
     """Writes messages in order: assistant neighbours of finer wires joined, results split, their media after them."""
 
@@ -218,11 +272,15 @@ class _Conversation:
     def encode(self, request: Request) -> list[JsonObject]:
         """Return the `messages` array."""
         if request.system is not None:
-            self._out.append({"role": "system", "content": encode_content(list(request.system.parts), self._log)})
+            system = request.system.evolve(parts=self._system_parts(request.system))
+            if system.parts:
+                self._other(system)
         for message in request.messages:
             raw = message.raw_for(_CHAT)
             if raw is not None:
-                self._flush()
+                self._flush_assistant()
+                if message.role is not Role.TOOL:  # media wait until the turn's last result
+                    self._flush_media()
                 self._out.append(raw)
             elif message.role is Role.ASSISTANT:
                 self._flush_media()
@@ -249,18 +307,37 @@ class _Conversation:
                 self._out.append(encoded)
             self._assistant = []
 
+    def _system_parts(self, message: Message) -> tuple[Part, ...]:
+        kept: list[Part] = []
+        for part in message.parts:
+            if is_billing_header(part):
+                self._log.add(AdaptationKind.PART_DROPPED, "system", "a billing header means nothing here, and varies")
+            else:
+                kept.append(part)
+        return tuple(kept)
+
     def _other(self, message: Message) -> None:
+        _note_fields(message, self._log)
         others: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self._result(part, message)
             else:
+                _note_fields(part, self._log)
                 others.append(part)
-        if message.role is Role.TOOL:
-            return
-        media, self._media = self._media, []
-        content = encode_content([*media, *others], self._log)
         role = message.role
+        if role is Role.TOOL:
+            self._media.extend(others)
+            return
+        if role is not Role.USER:
+            self._flush_media()
+        media, self._media = self._media, []
+        foreign = message.origin is not None and message.origin.wire is not _CHAT
+        if foreign and role is not Role.USER and others and all(isinstance(part, Text) for part in others):
+            # Many chat servers take instructions only as one string.
+            content = "\n\n".join(part.text for part in others if isinstance(part, Text))
+        else:
+            content = encode_content([*media, *others], self._log)
         if role is Role.DEVELOPER and (message.origin is None or message.origin.wire is not _CHAT):
             # OpenAI reads `system` as `developer`; most other chat servers know only `system`.
             role = Role.SYSTEM
@@ -268,7 +345,14 @@ class _Conversation:
             self._out.append({"role": str(role), "content": content, **message.fields_for(_CHAT)})
 
     def _result(self, result: ToolResult, message: Message) -> None:
+        _note_fields(result, self._log)
         written = result_text(result)
+        if result.is_error:
+            self._log.add(AdaptationKind.PART_RESHAPED, "tool_result", "the error flag became a word")
+        for item in result.content:
+            _note_fields(item, self._log)
+            if isinstance(item, ToolReference | Unknown):
+                self._log.add(AdaptationKind.PART_RESHAPED, "tool_result", f"{_kind_of(item)} became text")
         if written.media:
             self._log.add(AdaptationKind.PART_RESHAPED, "tool_result", "media moved to a user message")
             self._media.extend(written.media)
@@ -276,7 +360,7 @@ class _Conversation:
             {
                 "role": "tool",
                 "tool_call_id": self._id(result.call_id, message),
-                "content": written.text,
+                "content": written.text or ("The result is attached below." if written.media else ""),
                 **(message.fields_for(_CHAT) if message.role is Role.TOOL else {}),
             }
         )
@@ -294,12 +378,15 @@ class _Conversation:
         refusals: list[str] = []
         calls: list[JsonObject] = []
         extra: JsonObject = {}
+        thinking: JsonObject = {}
         for message in run:
+            _note_fields(message, self._log)
             extra.update(message.fields_for(_CHAT))
             text = "".join(part.text for part in message.parts if isinstance(part, Text))
             if text:
                 texts.append(text)
             for part in message.parts:
+                _note_fields(part, self._log)
                 match part:
                     case Text():
                         pass
@@ -310,12 +397,14 @@ class _Conversation:
                         if state is None:
                             self._log.add(AdaptationKind.STATE_DROPPED, "reasoning", "not issued by this upstream")
                         else:
-                            extra.update(encode_reasoning(part, state))
+                            join_reasoning(thinking, encode_reasoning(part, state))
                     case ToolCall():
                         calls.append(self._call(part, message))
+                    case ProviderItem() | Unknown():
+                        drop_foreign_item(part, _CHAT, self._log)
                     case _:
-                        subject = getattr(part, "type", type(part).__name__)
-                        self._log.add(AdaptationKind.PART_DROPPED, subject, "no form on the chat wire")
+                        self._log.add(AdaptationKind.PART_DROPPED, _kind_of(part), "no form on the chat wire")
+        extra.update(thinking)
         if not texts and not calls and not refusals and not extra:
             return None
         encoded: JsonObject = {"role": "assistant", "content": "\n\n".join(texts) if texts or not calls else None}

@@ -8,7 +8,7 @@ Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `c
 indexes are missing.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,7 @@ from mustcall.core.events import (
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
 from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state
-from mustcall.wire.chat.reply import decode_finish, decode_usage
+from mustcall.wire.chat.reply import decode_finish, decode_usage, label, whole_number
 from mustcall.wire.codec import Provenance
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
@@ -40,7 +40,6 @@ from mustcall.wire.reading import (
     as_object,
     decode_json,
     maybe_object,
-    opt_int,
     opt_list,
     opt_str,
 )
@@ -49,16 +48,40 @@ from mustcall.wire.sse import SseEvent
 __all__ = ["ChatStreamDecoder"]
 
 
+class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: str | None = None
+
+
+class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+
+
+class _PlainChunk(msgspec.Struct, gc=False):
+    """A chunk of nothing but text: by far the most common one, read in C and without a dict."""
+
+    choices: tuple[_PlainChoice]
+    usage: None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_PlainChunk)
+_PATIENCE = 4
+
+
 class ChatStreamDecoder:
     """One stream's state: which parts are open, which calls were begun, and how it is going to end."""
 
     __slots__ = (
-        "_calls",
         "_details",
         "_done",
         "_field",
         "_finish",
         "_indexes",
+        "_misses",
         "_next",
         "_open",
         "_pending",
@@ -81,6 +104,7 @@ class ChatStreamDecoder:
         self._details: list[Any] = []
         self._finish = False
         self._reported: str | None = None
+        self._misses = 0
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one server-sent event."""
@@ -90,6 +114,16 @@ class ChatStreamDecoder:
         if data == b"[DONE]" or data.strip() == b"[DONE]":
             return self._end()
         out: list[Event] = []
+        if self._started and self._misses < _PATIENCE and not event.name:
+            try:
+                text = _plain.decode(data).choices[0].delta.content
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                self._misses += 1  # a stream of other things (a call's arguments) is not tried for ever
+            else:
+                self._misses = 0
+                if text:
+                    out.append(TextDelta(self._ensure(Text, out), text))
+                return out
         try:
             self._chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
         except ShapeError as error:
@@ -127,6 +161,8 @@ class ChatStreamDecoder:
         self._close_open(out)
         for slot in self._tracker.slots:
             if slot.number not in self._indexes:
+                if not "".join(self._pending.get(slot.number, ())).strip():
+                    continue  # a placeholder that nothing was ever put into is no call
                 self._begin_call(slot, CallKind.FUNCTION, out)
             out.append(PartEnded(self._indexes[slot.number]))
         out.append(Finished(decode_finish(self._reported), self._reported))
@@ -146,8 +182,8 @@ class ChatStreamDecoder:
             if choice.get("index") not in (0, None):
                 continue  # further choices have no canonical form; on the same wire they are forwarded as bytes
             delta = maybe_object(choice.get("delta"))
-            if delta is None:
-                delta = maybe_object(choice.get("message"))  # some servers end with a whole message
+            if delta is None and self._next == 0:
+                delta = maybe_object(choice.get("message"))  # some servers send one whole message instead
             if delta is not None:
                 self._delta(delta, out)
             reported = opt_str(choice, "finish_reason")
@@ -161,7 +197,7 @@ class ChatStreamDecoder:
     def _start(self, chunk: JsonObject, out: list[Event]) -> None:
         if not self._started:
             self._started = True
-            out.append(Started(opt_str(chunk, "id") or "", opt_str(chunk, "model") or "", opt_int(chunk, "created")))
+            out.append(Started(label(chunk.get("id")), label(chunk.get("model")), whole_number(chunk.get("created"))))
 
     def _delta(self, delta: JsonObject, out: list[Event]) -> None:
         for field in REASONING_FIELDS:
@@ -216,7 +252,9 @@ class ChatStreamDecoder:
             kind, name, text = CallKind.CUSTOM, opt_str(custom, "name") or "", opt_str(custom, "input") or ""
         else:
             kind, name, text = CallKind.FUNCTION, opt_str(function, "name") or "", arguments_text(function)
-        slot = self._tracker.assign(opt_int(call, "index"), opt_str(call, "id") or "", name, text)
+        number = call.get("index")
+        position = number if isinstance(number, int) else None
+        slot = self._tracker.assign(position, opt_str(call, "id") or "", name, text)
         index = self._indexes.get(slot.number)
         if index is None:
             if text:

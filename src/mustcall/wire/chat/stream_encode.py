@@ -23,7 +23,7 @@ from mustcall.core.events import (
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject
-from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Usage, derive_finish
 from mustcall.core.request import Request
 from mustcall.wire.chat.reply import encode_finish, encode_usage, note_dropped, reasoning_fields
@@ -39,7 +39,20 @@ _dump = msgspec.json.encode
 class ChatStreamEncoder:
     """One stream's state: what each part is to a chat client."""
 
-    __slots__ = ("_caller", "_finish", "_head", "_log", "_numbers", "_parts", "_stamp", "_summary", "_usage")
+    __slots__ = (
+        "_caller",
+        "_finish",
+        "_head",
+        "_log",
+        "_model",
+        "_numbers",
+        "_parts",
+        "_sent",
+        "_stamp",
+        "_stated",
+        "_thought",
+        "_usage",
+    )
 
     _TAIL = b',"logprobs":null,"finish_reason":null}]}\n\n'
 
@@ -48,9 +61,12 @@ class ChatStreamEncoder:
         self._stamp = stamp
         self._log = log
         self._head = b""
+        self._model = caller.model
         self._parts: dict[int, Part] = {}
         self._numbers: dict[int, int] = {}
-        self._summary: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
+        self._stated: set[int] = set()
+        self._thought: tuple[int, int | None] | None = None
         self._usage: Usage | None = None
         self._finish: Finished | None = None
 
@@ -58,20 +74,18 @@ class ChatStreamEncoder:
         """Take one event."""
         match event:
             case TextDelta(index=index, text=text):
-                field = "refusal" if isinstance(self._parts.get(index), Refusal) else "content"
-                return self._delta({field: text}) if text else b""
+                return self._text(index, text)
             case ArgumentsDelta(index=index, text=text):
-                return self._arguments(index, text) if text else b""
-            case ReasoningDelta():
-                return self._thinking(event)
+                return self._arguments(index, text)
+            case ReasoningDelta(index=index, text=text, summary=summary):
+                return self._thinking(index, text, summary)
             case PartStarted(index=index, part=part):
                 self._parts[index] = part
                 return self._begin(index, part)
             case StateDelta(index=index, state=state):
-                fields = reasoning_fields(Reasoning(state=state))
-                return self._delta(fields) if fields else b""
-            case PartEnded():
-                return b""
+                return self._state(index, state)
+            case PartEnded(index=index, part=part):
+                return self._complete(index, part)
             case UsageUpdated(usage=usage):
                 self._usage = usage
                 return b""
@@ -90,8 +104,9 @@ class ChatStreamEncoder:
     def _start(self, model: str) -> bytes:
         self._head = (
             b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[{"index":0,"delta":'
-            % (_dump(f"chatcmpl-{self._stamp.token}"), self._stamp.created, _dump(model or self._caller.model))
+            % (_dump(f"chatcmpl-{self._stamp.token}"), self._stamp.created, _dump(model or self._model))
         )
+        self._model = model or self._model
         return self._delta({"role": "assistant", "content": ""})
 
     def _delta(self, delta: JsonObject) -> bytes:
@@ -99,15 +114,13 @@ class ChatStreamEncoder:
 
     def _begin(self, index: int, part: Part) -> bytes:
         match part:
-            case Text(text=text):
-                return self._delta({"content": text}) if text else b""
-            case Refusal(text=text):
-                return self._delta({"refusal": text}) if text else b""
+            case Text(text=text) | Refusal(text=text):
+                return self._text(index, text)
             case Reasoning():
-                fields = reasoning_fields(part)
-                return self._delta(fields) if fields else b""
+                return self._whole_thought(index, part)
             case ToolCall():
                 number = self._numbers[index] = len(self._numbers)
+                self._sent[index] = len(part.arguments)
                 call: dict[str, Any] = {"index": number, "id": part.id, "type": str(part.kind)}
                 name = flat_name(part.namespace, part.name)
                 if part.kind is CallKind.CUSTOM:
@@ -119,25 +132,55 @@ class ChatStreamEncoder:
                 note_dropped(part, self._log)
                 return b""
 
+    def _complete(self, index: int, final: Part | None) -> bytes:
+        """Send what the upstream's final word on a part has beyond its deltas; what was sent cannot be taken back."""
+        match final, self._parts.get(index):
+            case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
+                return self._text(index, text[self._sent.get(index, 0) :])
+            case ToolCall(arguments=arguments), ToolCall():
+                return self._arguments(index, arguments[self._sent[index] :])
+            case (Reasoning() as thought, Reasoning()):
+                return self._whole_thought(index, thought)
+            case _:
+                return b""
+
+    def _text(self, index: int, text: str) -> bytes:
+        if not text:
+            return b""
+        self._sent[index] = self._sent.get(index, 0) + len(text)
+        field = b'{"refusal":' if isinstance(self._parts.get(index), Refusal) else b'{"content":'
+        return b"%b%b%b}%b" % (self._head, field, _dump(text), self._TAIL)
+
     def _arguments(self, index: int, text: str) -> bytes:
+        if not text:
+            return b""
         part = self._parts[index]
         assert isinstance(part, ToolCall), "arguments belong to calls"
+        self._sent[index] += len(text)
         number = self._numbers[index]
         if part.kind is CallKind.CUSTOM:
             return self._delta({"tool_calls": [{"index": number, "custom": {"input": text}}]})
         return self._delta({"tool_calls": [{"index": number, "function": {"arguments": text}}]})
 
-    def _thinking(self, event: ReasoningDelta) -> bytes:
-        text = event.text
+    def _whole_thought(self, index: int, part: Reasoning) -> bytes:
+        out = b"" if index in self._sent else self._thinking(index, part.text or "\n\n".join(part.summary), None)
+        return out + self._state(index, part.state) if part.state is not None else out
+
+    def _thinking(self, index: int, text: str, summary: int | None) -> bytes:
         if not text:
             return b""
-        if event.summary is not None:
-            # Summaries are paragraphs; a chat client sees one text.
-            last = self._summary.get(event.index)
-            self._summary[event.index] = event.summary
-            if last is not None and last != event.summary:
-                text = f"\n\n{text}"
+        self._sent[index] = self._sent.get(index, 0) + len(text)
+        # Summaries and thoughts are paragraphs; a chat client sees one text.
+        last, self._thought = self._thought, (index, summary)
+        if last is not None and last != self._thought:
+            text = f"\n\n{text}"
         return self._delta({"reasoning_content": text})
+
+    def _state(self, index: int, state: OpaqueState) -> bytes:
+        """Send state once; a chat client gets it as an entry of `reasoning_details`."""
+        fields = {} if index in self._stated else reasoning_fields(Reasoning(state=state))
+        self._stated.add(index)
+        return self._delta(fields) if fields else b""
 
     def _end(self) -> bytes:
         assert self._finish is not None, "a stream ends after it finished"
@@ -150,7 +193,7 @@ class ChatStreamEncoder:
                 "id": f"chatcmpl-{self._stamp.token}",
                 "object": "chat.completion.chunk",
                 "created": self._stamp.created,
-                "model": self._caller.model,
+                "model": self._model,
                 "choices": [],
                 "usage": encode_usage(self._usage),
             }

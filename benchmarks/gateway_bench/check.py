@@ -1,0 +1,112 @@
+"""Asks a contender once, reads the answer the way a client would, and says what a correct one looks like.
+
+The load generator then only compares sizes and endings, which costs next to nothing.
+"""
+
+import http.client
+from typing import Any, cast
+
+import msgspec
+
+from gateway_bench.bodies import ARGUMENTS, DELTAS, TEXT, TOOL, Reply, Wire
+
+__all__ = ["Broken", "Expected", "fetch"]
+
+_ENDINGS: dict[Wire, bytes] = {
+    "chat": b"data: [DONE]\n\n",
+    "messages": b'{"type":"message_stop"}\n\n',
+    "responses": b"\n\n",
+}
+_TIMEOUT = 20.0
+Json = dict[str, Any]
+
+
+class Broken(Exception):
+    """A contender answered wrongly: there is nothing to measure."""
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What every further answer must look like."""
+
+    length: int
+    ending: str
+
+
+def fetch(port: int, path: str, headers: dict[str, str], body: bytes, *, wire: Wire, reply: Reply) -> Expected:
+    """Ask once and check the answer's meaning; raise `Broken`."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        raw = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Broken(f"no answer from port {port}: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Broken(f"status {response.status}: {raw[:500].decode(errors='replace')}")
+    try:
+        problem = _check_whole(wire, reply, raw) if reply in ("text", "call") else _check_stream(wire, raw)
+    except (KeyError, IndexError, TypeError, msgspec.DecodeError) as error:
+        problem = f"cannot be read: {error!r}"
+    if problem:
+        raise Broken(f"a wrong answer on the {wire} wire: {problem}; it ends in {raw[-300:]!r}")
+    if reply in ("text", "call"):
+        return Expected(len(raw), "}")
+    return Expected(len(raw), _ENDINGS[wire].decode())
+
+
+def _check_whole(wire: Wire, reply: Reply, raw: bytes) -> str:
+    text, call = _read_whole(wire, msgspec.json.decode(raw))
+    if reply == "text":
+        return "" if text == TEXT else f"the text is {text!r}"
+    return "" if call == (TOOL, ARGUMENTS) else f"the call is {call!r}"
+
+
+def _read_whole(wire: Wire, body: Json) -> tuple[str, tuple[str, Json] | None]:
+    """Return the text and the call of a reply."""
+    match wire:
+        case "chat":
+            message: Json = body["choices"][0]["message"]
+            calls = [
+                (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", ())
+            ]
+            text: str = message["content"] or ""
+        case "messages":
+            text = "".join(block["text"] for block in body["content"] if block["type"] == "text")
+            calls = [(block["name"], block["input"]) for block in body["content"] if block["type"] == "tool_use"]
+        case "responses":
+            items: list[Json] = body["output"]
+            text = "".join(part["text"] for item in items if item["type"] == "message" for part in item["content"])
+            calls = [(item["name"], item["arguments"]) for item in items if item["type"] == "function_call"]
+    if not calls:
+        return text, None
+    name, arguments = calls[0]
+    return text, (name, msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments)
+
+
+def _check_stream(wire: Wire, raw: bytes) -> str:
+    if not raw.endswith(_ENDINGS[wire]):
+        return "the end is missing"
+    deltas: list[str] = []
+    last: Json = {}
+    for block in raw.split(b"\n\n"):
+        data = block.partition(b"data: ")[2]
+        if data and data != b"[DONE]":
+            last = cast("Json", msgspec.json.decode(data))  # server-sent events hold objects
+            deltas.append(_delta(wire, last))
+    if wire == "responses" and last["type"] != "response.completed":
+        return f"the last event is {last['type']}"
+    found = [delta for delta in deltas if delta]
+    return "" if found == list(DELTAS) else f"{len(found)} deltas, or others than were sent"
+
+
+def _delta(wire: Wire, event: Json) -> str:
+    """Return the text an event adds."""
+    match wire:
+        case "chat":
+            return str(event["choices"][0]["delta"].get("content") or "") if event["choices"] else ""
+        case "messages":
+            return str(event["delta"]["text"]) if event["type"] == "content_block_delta" else ""
+        case "responses":
+            return str(event["delta"]) if event["type"] == "response.output_text.delta" else ""

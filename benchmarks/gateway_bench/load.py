@@ -1,0 +1,227 @@
+"""The load generator: raw keep-alive connections that ask, read to the end, check, and ask again. Its own process.
+
+Orders come as JSON lines on stdin, one measured run each; a report per order goes out on stdout. A run makes an exact
+number of requests from a standing start to the last byte, so the work is the same for every contender. The CPU time
+of the processes under test is read here, at the run's own borders, from their POSIX CPU clocks (all threads, ns).
+"""
+
+import asyncio
+import sys
+import time
+from typing import cast
+
+import msgspec
+import uvloop
+
+__all__ = ["Order", "Report", "cpu_seconds", "main"]
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """One run. `length` is the exact size of a correct body, `ending` its last bytes."""
+
+    port: int
+    path: str
+    headers: dict[str, str]
+    body: str
+    warm_up: str
+    concurrency: int
+    requests: int
+    length: int
+    ending: str
+    pids: list[int]
+    timeout: float
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a run took: seconds in all, CPU seconds per process in the order's order, latencies in ms."""
+
+    seconds: float = 0.0
+    cpu: list[float] = []
+    own_cpu: float = 0.0
+    p50: float = 0.0
+    p99: float = 0.0
+    reads: float = 0.0
+    broken: str | None = None
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time a process has used, in all its threads."""
+    # clock_getcpuclockid(3) for a process: the complement of its id, above three bits that mean "scheduler time".
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+class Wrong(Exception):
+    """An answer that is not what was asked for."""
+
+
+def body_length(raw: bytes, head: int) -> tuple[int, int]:
+    """Return size and end of a complete body that begins at `head`; (-1, 0) if there is more to come."""
+    lower = raw[:head].lower()
+    at = lower.find(b"content-length:")
+    if at >= 0:
+        length = int(lower[at + 15 :].split(b"\r\n", 1)[0])
+        return (length, head + length) if len(raw) >= head + length else (-1, 0)
+    if not raw.endswith(b"0\r\n\r\n"):
+        return -1, 0
+    size, position, end = 0, head, len(raw)
+    while position < end:
+        line = raw.find(b"\r\n", position)
+        chunk = int(raw[position:line], 16)
+        if not chunk:
+            return size, position - 2
+        size += chunk
+        position = line + 2 + chunk + 2
+    return -1, 0
+
+
+class _Run:
+    """What the connections of one run share: how much is left, what came back."""
+
+    def __init__(self, order: Order, request: bytes, total: int) -> None:
+        self.order = order
+        self.request = request
+        self.left = total
+        self.missing = total
+        self.latencies: list[float] = []
+        self.reads = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, problem: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(Wrong(problem))
+
+    def count(self) -> None:
+        self.missing -= 1
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive connection."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._began = 0.0
+        self._run: _Run | None = None
+        self._check = False
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._run is not None and self._began:
+            self._run.fail(f"the connection was lost in the middle of an answer: {exc}")
+
+    def start(self, run: _Run, *, check: bool) -> None:
+        """Make requests until the run has none left."""
+        self._run = run
+        self._check = check
+        self._next(run)
+
+    def _next(self, run: _Run) -> None:
+        if not run.left:
+            return
+        run.left -= 1
+        assert self.transport is not None
+        self._began = time.perf_counter()
+        self.transport.write(run.request)
+
+    def data_received(self, data: bytes) -> None:
+        run = self._run
+        assert run is not None
+        run.reads += 1
+        pieces = self._pieces
+        pieces.append(data)
+        # Only what may be the end of an answer is worth a look at the whole of it.
+        if len(pieces) > 1 and len(data) >= 5 and not data.endswith((b"0\r\n\r\n", b"}")):
+            return
+        raw = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        head = raw.find(b"\r\n\r\n") + 4
+        if head < 4:
+            return
+        length, end = body_length(raw, head)
+        if length < 0:
+            return
+        run.latencies.append(time.perf_counter() - self._began)
+        self._began = 0.0
+        pieces.clear()
+        if raw[9:12] != b"200":
+            run.fail(f"status {raw[9:12].decode()}: {raw[head : head + 300].decode(errors='replace')}")
+            return
+        if self._check:
+            order = run.order
+            if length != order.length:
+                run.fail(f"a body of {length} bytes instead of {order.length}")
+                return
+            if not raw.endswith(order.ending.encode(), 0, end):
+                run.fail(f"a body that ends in {raw[end - 40 : end]!r}")
+                return
+        run.count()
+        self._next(run)
+
+
+def _request(order: Order, body: str) -> bytes:
+    data = body.encode()
+    lines = [f"POST {order.path} HTTP/1.1", *(f"{name}: {value}" for name, value in order.headers.items())]
+    head = "\r\n".join([*lines, f"content-length: {len(data)}", "", ""])
+    return head.encode() + data
+
+
+async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> None:
+    for connection in connections:
+        connection.start(run, check=check)
+    async with asyncio.timeout(run.order.timeout):
+        await run.done
+
+
+async def _measure(order: Order) -> Report:
+    loop = asyncio.get_running_loop()
+    made = await asyncio.gather(
+        *(loop.create_connection(_Connection, "127.0.0.1", order.port) for _ in range(order.concurrency))
+    )
+    connections = [connection for _, connection in made]
+    try:
+        # Opens the server's own connections to the upstream; whole replies, so that it is short.
+        warm = _Run(order, _request(order, order.warm_up), order.concurrency)
+        await _drive(connections, warm, check=False)
+        run = _Run(order, _request(order, order.body), order.requests)
+        before = [cpu_seconds(pid) for pid in order.pids]
+        own, began = time.process_time(), time.perf_counter()
+        await _drive(connections, run, check=True)
+        seconds, own = time.perf_counter() - began, time.process_time() - own
+        after = [cpu_seconds(pid) for pid in order.pids]
+    finally:
+        for connection in connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+    ranked = sorted(run.latencies)
+    return Report(
+        seconds=seconds,
+        cpu=[late - early for early, late in zip(before, after, strict=True)],
+        own_cpu=own,
+        p50=ranked[len(ranked) // 2] * 1000,
+        p99=ranked[len(ranked) * 99 // 100] * 1000,
+        reads=run.reads / order.requests,
+    )
+
+
+async def _carry_out(order: Order) -> Report:
+    try:
+        return await _measure(order)
+    except TimeoutError:
+        return Report(broken=f"not done after {order.timeout:g} s")
+    except (Wrong, OSError) as error:
+        return Report(broken=f"{error}")
+
+
+def main() -> None:
+    """Carry out orders until stdin ends."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for line in sys.stdin:
+            report = runner.run(_carry_out(msgspec.json.decode(line, type=Order)))
+            print(msgspec.json.encode(report).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

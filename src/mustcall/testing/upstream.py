@@ -1,0 +1,270 @@
+"""A provider that does what the test says, on real loopback HTTP.
+
+`ScriptedUpstream` listens on 127.0.0.1 in a thread with its own event loop, so that synchronous and asynchronous
+tests use it alike. It speaks Chat Completions, Responses and Messages, records every request and, if `strict`,
+refuses what the providers refuse.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from mustcall.core.origin import Wire
+from mustcall.testing.delivery import Chunking, plan_delivery
+from mustcall.testing.issued import Issued, remember
+from mustcall.testing.offers import as_object
+from mustcall.testing.recording import Recorded
+from mustcall.testing.render import Stamp
+from mustcall.testing.render.stamp import to_json
+from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.script import Answer, Fail, Raw
+from mustcall.testing.serving import PATHS, Exchange, build_models, count_tokens, read_request
+
+__all__ = ["Script", "ScriptedUpstream"]
+
+Script = Iterable[Answer] | Callable[[Recorded], Answer]
+"""Answers in the order of the requests, or a function that makes one for each."""
+
+_PATIENCE = 5.0
+
+
+class _Listener(web.Server):
+    """An aiohttp server that reports when connections open and close."""
+
+    def __init__(
+        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], on_change: Callable[[int], None]
+    ) -> None:
+        super().__init__(handler, handler_cancellation=True, access_log=None)
+        self._on_change = on_change
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._on_change(1)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._on_change(-1)
+
+
+class ScriptedUpstream:
+    """An upstream that answers from a script; use it with `with`, `async with`, or `start` and `close`.
+
+    `default` answers when the script has run out (else: HTTP 500 that says so). `strict` enforces the providers'
+    rules, except those named in `waive`; a refused request takes no answer from the script. `issuer` goes into ids
+    and signatures, so that strict upstreams of different issuers refuse each other's reasoning. `chunking` says how
+    streamed bytes are written: one event per write (None), so many bytes per write, or by a function.
+    """
+
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        strict: bool = False,
+        waive: Collection[str] = (),
+        default: Answer | None = None,
+        issuer: str = "scripted",
+        chunking: Chunking = None,
+        models: Iterable[str] = ("scripted",),
+        port: int = 0,
+    ) -> None:
+        self.requests: list[Recorded] = []
+        self.strict = strict
+        self.chunking = chunking
+        self._make: Callable[[Recorded], Answer] | None = script if callable(script) else None
+        self._rest: Iterator[Answer] = iter(()) if callable(script) else iter(script)
+        self._waive = frozenset(waive)
+        self._default = default
+        self._issuer = issuer
+        self._models = tuple(models)
+        self._port = port
+        self._issued = Issued()
+        self._changed = threading.Condition()
+        self._connections = 0
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._gate = asyncio.Event()
+        self._closing = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """The address without a path, as the Anthropic SDK wants it."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """The address that ends in `/v1`, as the OpenAI SDK wants it."""
+        return f"{self.url}/v1"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        return self._port
+
+    @property
+    def open_connections(self) -> int:
+        """How many client connections are open right now."""
+        return self._connections
+
+    def start(self) -> Self:
+        """Listen; return when connections are accepted."""
+        if self._thread is not None:
+            raise RuntimeError("this upstream has been started already")
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name=f"upstream-{self._issuer}", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def close(self) -> None:
+        """End every exchange, close every connection and stop listening. Closing twice is fine."""
+        if self._thread is None:
+            return
+        self._tell(self._closing)
+        self._thread.join()
+
+    def release(self) -> None:
+        """Let every hanging answer go on, now and from now on."""
+        self._tell(self._gate)
+
+    def wait_for_requests(self, count: int, timeout: float = _PATIENCE) -> list[Recorded]:
+        """Block until so many requests have arrived; return them all."""
+        self._wait(lambda: len(self.requests) >= count, timeout, f"{count} requests")
+        return list(self.requests)
+
+    def wait_until_done(self, timeout: float = _PATIENCE) -> list[Recorded]:
+        """Block until every request so far has ended, one way or another; return them all."""
+        self._wait(lambda: all(one.ended is not None for one in self.requests), timeout, "the end of every request")
+        return list(self.requests)
+
+    def wait_for_connections(self, count: int = 0, timeout: float = _PATIENCE) -> None:
+        """Block until no more than so many client connections are open."""
+        self._wait(lambda: self._connections <= count, timeout, f"at most {count} open connections")
+
+    async def await_requests(self, count: int, timeout: float = _PATIENCE) -> list[Recorded]:  # noqa: ASYNC109
+        """Do as `wait_for_requests` without blocking the event loop."""
+        return await asyncio.to_thread(self.wait_for_requests, count, timeout)
+
+    async def await_done(self, timeout: float = _PATIENCE) -> list[Recorded]:  # noqa: ASYNC109
+        """Do as `wait_until_done` without blocking the event loop."""
+        return await asyncio.to_thread(self.wait_until_done, timeout)
+
+    async def await_connections(self, count: int = 0, timeout: float = _PATIENCE) -> None:  # noqa: ASYNC109
+        """Do as `wait_for_connections` without blocking the event loop."""
+        await asyncio.to_thread(self.wait_for_connections, count, timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            # The plain loop, whatever the process runs on: its sockets take the options that faults need.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._listen(ready))
+        except OSError as error:  # the port is taken
+            self._failure = error
+        finally:
+            ready.set()
+
+    async def _listen(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        listener = _Listener(self._serve, self._count_connection)
+        server = await self._loop.create_server(listener, "127.0.0.1", self._port)
+        self._port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await self._closing.wait()
+        server.close()
+        listener.pre_shutdown()  # idle connections first: they have nothing to finish
+        await listener.shutdown(timeout=0.5)
+        await server.wait_closed()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        recorded = await read_request(request)
+        with self._changed:
+            recorded.number = len(self.requests)
+            self.requests.append(recorded)
+            self._changed.notify_all()
+        body, stamp = as_object(recorded.body), Stamp(recorded.number, self._issuer)
+        delivery = plan_delivery(self._answer(recorded), recorded.wire, body, stamp, self.chunking)
+        if delivery.reply is not None and recorded.wire is not None:
+            remember(self._issued, recorded.wire, body, delivery.reply)
+        return await Exchange(request, recorded, self._notify).deliver(delivery, self._gate, self._closing)
+
+    def _answer(self, recorded: Recorded) -> Answer:
+        if recorded.path == "/v1/models" and recorded.method == "GET":
+            models = build_models(self._models, "anthropic-version" in recorded.headers)
+            return Raw(200, to_json(models))
+        wire = PATHS.get(recorded.path)
+        if wire is None:
+            return Fail(404, f"Invalid URL ({recorded.method} {recorded.path})")
+        if recorded.method != "POST":
+            return Fail(405, f"Not allowed to {recorded.method} on {recorded.path}.")
+        if not isinstance(recorded.body, dict):
+            return Fail(400, "The JSON body of the request could not be parsed: an object is expected.")
+        if recorded.path.endswith("/count_tokens"):
+            return Raw(200, to_json(count_tokens(recorded)))
+        return self._judge(recorded, wire) or self._take(recorded)
+
+    def _judge(self, recorded: Recorded, wire: Wire) -> Fail | None:
+        if not self.strict:
+            return None
+        found = find_violation(wire, Ask(as_object(recorded.body), recorded.headers, self._issued), self._waive)
+        if found is None:
+            return None
+        recorded.refused_by, fail = found
+        return fail
+
+    def _take(self, recorded: Recorded) -> Answer:
+        if self._make is None:
+            recorded.answer = next(self._rest, self._default)
+            return recorded.answer or Fail(500, f"the script is exhausted: no answer for request {recorded.number + 1}")
+        try:
+            recorded.answer = self._make(recorded)
+        except Exception as error:  # noqa: BLE001  the test's own code; the client must hear of it
+            return Fail(500, f"the script failed: {error!r}")
+        return recorded.answer
+
+    def _wait(self, reached: Callable[[], bool], timeout: float, what: str) -> None:
+        with self._changed:
+            if not self._changed.wait_for(reached, timeout):
+                ends = [f"{one.method} {one.path}: {one.ended or 'under way'}" for one in self.requests]
+                raise TimeoutError(f"no {what} within {timeout} s; {self._connections} connections, requests: {ends}")
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _count_connection(self, change: int) -> None:
+        with self._changed:
+            self._connections += change
+            self._changed.notify_all()
+
+    def _tell(self, event: asyncio.Event) -> None:
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            event.set()
+            return
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:  # the loop closed in between
+            event.set()

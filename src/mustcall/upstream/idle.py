@@ -1,0 +1,64 @@
+"""A timer for waits that come one after the other, cheap enough to run around every piece of a stream.
+
+One scheduled call serves the whole stream: it looks, when it is due, how long the current wait has lasted, and comes
+back later if that is not too long. Starting and ending a wait is one assignment.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+__all__ = ["IdleTimer"]
+
+
+class IdleTimer:
+    """`with IdleTimer(seconds) as timer:` raises `TimeoutError` when a wait lasts longer than that.
+
+    The first wait begins at once; `pause` ends a wait, `resume` begins the next one, in the task that then waits.
+    """
+
+    __slots__ = ("_fired", "_handle", "_loop", "_seconds", "_since", "_task")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._since: float | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._fired = False
+
+    def pause(self) -> None:
+        """End the current wait."""
+        self._since = None
+
+    def resume(self) -> None:
+        """Begin a wait."""
+        self._task = asyncio.current_task()
+        self._since = self._loop.time()
+
+    def __enter__(self) -> Self:
+        self.resume()
+        self._handle = self._loop.call_later(self._seconds, self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._fired and self._task is not None:
+            # Take our own cancellation back; one that somebody else asked for stays.
+            others = self._task.uncancel()
+            if kind is not None and issubclass(kind, asyncio.CancelledError) and not others:
+                raise TimeoutError from error
+
+    def _look(self) -> None:
+        """Cancel a wait that has lasted too long; otherwise look again when it would have."""
+        left = self._seconds
+        if self._since is not None:
+            left = self._since + self._seconds - self._loop.time()
+        if left <= 0 and self._task is not None:
+            self._fired = True
+            self._task.cancel()
+        else:
+            self._handle = self._loop.call_later(left, self._look)

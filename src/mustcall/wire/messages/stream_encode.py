@@ -1,0 +1,393 @@
+"""Canonical events, written as the complete event sequence of the Messages wire.
+
+The wire has one block open at a time, so parts that interleave wait their turn: the oldest unfinished part is live,
+the others are held. Blocks open with their first content, because an empty text block sent back is refused by the
+upstream; a call opens at once. Arguments are released as they come once they begin like an object, and checked when
+the call ends: one that is no JSON object ends the stream with an error event, never with `{}` (rule 107).
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import (
+    Audio,
+    CallKind,
+    File,
+    Image,
+    OpaqueState,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolReference,
+    ToolResult,
+    Unknown,
+)
+from mustcall.core.reply import FinishReason, Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.wire.codec import Stamp
+from mustcall.wire.messages.blocks import redacted_data
+from mustcall.wire.messages.errors import encode_stream_error
+from mustcall.wire.messages.inputs import Schemas, parse_object
+from mustcall.wire.messages.reply import (
+    broken_call,
+    caller_call_id,
+    reasoning_text,
+    reply_id,
+    signature_for_caller,
+    stop_reason,
+    write_usage,
+)
+from mustcall.wire.naming import flat_name
+from mustcall.wire.offer import custom_arguments
+from mustcall.wire.reading import as_list, maybe_object
+from mustcall.wire.sse import encode_event
+
+__all__ = ["MessagesStreamEncoder"]
+
+_WIRE = Wire.MESSAGES
+
+_TEXT_DELTA = encode_event(
+    b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}', "content_block_delta"
+)
+
+
+class _Slot:
+    """One part: what it began as, what came for it while it waited, and what was sent of it."""
+
+    __slots__ = ("ended", "final", "held", "part", "sent", "state", "summary", "unsent")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.held: list[Event] = []
+        self.ended = False
+        self.final: Part | None = None
+        self.sent: list[str] = []
+        self.unsent: list[str] = []
+        self.state: OpaqueState | None = part.state if isinstance(part, Reasoning) else None
+        self.summary: int | None = None
+
+
+class MessagesStreamEncoder:
+    """Canonical events in, bytes of server-sent events out."""
+
+    __slots__ = (
+        "_blocks",
+        "_caller",
+        "_done",
+        "_finish",
+        "_log",
+        "_open",
+        "_order",
+        "_out",
+        "_schemas",
+        "_slots",
+        "_stamp",
+        "_telling",
+        "_usage",
+    )
+
+    def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
+        self._caller = caller
+        self._stamp = stamp
+        self._log = log
+        self._schemas = Schemas(caller.tools)
+        self._out: list[bytes] = []
+        self._slots: dict[int, _Slot] = {}
+        self._order: list[int] = []
+        self._blocks = 0
+        self._open = False
+        self._telling: list[Part] = []
+        self._usage: Usage | None = None
+        self._finish: Finished | None = None
+        self._done = False
+
+    def feed(self, event: Event) -> bytes:
+        """Take one event and return what can be sent now; after the end, nothing."""
+        if self._done:
+            return b""
+        match event:
+            case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
+                self._for_slot(event.index, event)
+            case PartStarted():
+                self._slots[event.index] = _Slot(event.part)
+                self._order.append(event.index)
+                if isinstance(event.part, ToolCall | Refusal):
+                    self._telling.append(event.part)
+                if self._order[0] == event.index:
+                    self._begin(event.index)
+            case UsageUpdated():
+                self._usage = event.usage
+            case Started():
+                self._message_start(event)
+            case Finished():
+                self._finish = event
+            case Ended():
+                self._message_end()
+            case Failed():
+                self._fail(event.error)
+            case _:
+                assert_never(event)
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        self._out.append(encode_event(msgspec.json.encode({"type": kind, **fields}), kind))
+
+    def _fail(self, error: ErrorInfo) -> None:
+        self._done = True
+        self._out.append(encode_stream_error(error, ""))
+
+    def _message_start(self, event: Started) -> None:
+        self._emit(
+            "message_start",
+            message={
+                "id": reply_id(event.id, self._stamp),
+                "type": "message",
+                "role": "assistant",
+                "model": event.model or self._caller.model,
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": write_usage(self._usage),
+            },
+        )
+
+    def _message_end(self) -> None:
+        reason = self._finish.reason if self._finish is not None else FinishReason.UNKNOWN
+        reported = self._finish.reported if self._finish is not None else None
+        stop = self._finish.stop_sequence if self._finish is not None else None
+        finish = derive_finish(reason, self._telling)
+        self._emit(
+            "message_delta",
+            delta={"stop_reason": stop_reason(finish, reported, stop), "stop_sequence": stop},
+            usage=write_usage(self._usage),
+        )
+        self._emit("message_stop")
+        self._done = True
+
+    def _for_slot(self, index: int, event: Event) -> None:
+        slot = self._slots.get(index)
+        if slot is None or slot.ended:
+            return
+        if self._order and self._order[0] == index:
+            self._apply(index, slot, event)
+        else:
+            slot.held.append(event)
+
+    def _begin(self, index: int) -> None:
+        """Make a part the live one: open it if it must be, then let go what was held for it."""
+        slot = self._slots[index]
+        part = slot.part
+        match part:
+            case Text(text=text) | Refusal(text=text):
+                self._text(slot, text)
+            case Reasoning():
+                self._thinking(slot, reasoning_text(part))
+            case ToolCall():
+                self._start_call(index, part)
+                self._arguments(slot, part.arguments)
+            case ProviderItem() | Unknown() | Image() | File() | Audio() | ToolReference() | ToolResult():
+                pass
+            case _:
+                assert_never(part)
+        held, slot.held = slot.held, []
+        for event in held:
+            if self._done:
+                return
+            self._apply(index, slot, event)
+
+    def _apply(self, index: int, slot: _Slot, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._text(slot, text)
+            case ReasoningDelta(text=text, summary=summary):
+                if summary is not None and slot.summary is not None and summary != slot.summary:
+                    text = "\n\n" + text
+                slot.summary = summary
+                self._thinking(slot, text)
+            case ArgumentsDelta(text=text):
+                self._arguments(slot, text)
+            case StateDelta(state=state):
+                slot.state = state
+            case PartEnded(part=part):
+                slot.ended = True
+                slot.final = part
+                self._end_part(slot)
+                if not self._done:
+                    self._advance(index)
+            case _:
+                pass
+
+    def _advance(self, index: int) -> None:
+        del self._slots[index]
+        self._order.pop(0)
+        if self._order:
+            self._begin(self._order[0])
+
+    def _start_block(self, block: JsonObject) -> None:
+        self._emit("content_block_start", index=self._blocks, content_block=block)
+        self._open = True
+
+    def _delta(self, delta: JsonObject) -> None:
+        self._emit("content_block_delta", index=self._blocks, delta=delta)
+
+    def _stop_block(self) -> None:
+        self._emit("content_block_stop", index=self._blocks)
+        self._blocks += 1
+        self._open = False
+
+    def _text(self, slot: _Slot, text: str) -> None:
+        if not text:
+            return
+        if not self._open:
+            self._start_block({"type": "text", "text": ""})
+        slot.sent.append(text)
+        # The most common event of all: only its two values are written anew.
+        self._out.append(_TEXT_DELTA % (self._blocks, msgspec.json.encode(text)))
+
+    def _citations(self, part: Text) -> None:
+        citations = part.fields_for(_WIRE).get("citations")
+        if self._open and isinstance(citations, list):
+            for citation in as_list(citations):
+                self._delta({"type": "citations_delta", "citation": citation})
+
+    def _thinking(self, slot: _Slot, text: str) -> None:
+        if not text:
+            return
+        if not self._open:
+            self._start_thinking()
+        slot.sent.append(text)
+        self._delta({"type": "thinking_delta", "thinking": text})
+
+    def _start_thinking(self) -> None:
+        # The signature slot is there from the start: clients copy the block back as it is.
+        self._start_block({"type": "thinking", "thinking": "", "signature": ""})
+
+    def _start_call(self, index: int, call: ToolCall) -> None:
+        self._start_block(
+            {
+                "type": "tool_use",
+                "id": caller_call_id(call, index, self._stamp, self._log),
+                "name": flat_name(call.namespace, call.name) if call.namespace else call.name,
+                "input": {},
+                **call.fields_for(_WIRE),
+            }
+        )
+
+    def _arguments(self, slot: _Slot, text: str) -> None:
+        """Send arguments on once they begin like an object; hold what can only be wrong, or must be rewritten."""
+        if not text:
+            return
+        if slot.sent:
+            self._send_arguments(slot, text)
+            return
+        slot.unsent.append(text)
+        custom = isinstance(slot.part, ToolCall) and slot.part.kind is CallKind.CUSTOM
+        if not custom and "{" in text and "".join(slot.unsent).lstrip().startswith("{"):
+            self._send_arguments(slot, "".join(slot.unsent))
+            slot.unsent.clear()
+
+    def _send_arguments(self, slot: _Slot, text: str) -> None:
+        slot.sent.append(text)
+        self._delta({"type": "input_json_delta", "partial_json": text})
+
+    def _end_part(self, slot: _Slot) -> None:
+        """Send what only the end of a part tells, and close its block."""
+        part = slot.final if slot.final is not None else slot.part
+        match part:
+            case Text(text=text):
+                self._text(slot, _missing(slot, text))
+                self._citations(part)
+            case Refusal(text=text):
+                self._text(slot, _missing(slot, text))
+            case Reasoning():
+                self._end_thinking(slot, part)
+            case ToolCall():
+                self._end_call(slot, part)
+            case ProviderItem() | Unknown() if part.wire is _WIRE:
+                self._whole_block(part.value)
+            case ProviderItem() | Unknown():
+                self._log.add(AdaptationKind.PART_DROPPED, part.type, "has no form on the messages wire")
+            case Image() | File() | Audio() | ToolReference() | ToolResult():
+                name = type(part).__name__.lower()
+                self._log.add(AdaptationKind.PART_DROPPED, name, "replies hold none on the messages wire")
+            case _:
+                assert_never(part)
+        if self._open and not self._done:
+            self._stop_block()
+
+    def _end_thinking(self, slot: _Slot, part: Reasoning) -> None:
+        self._thinking(slot, _missing(slot, reasoning_text(part)))
+        state = part.state or slot.state
+        if state is None:
+            return
+        if not self._open:
+            data = redacted_data(state) if state.form is _WIRE else None
+            if data is not None:
+                self._start_block({"type": "redacted_thinking", "data": data})
+                return
+            self._start_thinking()
+        signature = signature_for_caller(state)
+        if signature:
+            self._delta({"type": "signature_delta", "signature": signature})
+
+    def _end_call(self, slot: _Slot, call: ToolCall) -> None:
+        """Check a call when it is complete; what was sent of a broken one is taken back by an error."""
+        text = "".join(slot.sent) + "".join(slot.unsent)
+        if slot.final is not None and (not slot.sent or call.arguments.startswith(text)):
+            text = call.arguments
+        if call.kind is CallKind.CUSTOM:
+            self._log.add(AdaptationKind.PART_RESHAPED, call.name, "custom call as a function call")
+            text = custom_arguments(text)
+        if parse_object(text) is None:
+            found, _ = self._schemas.input_of(call.evolve(arguments=text))
+            if found is None or slot.sent:
+                self._fail(broken_call(call.name).info())
+                return
+            self._log.add(AdaptationKind.PART_RESHAPED, call.name, "no arguments, and none required: {}")
+            text = "{}"
+        rest = text[sum(map(len, slot.sent)) :]
+        if rest:
+            self._send_arguments(slot, rest)
+
+    def _whole_block(self, value: JsonObject) -> None:
+        """Send a provider's own block; its input as clients read it, in a delta."""
+        held = maybe_object(value.get("input"))
+        if held is None:
+            self._start_block(value)
+            return
+        self._start_block({**value, "input": {}})
+        self._delta({"type": "input_json_delta", "partial_json": msgspec.json.encode(held).decode()})
+
+
+def _missing(slot: _Slot, final: str) -> str:
+    """Return what the final text has beyond what was sent; nothing if the two disagree, for nothing can be taken back.
+
+    Only looked at when nothing, or less than all, was streamed.
+    """
+    if not slot.sent:
+        return final
+    sent = "".join(slot.sent)
+    return final[len(sent) :] if final.startswith(sent) else ""

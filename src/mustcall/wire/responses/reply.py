@@ -1,0 +1,357 @@
+"""Responses replies and usage, both ways: the response object and its output items as a caller's client needs them.
+
+Each canonical part becomes an output item of its own. Ids the upstream did not give are made from the stamp. Items
+are built by small functions that the stream encoder shares, so streamed and whole replies cannot differ.
+"""
+
+from typing import Any, assert_never
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import ErrorInfo, UpstreamRejected
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import (
+    Audio,
+    CallKind,
+    File,
+    Image,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolReference,
+    ToolResult,
+    Unknown,
+)
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.openai_errors import error_info
+from mustcall.wire.reading import (
+    as_object,
+    at,
+    decode_json,
+    list_field,
+    maybe_object,
+    opt_str,
+    reading_reply,
+)
+from mustcall.wire.responses.items import decode_output_item
+from mustcall.wire.responses.parts import ENVELOPE, is_native, part_word
+from mustcall.wire.responses.request_encode import encode_settings
+from mustcall.wire.sealing import seal
+
+__all__ = [
+    "decode_created",
+    "decode_finish",
+    "decode_reply",
+    "decode_usage",
+    "encode_item",
+    "encode_reply",
+    "encode_usage",
+    "failure_of",
+    "finish_fields",
+    "reasoning_texts",
+    "response_head",
+    "response_id",
+]
+
+_WIRE = Wire.RESPONSES
+
+_INCOMPLETE = {
+    "max_output_tokens": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+_FAR_FUTURE = 1e12
+_FAILED_STATUSES = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "server_is_overloaded": 503,
+}
+
+# --- decode -------------------------------------------------------------------------------------------------------
+
+
+def decode_reply(body: bytes, provenance: Provenance) -> Reply:
+    """Read a whole reply."""
+    with reading_reply():
+        value = as_object(decode_json(body))
+        failure = failure_of(value)
+        if failure is not None:
+            raise UpstreamRejected(failure)
+        parts: list[Part] = []
+        for number, item in enumerate(list_field(value, "output")):
+            with at(f"output[{number}]"):
+                parts.extend(decode_output_item(item, provenance, number))
+        reason, reported = decode_finish(value)
+        return Reply(
+            id=opt_str(value, "id") or f"resp_{provenance.token}",
+            model=opt_str(value, "model") or "",
+            parts=tuple(parts),
+            finish=derive_finish(reason, parts),
+            reported_finish=reported,
+            usage=decode_usage(value.get("usage")),
+            created=decode_created(value),
+            origin=Origin(_WIRE, raw=value),
+        )
+
+
+def failure_of(response: JsonObject) -> ErrorInfo | None:
+    """Return the error of a response object that failed, or of an error body in its place."""
+    error = response.get("error")
+    if not error and response.get("status") != "failed":
+        return None
+    info = error_info(error or {"message": "the upstream's response failed without saying why"}, 200)
+    status = _FAILED_STATUSES.get(info.code)
+    if status is None:
+        return info
+    return ErrorInfo(message=info.message, status=status, code=info.code, type=info.type, param=info.param)
+
+
+def decode_finish(response: JsonObject) -> tuple[FinishReason, str | None]:
+    """Return what the response's status means, and its word for it."""
+    status = response.get("status")
+    if status == "incomplete":
+        details = maybe_object(response.get("incomplete_details")) or {}
+        reason = details.get("reason")
+        word = reason if isinstance(reason, str) else status
+        return _INCOMPLETE.get(word, FinishReason.UNKNOWN), word
+    if status is None or status == "completed":
+        return FinishReason.STOP, status
+    return FinishReason.UNKNOWN, status if isinstance(status, str) else None
+
+
+def decode_usage(value: Any) -> Usage | None:
+    """Read `usage`; anything but an object is none, anything but a count is 0."""
+    usage = maybe_object(value)
+    if usage is None:
+        return None
+    given = maybe_object(usage.get("input_tokens_details")) or {}
+    made = maybe_object(usage.get("output_tokens_details")) or {}
+    return Usage(
+        input_tokens=_count(usage.get("input_tokens")),
+        output_tokens=_count(usage.get("output_tokens")),
+        cached_tokens=_count(given.get("cached_tokens")),
+        cache_write_tokens=_count(given.get("cache_write_tokens")),
+        reasoning_tokens=_count(made.get("reasoning_tokens")),
+        origin=Origin(_WIRE, raw=usage),
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def decode_created(response: JsonObject) -> int | None:
+    """Read `created_at`, which some servers give with a fraction; anything but a time is none."""
+    created = response.get("created_at")
+    return int(created) if isinstance(created, int | float) and abs(created) < _FAR_FUTURE else None
+
+
+# --- encode -------------------------------------------------------------------------------------------------------
+
+
+def encode_reply(reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    """Write a whole reply."""
+    raw = reply.raw_for(_WIRE)
+    if raw is not None:
+        return raw
+    output: list[JsonObject] = []
+    for number, part in enumerate(reply.parts):
+        item = encode_item(part, f"{stamp.token}_{number}", log)
+        if item is not None:
+            output.append(item)
+    head = response_head(caller, response_id(reply.id, stamp), reply.model or caller.model, stamp)
+    refused = any(isinstance(part, Refusal) for part in reply.parts)
+    return {**head, **finish_fields(reply.finish, output, refused=refused), "usage": encode_usage(reply.usage)}
+
+
+def response_id(upstream: str, stamp: Stamp) -> str:
+    """Return the upstream's own id where it is one of this wire (clients refer to it), else one from the stamp."""
+    return upstream if upstream.startswith("resp_") else f"resp_{stamp.token}"
+
+
+def finish_fields(finish: FinishReason, output: list[JsonObject], *, refused: bool) -> JsonObject:
+    """Return status and output; in an incomplete response the last item is incomplete too.
+
+    A refusal is told by its refusal part; one without (`refused` is false) can only be told as a filter's stop.
+    """
+    match finish:
+        case FinishReason.LENGTH:
+            reason = "max_output_tokens"
+        case FinishReason.CONTENT_FILTER:
+            reason = "content_filter"
+        case FinishReason.REFUSAL:
+            reason = None if refused else "content_filter"
+        case FinishReason.STOP | FinishReason.TOOL_CALLS:
+            reason = None
+        case FinishReason.PAUSE | FinishReason.UNKNOWN:
+            reason = None
+        case _:
+            assert_never(finish)
+    if reason is None:
+        return {"status": "completed", "incomplete_details": None, "output": output}
+    if output and "status" in output[-1]:
+        output = [*output[:-1], {**output[-1], "status": "incomplete"}]
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}, "output": output}
+
+
+def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) -> JsonObject:
+    """Return the response object without its result: identity, and the caller's settings repeated."""
+    asked: JsonObject = caller.raw_for(_WIRE) or encode_settings(caller, AdaptationLog())
+
+    def said(name: str, default: Any) -> Any:
+        value = asked.get(name)
+        return default if value is None else value
+
+    return {
+        "id": identifier,
+        "object": "response",
+        "created_at": stamp.created,
+        "status": "in_progress",
+        "background": said("background", False),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": said("instructions", None),
+        "max_output_tokens": said("max_output_tokens", None),
+        "max_tool_calls": said("max_tool_calls", None),
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": said("parallel_tool_calls", True),
+        "previous_response_id": said("previous_response_id", None),
+        "prompt_cache_key": said("prompt_cache_key", None),
+        "reasoning": {"effort": None, "summary": None, **said("reasoning", {})},
+        "safety_identifier": said("safety_identifier", None),
+        "service_tier": said("service_tier", "default"),
+        "store": False,  # nothing is kept for a reply that was made of another wire's
+        "temperature": said("temperature", 1.0),
+        "text": {"format": {"type": "text"}, **said("text", {})},
+        "tool_choice": said("tool_choice", "auto"),
+        "tools": [_echoed_tool(tool) for tool in said("tools", [])],
+        "top_logprobs": said("top_logprobs", 0),
+        "top_p": said("top_p", 1.0),
+        "truncation": said("truncation", "disabled"),
+        "usage": None,
+        "user": said("user", None),
+        "metadata": said("metadata", {}),
+    }
+
+
+def _echoed_tool(tool: JsonObject) -> JsonObject:
+    """Return a tool as the server repeats it: fields the SDK's models demand are there, if only as null."""
+    if tool.get("type") == "function" and not {"parameters", "strict"} <= tool.keys():
+        return {"parameters": None, "strict": None, **tool}
+    return tool
+
+
+def encode_usage(usage: Usage | None) -> JsonObject | None:
+    """Write `usage`."""
+    if usage is None:
+        return None
+    raw = usage.raw_for(_WIRE)
+    if raw is not None:
+        return raw
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+def encode_item(part: Part, suffix: str, log: AdaptationLog) -> JsonObject | None:
+    """Write a part of a reply as an output item; made ids end in `suffix`. None if the wire has no form for it."""
+    match part:
+        case Text() | Refusal():
+            return _message(part, suffix, _reply_content(part))
+        case Reasoning():
+            return _reasoning(part, suffix, log)
+        case ToolCall():
+            return _call(part, suffix)
+        case ProviderItem(wire=wire, value=value) if wire is _WIRE:
+            return value
+        case Unknown(wire=wire, value=value) if wire is _WIRE:
+            return _message(part, suffix, value)
+        case ProviderItem() | Unknown() | ToolResult() | Image() | File() | Audio() | ToolReference():
+            log.add(AdaptationKind.PART_DROPPED, part_word(part), "no form in a reply on the responses wire")
+            return None
+        case _:
+            assert_never(part)
+
+
+def _reply_content(part: Text | Refusal) -> JsonObject:
+    raw = part.raw_for(_WIRE)
+    if raw is not None:
+        return raw
+    fields = {name: value for name, value in part.fields_for(_WIRE).items() if name != ENVELOPE}
+    if isinstance(part, Refusal):
+        return {"type": "refusal", "refusal": part.text, **fields}
+    return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": [], **fields}
+
+
+def _message(part: Text | Refusal | Unknown, suffix: str, content: JsonObject) -> JsonObject:
+    return {
+        "id": f"msg_{suffix}",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [content],
+        **(maybe_object(part.fields_for(_WIRE).get(ENVELOPE)) or {}),
+    }
+
+
+def reasoning_texts(part: Reasoning) -> tuple[tuple[str, ...], str]:
+    """Return (summaries, thinking text) as a client of this wire is shown them.
+
+    Clients render summaries, not reasoning text; so thinking of another wire, which is all there is to show, is
+    shown as a summary. A server of this wire tells the two apart by itself.
+    """
+    if is_native(part) or not part.text:
+        return part.summary, part.text
+    return (*part.summary, part.text), ""
+
+
+def _reasoning(part: Reasoning, suffix: str, log: AdaptationLog) -> JsonObject:
+    raw = part.raw_for(_WIRE)
+    if raw is not None:
+        return raw
+    summary, text = reasoning_texts(part)
+    if len(summary) != len(part.summary):
+        log.add(AdaptationKind.PART_RESHAPED, "reasoning", "thinking text shown as a summary")
+    item: JsonObject = {
+        "id": part.id or f"rs_{suffix}",
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": one} for one in summary],
+    }
+    if text:
+        item["content"] = [{"type": "reasoning_text", "text": text}]
+    state = part.state
+    if state is not None:
+        native = state.form is _WIRE and isinstance(state.data, str)
+        item["encrypted_content"] = state.data if native else seal(state)
+    return {**item, **part.fields_for(_WIRE)}
+
+
+def _call(call: ToolCall, suffix: str) -> JsonObject:
+    raw = call.raw_for(_WIRE)
+    if raw is not None:
+        return raw
+    custom = call.kind is CallKind.CUSTOM
+    item: JsonObject = {
+        "id": call.item_id or f"{'ctc' if custom else 'fc'}_{suffix}",
+        "type": "custom_tool_call" if custom else "function_call",
+        "status": "completed",
+        "call_id": call.id,
+        "name": call.name,
+        "input" if custom else "arguments": call.arguments,
+    }
+    if call.namespace is not None:
+        item["namespace"] = call.namespace
+    return {**item, **call.fields_for(_WIRE)}

@@ -1,0 +1,142 @@
+"""The command line as a person uses it: real processes, real ports, the printed curl line."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+from support.http import call, post
+
+MUSTCALL = [sys.executable, "-m", "mustcall"]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(  # noqa: S603  our own command
+        [*MUSTCALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[tuple[str, str, "subprocess.Popen[str]"]]:
+    """Start a gateway; give its URL, what it printed and its process, and stop it with Ctrl-C."""
+    process = subprocess.Popen(  # noqa: S603  our own command
+        [*MUSTCALL, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+    )
+    assert process.stdout is not None
+    printed = ""
+    try:
+        for line in process.stdout:
+            printed += line
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"http://127\.0\.0\.1:\d+", printed)
+        assert found, printed
+        yield found[0], printed, process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+        assert "Traceback" not in rest
+
+
+def test_demo_prints_a_curl_line_that_works() -> None:
+    """`mustcall serve --demo` prints a curl line whose answer is a tool call."""
+    curl = shutil.which("curl")
+    assert curl is not None, "the test runs the printed line"
+    with serving("--demo", "--port", "0") as (_, printed, _process):
+        line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
+        answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=20, check=True)  # noqa: S603, S607
+    call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert call_made["name"] == "get_weather"
+    assert isinstance(json.loads(call_made["arguments"])["city"], str)
+
+
+def test_demo_speaks_all_three_wires() -> None:
+    """The demo answers Responses and Messages clients too."""
+    with serving("--demo", "--port", "0") as (url, _, _process):
+        messages = [{"role": "user", "content": "hi"}]
+        assert post(f"{url}/v1/responses", {"model": "demo", "input": "hi"}).json["output"]
+        answer = post(f"{url}/v1/messages", {"model": "demo", "max_tokens": 50, "messages": messages})
+        assert answer.json["content"][0]["type"] == "text"
+
+
+def test_ctrl_c_leaves_nothing_behind() -> None:
+    """Ctrl-C ends the process with 0 and frees the port."""
+    with serving("--demo", "--port", "0") as (url, _, process):
+        assert call("GET", f"{url}/healthz").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+
+
+def test_port_in_use() -> None:
+    """A chosen port that is taken is an error with the fix; the default one gives way to a free one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run("serve", "--upstream", "chat=http://127.0.0.1:9/v1", "--port", str(port))
+        assert refused.returncode == 2
+        assert f"127.0.0.1:{port}" in refused.stderr
+        assert "--port" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve"], ["no upstream", "--upstream"]),
+        (["serve", "--upstream", "nonsense"], ["wire=URL"]),
+        (["serve", "--config", "gone.toml"], ["gone.toml"]),
+        (["config", "check", "gone.toml"], ["gone.toml"]),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], words: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What cannot be done is said in one line, with exit code 2 and no traceback."""
+    folder = tmp_path_factory.mktemp("empty")
+    done = subprocess.run(  # noqa: S603  our own command
+        [*MUSTCALL, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=folder
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """`config check` says what the gateway would do, and shows no key."""
+    file = tmp_path_factory.mktemp("config") / "m.toml"
+    file.write_text(
+        '[[upstream]]\nname="a"\nwire="messages"\nbase_url="http://127.0.0.1:1"\napi_key_env="A_KEY"\n'
+        '[[route]]\nmodel="claude-*"\nupstream="a"\n',
+        encoding="utf-8",
+    )
+    done = run("config", "check", str(file), A_KEY="sk-secret")
+    assert done.returncode == 0
+    assert "a: messages at http://127.0.0.1:1 (own key)" in done.stdout
+    assert "claude-* -> a" in done.stdout
+    assert done.stdout.endswith("ok\n")
+    assert "secret" not in done.stdout
+
+
+def test_help_lists_the_commands() -> None:
+    """`--help` answers with every command and its line; `--version` with the version."""
+    shown = run("--help").stdout
+    for command in ("serve", "config"):
+        assert re.search(rf"^  {command}\s+\w", shown, re.MULTILINE)
+    assert run("--version").stdout.startswith("mustcall, version ")
+    assert "[NAME:]WIRE=URL" in run("serve", "--help").stdout

@@ -1,0 +1,35 @@
+"""README's Python runs as printed, against the demo it tells the reader to start."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mustcall.testing import ScriptedUpstream, demo_turn
+from mustcall.testing.gateway import RunningGateway
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_readme_has_a_block_per_way_in() -> None:
+    """Two for the gateway, one for the library."""
+    assert len(BLOCKS) == 3
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["openai", "anthropic", "testing"])
+def test_readme_block(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each block runs and prints something."""
+    with ScriptedUpstream(demo_turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        exec(block.replace("http://127.0.0.1:8484", gateway.url), {})  # noqa: S102  our own README
+    assert capsys.readouterr().out.strip()
+
+
+def test_readme_names_real_commands_and_files() -> None:
+    """What README points at exists."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / target).exists(), target
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in re.findall(r"^make (\w+)", text, re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)

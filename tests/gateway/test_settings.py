@@ -1,0 +1,116 @@
+"""Configuration: file, environment and flags, and errors that name the place and the fix."""
+
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.gateway.settings import load_settings, settings_from_flags
+
+UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    """A configuration file."""
+    file = folder / "mustcall.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    """Every table is read; keys come from the environment; the base URL loses its last slash."""
+    file = write(
+        tmp_path,
+        '[server]\nport = 1234\nmax_body_bytes = 5\nclient_keys_env = "KEYS"\n'
+        + UPSTREAM
+        + 'api_key_env = "A_KEY"\nretries = 5\nidle_timeout = 3.5\nheaders = { "X-Team" = "t" }\n'
+        '[[route]]\nmodel = "fast"\nupstream = "a"\nsend_as = "gpt-4.1-mini"\n',
+    )
+    settings = load_settings(file, environment={"KEYS": "k1, k2", "A_KEY": "sk-a"})
+    endpoint = settings.endpoints[0]
+    assert (settings.server.port, settings.server.max_body_bytes, settings.client_keys) == (1234, 5, ("k1", "k2"))
+    assert (endpoint.base_url, endpoint.api_key, endpoint.wire) == ("http://127.0.0.1:9000/v1", "sk-a", Wire.CHAT)
+    assert (endpoint.backoff.retries, endpoint.timeouts.idle, endpoint.headers) == (5, 3.5, {"X-Team": "t"})
+    assert settings.routes[0].send_as == "gpt-4.1-mini"
+
+
+def test_environment_over_file_and_flags_over_both(tmp_path: Path) -> None:
+    """The nearer the caller, the stronger."""
+    file = write(tmp_path, "[server]\nport = 1\nhost = '127.0.0.2'\n" + UPSTREAM)
+    env = {"MUSTCALL_PORT": "2", "MUSTCALL_UPSTREAM": "responses=http://127.0.0.1:1/v1"}
+    assert load_settings(file, environment={}).server.port == 1
+    settings = load_settings(file, environment=env)
+    assert (settings.server.port, settings.server.host) == (2, "127.0.0.2")
+    assert [endpoint.wire for endpoint in settings.endpoints] == [Wire.RESPONSES]
+    settings = load_settings(file, environment=env, port=3, upstream_flags=["messages=http://127.0.0.1:1/v1"])
+    assert settings.server.port == 3
+    assert [endpoint.wire for endpoint in settings.endpoints] == [Wire.MESSAGES]
+
+
+def test_file_named_by_the_environment(tmp_path: Path) -> None:
+    """`MUSTCALL_CONFIG` points at the file."""
+    file = write(tmp_path, UPSTREAM)
+    assert load_settings(environment={"MUSTCALL_CONFIG": str(file)}).endpoints[0].name == "a"
+
+
+def test_flags_name_upstreams() -> None:
+    """`name:wire=URL`, and the wire as a name, numbered, where none is given."""
+    settings = settings_from_flags("chat=http://h/v1", "chat=http://i/v1", "x:messages=https://j")
+    assert [(endpoint.name, endpoint.base_url) for endpoint in settings.endpoints] == [
+        ("chat", "http://h/v1"),
+        ("chat2", "http://i/v1"),
+        ("x", "https://j"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[server\n", ["not valid TOML", "mustcall.toml"]),
+        ("[server]\nprot = 1\n" + UPSTREAM, ["prot", "$.server"]),
+        ("[server]\nport = 'x'\n" + UPSTREAM, ["$.server.port"]),
+        ("[server]\nport = 70000\n" + UPSTREAM, ["70000"]),
+        ("[server]\nmax_body_bytes = 0\n" + UPSTREAM, ["max_body_bytes"]),
+        ("", ["no upstream", "--upstream"]),
+        (UPSTREAM + UPSTREAM, ["two upstreams", "'a'"]),
+        ('[[upstream]]\nname="a"\nwire="soap"\nbase_url="http://h"\n', ["soap", "upstream"]),
+        ('[[upstream]]\nname="a"\nwire="chat"\nbase_url="ftp://h"\n', ["'a'", "base_url"]),
+        ('[[upstream]]\nname="a"\nwire="chat"\nbase_url="localhost:9000"\n', ["'a'", "base_url"]),
+        (UPSTREAM + 'api_key_env = "NOPE"\n', ["'a'", "NOPE", "not set"]),
+        (UPSTREAM + "read_timeout = 0\n", ["read_timeout"]),
+        (UPSTREAM + "retries = -1\n", ["retries"]),
+        (UPSTREAM + '[[route]]\nmodel="m"\nupstream="b"\n', ["'b'", "there are: a"]),
+        ("[server]\nclient_keys_env = 'NOPE'\n" + UPSTREAM, ["NOPE", "no key"]),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    """A configuration that cannot be used is refused with the place and the fix."""
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, text), environment={})
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("flag", ["http://h/v1", "soap=http://h", "chat:http://h", "x:y:z=http://h", "=http://h"])
+def test_bad_flags(flag: str) -> None:
+    """A flag that is not `[name:]wire=URL` is refused with its form."""
+    with pytest.raises(ConfigError, match="wire=URL"):
+        settings_from_flags(flag)
+
+
+def test_missing_file_and_bad_port(tmp_path: Path) -> None:
+    """A file that was named must exist; a port must be a number."""
+    with pytest.raises(ConfigError, match=r"gone\.toml"):
+        load_settings(tmp_path / "gone.toml", environment={})
+    with pytest.raises(ConfigError, match="MUSTCALL_PORT"):
+        load_settings(environment={"MUSTCALL_PORT": "high", "MUSTCALL_UPSTREAM": "chat=http://h/v1"})
+
+
+def test_keys_are_not_shown(tmp_path: Path) -> None:
+    """Rule 136: settings and endpoints never show a key when printed or logged."""
+    file = write(tmp_path, UPSTREAM + 'api_key_env = "A_KEY"\n')
+    settings = load_settings(file, environment={"A_KEY": "sk-very-secret", "MUSTCALL_CLIENT_KEYS": "also-secret"})
+    assert "secret" not in repr(settings)
+    assert "secret" not in str(settings.endpoints)
+    assert "secret" not in f"{settings.endpoints[0]!r}"

@@ -1,0 +1,59 @@
+"""Which upstream serves a model."""
+
+import pytest
+
+from mustcall.core.errors import UnknownModel
+from mustcall.core.origin import Wire
+from mustcall.policy.routing import Destination, Door, Route, choose
+
+DOORS = (Door("open", Wire.CHAT), Door("claude", Wire.MESSAGES))
+ROUTES = (
+    Route(model="gpt-*", upstream="open"),
+    Route(model="fast", upstream="open", send_as="gpt-4.1-mini"),
+    Route(model="claude-*", upstream="claude"),
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-5", Destination("open", "gpt-5")),
+        ("fast", Destination("open", "gpt-4.1-mini")),
+        ("claude-opus-4", Destination("claude", "claude-opus-4")),
+    ],
+)
+def test_first_matching_route_wins(model: str, expected: Destination) -> None:
+    """A pattern keeps the name, an alias sends another."""
+    assert choose(model, Wire.CHAT, ROUTES, DOORS) == expected
+
+
+def test_no_matching_route_names_what_exists() -> None:
+    """With routes configured nothing else is served, and the message says what is."""
+    with pytest.raises(UnknownModel, match=r"'llama'.*gpt-\*, fast, claude-\*"):
+        choose("llama", Wire.CHAT, ROUTES, DOORS)
+
+
+def test_patterns_match_case_exactly() -> None:
+    """Model names are identifiers: `GPT-5` is not `gpt-5`."""
+    with pytest.raises(UnknownModel):
+        choose("GPT-5", Wire.CHAT, ROUTES, DOORS)
+
+
+def test_without_routes_the_callers_wire_decides() -> None:
+    """The lossless way is preferred; every name is served."""
+    assert choose("m", Wire.MESSAGES, (), DOORS) == Destination("claude", "m")
+    assert choose("m", Wire.CHAT, (), DOORS) == Destination("open", "m")
+    assert choose("m", Wire.RESPONSES, (), DOORS) == Destination("open", "m")
+
+
+def test_without_routes_a_prefix_names_the_upstream() -> None:
+    """`claude/m` goes to the upstream called claude, as `m`; an unknown prefix is part of the name."""
+    assert choose("claude/m", Wire.CHAT, (), DOORS) == Destination("claude", "m")
+    assert choose("meta/llama", Wire.CHAT, (), DOORS) == Destination("open", "meta/llama")
+    assert choose("claude/", Wire.CHAT, (), DOORS) == Destination("open", "claude/")
+
+
+def test_no_upstream_at_all() -> None:
+    """Nothing to serve from is an error that names the model."""
+    with pytest.raises(UnknownModel, match="'m'"):
+        choose("m", Wire.CHAT, (), ())

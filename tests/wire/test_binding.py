@@ -1,0 +1,118 @@
+"""wires.md 1.9: calls come back in the names and kinds the caller offered its tools under."""
+
+import pytest
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Finished,
+    PartEnded,
+    PartStarted,
+    Started,
+    TextDelta,
+)
+from mustcall.core.origin import Origin, Wire
+from mustcall.core.parts import CallKind, Part, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.request import Request
+from mustcall.core.tools import Tool
+from mustcall.core.unroll import unroll
+from mustcall.wire.binding import Binding, StreamBinding
+from mustcall.wire.naming import flat_name
+
+_TOOLS = (
+    Tool(name="plain"),
+    Tool(name="spawn", namespace="agents"),
+    Tool(name="apply_patch", kind=CallKind.CUSTOM),
+    Tool(name="patch", kind=CallKind.CUSTOM, namespace="agents"),
+    Tool(name="illegal name!"),
+)
+_CALLER = Request(model="m", messages=(), tools=_TOOLS, origin=Origin(Wire.RESPONSES))
+_BINDING = Binding(_CALLER, Wire.CHAT)
+
+_CASES = [
+    pytest.param(ToolCall(id="1", name="plain", arguments="{}"), ToolCall(id="1", name="plain", arguments="{}")),
+    pytest.param(
+        ToolCall(id="1", name="agents__spawn", arguments='{"x":1}'),
+        ToolCall(id="1", name="spawn", namespace="agents", arguments='{"x":1}'),
+    ),
+    pytest.param(
+        ToolCall(id="1", name="apply_patch", arguments='{"input":"*** Begin\\n"}'),
+        ToolCall(id="1", name="apply_patch", kind=CallKind.CUSTOM, arguments="*** Begin\n"),
+    ),
+    pytest.param(
+        ToolCall(id="1", name="agents__patch", arguments='{"input":""}'),
+        ToolCall(id="1", name="patch", namespace="agents", kind=CallKind.CUSTOM, arguments=""),
+    ),
+    pytest.param(ToolCall(id="1", name="ghost", arguments="{"), ToolCall(id="1", name="ghost", arguments="{")),
+]
+
+
+def _reply(*parts: Part) -> Reply:
+    return Reply(id="r", model="m", parts=parts, finish=FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize(("sent", "expected"), _CASES)
+def test_whole_reply(sent: ToolCall, expected: ToolCall) -> None:
+    """wires.md 1.9: each call of a whole reply is the caller's own tool again, in its kind and namespace."""
+    assert _BINDING.restore_reply(_reply(Text(text="t"), sent)).parts == (Text(text="t"), expected)
+
+
+@pytest.mark.parametrize(("sent", "expected"), _CASES)
+@pytest.mark.parametrize("with_final", [False, True])
+def test_stream(sent: ToolCall, expected: ToolCall, with_final: bool) -> None:
+    """wires.md 1.9: the same for a stream in single characters, with and without the upstream's final word."""
+    stream = StreamBinding(_BINDING)
+    events: list[Event] = [Started("r", "m"), PartStarted(0, Text(text="")), TextDelta(0, "t"), PartEnded(0)]
+    events.append(PartStarted(1, sent.evolve(arguments="")))
+    events.extend(ArgumentsDelta(1, character) for character in sent.arguments)
+    events.append(PartEnded(1, sent if with_final else None))
+    events.extend([Finished(FinishReason.STOP), Ended()])
+    assembler = Assembler()
+    texts: dict[int, str] = {}
+    for event in events:
+        for bound in stream.feed(event):
+            if isinstance(bound, ArgumentsDelta):
+                texts[bound.index] = texts.get(bound.index, "") + bound.text
+            elif isinstance(bound, PartStarted) and isinstance(bound.part, ToolCall):
+                assert (bound.part.name, bound.part.kind) == (expected.name, expected.kind)
+            assembler.feed(bound)
+    assert assembler.reply().parts == (Text(text="t"), expected)
+    assert texts.get(1, "") == expected.arguments
+
+
+def test_illegal_name_comes_back() -> None:
+    """Rule 129: a name that was mapped to a legal one comes back as the caller's."""
+    sent = ToolCall(id="1", name=flat_name(None, "illegal name!"), arguments="{}")
+    assert sent.name != "illegal name!"
+    assert _BINDING.restore(sent).name == "illegal name!"
+
+
+def test_same_wire_is_trivial() -> None:
+    """Design 2.3: on the same wire nothing is rewritten, the reply is the same object."""
+    binding = Binding(_CALLER, Wire.RESPONSES)
+    reply = _reply(ToolCall(id="1", name="agents__spawn", arguments="{}"))
+    assert binding.trivial
+    assert binding.restore_reply(reply) is reply
+    assert all(StreamBinding(binding).feed(event) == (event,) for event in unroll(reply))
+
+
+def test_reply_without_bound_calls_is_untouched() -> None:
+    """Design 2.3: a reply that needs nothing is the same object."""
+    reply = _reply(ToolCall(id="1", name="plain", arguments="{}"))
+    assert not _BINDING.trivial
+    assert _BINDING.restore_reply(reply) is reply
+
+
+def test_custom_arguments_are_not_guessed() -> None:
+    """Design 2.5: a custom tool called with anything but one input string is garbage, whole and streamed."""
+    bad = ToolCall(id="1", name="apply_patch", arguments='{"patch":"x"}')
+    with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
+        _BINDING.restore_reply(_reply(bad))
+    stream = StreamBinding(_BINDING)
+    assert len(stream.feed(PartStarted(0, bad))) == 1
+    with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
+        stream.feed(PartEnded(0))
