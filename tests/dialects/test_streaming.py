@@ -166,8 +166,9 @@ class TestReasoning:
 
     def test_an_end_without_a_start(self) -> None:
         """A late end says that all text so far was reasoning; the tag itself is no text."""
-        events = scan(["hm\n</think>\nHi."])
-        assert events == [Text("hm\n"), LateReasoningEnd(), Text("Hi.")]
+        assert scan(["hm\n</think>\nHi."]) == [Text("hm\n"), LateReasoningEnd(), Text("Hi.")]
+        assert scan(["hm.</think>Hi."]) == [Text("hm."), LateReasoningEnd(), Text("Hi.")]
+        assert scan(["the </think> tag"]) == [Text("the </think> tag")]
 
     def test_an_unclosed_section_is_known(self) -> None:
         """Rule 65: after the end the scanner tells that a section never closed."""

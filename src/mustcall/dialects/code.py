@@ -38,6 +38,11 @@ class Lines:
         """Whether what comes next is quoted: a Markdown quotation's line, or right behind an opening quote."""
         return self._quote or self._last in _QUOTES
 
+    @property
+    def tight(self) -> bool:
+        """Whether what comes next stands right behind a word or a sentence, without a blank."""
+        return not (self._last.isspace() or self._last in _QUOTES or self._last == "")
+
     def note(self, text: str) -> None:
         """Take released text into account; it is not empty."""
         line = text.rfind("\n") + 1
@@ -65,21 +70,28 @@ def measure(reader: Reader, character: str) -> int:
 
 
 class Code:
-    """A stretch of code whose opening ticks or fence were read."""
+    """A stretch of code whose opening ticks or fence were read.
 
-    __slots__ = ("_character", "_first_line", "_read", "_size")
+    `doubtful` holds the text of inline code as long as its closing ticks have not come: without them it was no code.
+    """
+
+    __slots__ = ("_character", "_first_line", "_read", "_size", "doubtful")
 
     def __init__(self, character: str, size: int, *, fenced: bool, first_line: bool = True) -> None:
         self._character = character
         self._size = size
         self._first_line = first_line
         self._read = self._fenced if fenced else self._inline
+        self.doubtful: list[str] | None = None if fenced else []
 
     def read(self, reader: Reader, lines: Lines) -> tuple[str, bool]:
         """Read what can be told; return it, and whether the code ends there."""
         begin = reader.position
         over = self._read(reader, lines)
-        return reader.buffer[begin : reader.position], over
+        text = reader.buffer[begin : reader.position]
+        if self.doubtful is not None:
+            self.doubtful.append(text)
+        return text, over
 
     @staticmethod
     def _to(end: int, reader: Reader, lines: Lines) -> None:
@@ -100,6 +112,8 @@ class Code:
                 return False
             else:
                 over = found.end() - found.start() == self._size
+                if over:
+                    self.doubtful = None
             self._to(found.end(), reader, lines)
             if over:
                 return True

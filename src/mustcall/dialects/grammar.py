@@ -79,7 +79,7 @@ class Grammar:
         for section in SECTIONS:
             self._entry(section.opener, section.anchor).section = section
         for end in LATE_ENDS:
-            self._entry(end, Anchor.LINE).late = True
+            self._entry(end).late = True
         for result, closer in RESULTS.items():
             self._entry(result).result = closer
         self.marks = Marks(

@@ -210,7 +210,7 @@ class Scan:
             self._pass_over((entry.result,))
             return True
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
-        if openers and self._lines.quotes:
+        if openers and self._gap is None and self._lines.quotes:
             # Quoted markup is no call; neither is what stands in it (rule 122).
             self._pass_over(("\n",))
             return True
@@ -229,7 +229,7 @@ class Scan:
             self._owed.discard(marker)
             self._drop_marker(end)
             return True
-        if self._reads_sections and entry.late and self._lines.blank:
+        if self._reads_sections and entry.late and (self._lines.blank or self._lines.tight):
             if not self._section_seen:
                 self._lookout.close(self._events)
                 self._events.append(LateReasoningEnd())
@@ -288,6 +288,9 @@ class Scan:
             self._events.append(Text(text))
         if over:
             self._mode = self._prose
+        if code.doubtful and (over or reader.closed):
+            # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
+            self._lookout.watch("".join(code.doubtful))
         return over
 
     # Spans
@@ -383,6 +386,8 @@ class Scan:
         if span.enters is not None:
             self._enter(span.enters)
             return
+        if span.silences:
+            self._pass_over(span.silences)
         if span.succeeded:
             self._wrappers = 0
             self._lines.begin()
@@ -438,7 +443,8 @@ class Scan:
         self._say(self._skip(at), watch=False)
         if not marker:
             return False
-        if marker in self._passed_closers:
+        entry = self._grammar.entries.get(marker)
+        if marker in self._passed_closers and (entry is None or entry.control is None):
             self._say(self._skip(at + len(marker)), watch=False)
         self._mode = self._prose
         return True

@@ -32,7 +32,8 @@ class Span:
     "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was
     read behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened.
     `owes` holds closers that did not come where they belong, so that they do not leak as text when they come later.
-    `fresh` tells that the reply begins here. In reasoning no markup is taken out of the text.
+    `silences` are the ends of text behind the span in which no call counts. `fresh` tells that the reply begins here.
+    In reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Span:
         "owes",
         "reader",
         "rejected",
+        "silences",
         "soft",
         "succeeded",
     )
@@ -83,6 +85,7 @@ class Span:
         self.call: Call | None = None
         self.enters: Section | None = None
         self.owes: set[str] = set()
+        self.silences: tuple[str, ...] = ()
         self.fresh = lines.fresh
         self.in_reasoning = in_reasoning
         self.succeeded = False

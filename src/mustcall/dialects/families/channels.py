@@ -49,6 +49,9 @@ def _message(span: Span) -> Parse[None]:
         span.enters = _TO_SELF
     elif channel is not None and channel[1] == "analysis":
         span.enters = _ANALYSIS
+    elif to:
+        # Addressed to the user: a call echoed here is text.
+        span.silences = _TO_SELF.closers
 
 
 def _atem(span: Span) -> Parse[bool]:
