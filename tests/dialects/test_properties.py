@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from dialects.scanning import TOOLS, calls_of, cuts, load, reasoning_of, scan, text_of
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.core.tools import Tool
-from mustcall.dialects import DIALECTS, CallEnd, Dialect, Malformed, ScanEvent, Standing, WrittenCall
+from mustcall.dialects import (
+    DIALECTS,
+    CallEnd,
+    Dialect,
+    LateReasoningEnd,
+    Malformed,
+    Reasoning,
+    ScanEvent,
+    Standing,
+    WrittenCall,
+)
 from mustcall.dialects.catalogue import BY_NAME
 from mustcall.dialects.reasoning import CONTROLS, SECTIONS
 
@@ -31,6 +41,14 @@ TOKENS = [
     *("</parameter>", "</function>", "</invoke>", "<parameter=city>", '<parameter name="city">', "call:", "function"),
     *("\x00", "\r\n", "é", "😀", "<|sep|>", "<|message|>", " to=functions.now", "<arg_key>", "</arg_value>"),
 ]
+
+# Markup that is taken out of the text even where no call or reasoning comes of it.
+NEVER_TEXT = (
+    *(control.marker for control in CONTROLS),
+    *(section.opener for section in SECTIONS),
+    *(closer for section in SECTIONS for closer in section.closers),
+    *("<|message|>", ">>>"),
+)
 
 soup = st.lists(st.one_of(st.sampled_from(TOKENS), st.text(max_size=4)), max_size=40).map("".join)
 scalars = st.one_of(
@@ -128,6 +146,10 @@ def test_cutting_changes_nothing(text: str, loose: bool, offered: bool) -> None:
         assert events == whole
     assert whole is not None
     assert is_accounted_for(text, whole)
+    if not any(isinstance(event, CallEnd | Reasoning | LateReasoningEnd) for event in whole) and not any(
+        token in text for token in NEVER_TEXT
+    ):
+        assert text_of(whole) == text
     for event in whole:
         if isinstance(event, CallEnd):
             assert isinstance(json.loads(event.arguments), dict)

@@ -78,6 +78,7 @@ class Scan:
         self._gap: list[str] | None = None
         self._gap_is_text = False
         self._owed: set[str] = set()
+        self._wrapping: set[str] = set()
         self._wrappers = 0
         self._declined = 0
         self._failed = 0
@@ -194,6 +195,7 @@ class Scan:
         if self._gap is not None:
             text = "".join(self._gap) if self._gap_is_text else ""
             self._gap = None
+            self._wrapping.clear()
             self._say(text)
 
     def _open_gap(self, text: str = "", *, is_text: bool) -> None:
@@ -380,8 +382,12 @@ class Scan:
     def _end_span(self, span: Span) -> None:
         self._span = self._parse = None
         self._mode = self._prose
-        self._owed |= span.owes
         self._ended_open = span.open_ended
+        if span.succeeded:
+            self._owed |= span.owes | self._wrapping
+            self._wrapping.clear()
+        else:
+            self._wrapping |= span.owes
         left = self._reader.take_span()
         if span.enters is not None:
             self._enter(span.enters)
@@ -409,8 +415,10 @@ class Scan:
             if span.marker.startswith("```"):
                 self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
             return
-        self._owed |= span.owes
+        if span.succeeded:
+            self._owed |= span.owes
         self._wrappers = 0
+        self._wrapping.clear()
         if span.call is not None:
             span.call.flush()
         self._lookout.close(self._events)
