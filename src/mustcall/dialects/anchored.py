@@ -16,6 +16,7 @@ __all__ = ["UNKNOWN", "Lookout"]
 UNKNOWN = "unknown"
 WINDOW = 400
 _BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
+_MARKUP = re.compile(_BEFORE)
 _EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
 
 
@@ -42,6 +43,8 @@ class Lookout:
     def watch(self, text: str) -> None:
         """Look at a piece of released text."""
         if self._names is None:
+            return
+        if self._found is None and not self._tail and _MARKUP.search(text) is None:
             return
         position = 0
         while True:
@@ -83,7 +86,9 @@ class Lookout:
         self._found = found = self._names.search(text, position)
         self._size = 0
         if found is None:
-            self._tail = text[max(position, len(text) - self._overlap) :]
+            # Only markup can stand before a name, so only from there on the text can begin one.
+            markup = _MARKUP.search(text, max(position, len(text) - self._overlap))
+            self._tail = text[markup.start() :] if markup is not None else ""
             return len(text)
         self._tail = ""
         return found.end()

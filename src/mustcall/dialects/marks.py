@@ -60,6 +60,10 @@ class Marks:
             return len(text), ""
         return found.start(), self._judge(found, closed)
 
+    def is_plain(self, text: str) -> bool:
+        """Whether the text holds no marker and no beginning of one."""
+        return self._pattern.search(text) is None
+
     def _whole(self) -> re.Pattern[str]:
         """Return the pattern for the end of the input, where nothing can be cut off; made when first needed."""
         if self._last is None:

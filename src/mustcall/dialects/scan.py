@@ -73,7 +73,8 @@ class Scan:
         self._reader = Reader()
         self._events: list[ScanEvent] = []
         self._lookout = Lookout(offered, in_reasoning=in_reasoning)
-        self._mode = self._prose
+        self._plain_mode = self._prose
+        self._mode = self._plain_mode
         self._lines = Lines()
         self._gap: list[str] | None = None
         self._gap_is_text = False
@@ -105,6 +106,17 @@ class Scan:
     def feed(self, text: str) -> list[ScanEvent]:
         """Take the next piece of the reply; return what is certain now."""
         reader = self._reader
+        if (
+            self._mode is self._plain_mode
+            and text
+            and not reader.buffer
+            and self._gap is None
+            and self._grammar.marks.is_plain(text)
+        ):
+            # Most pieces of most replies: plain text in plain text.
+            self._lines.note(text)
+            self._lookout.watch(text)
+            return [Text(text)]
         reader.buffer = reader.buffer + text if reader.buffer else text
         while self._mode():
             pass
@@ -289,7 +301,7 @@ class Scan:
         if text:
             self._events.append(Text(text))
         if over:
-            self._mode = self._prose
+            self._mode = self._plain_mode
         if code.doubtful and (over or reader.closed):
             # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
             self._lookout.watch("".join(code.doubtful))
@@ -381,7 +393,7 @@ class Scan:
 
     def _end_span(self, span: Span) -> None:
         self._span = self._parse = None
-        self._mode = self._prose
+        self._mode = self._plain_mode
         self._ended_open = span.open_ended
         if span.succeeded:
             self._owed |= span.owes | self._wrapping
@@ -405,7 +417,7 @@ class Scan:
         reader = self._reader
         reader.close_tap()
         self._span = self._parse = None
-        self._mode = self._prose
+        self._mode = self._plain_mode
         if span.soft:
             self._declined += 1
             if self._declined == _MOST_DECLINED:
@@ -454,7 +466,7 @@ class Scan:
         entry = self._grammar.entries.get(marker)
         if marker in self._passed_closers and (entry is None or entry.control is None):
             self._say(self._skip(at + len(marker)), watch=False)
-        self._mode = self._prose
+        self._mode = self._plain_mode
         return True
 
     # Reasoning
@@ -489,5 +501,5 @@ class Scan:
     def _after_reasoning(self, end: int) -> None:
         self._skip(end)
         self._lines.begin()
-        self._mode = self._prose
+        self._mode = self._plain_mode
         self._open_gap(is_text=False)
