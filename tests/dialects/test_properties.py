@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -153,6 +153,36 @@ def test_cutting_changes_nothing(text: str, loose: bool, offered: bool) -> None:
     for event in whole:
         if isinstance(event, CallEnd):
             assert isinstance(json.loads(event.arguments), dict)
+
+
+TEXTS = [item.text for name in NAMES for item in load(name)]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    text=st.sampled_from(TEXTS),
+    cut=st.tuples(st.floats(0, 1), st.integers(0, 12)),
+    patch=st.sampled_from([*TOKENS, ""]),
+    other=st.sampled_from(TEXTS),
+    reasoning=st.sampled_from(["marked", "opened", "separated"]),
+)
+def test_damaged_calls(
+    text: str,
+    cut: tuple[float, int],
+    patch: str,
+    other: str,
+    reasoning: Literal["marked", "opened", "separated"],
+) -> None:
+    """A call with a piece torn out and another put in gives the same however it is cut, and hides no exception."""
+    place = int(cut[0] * len(text))
+    damaged = text[:place] + patch + text[place + cut[1] :] + "\n" + other
+    whole = None
+    for pieces in cuts(damaged):
+        events = scan(pieces, loose=True, reasoning=reasoning)
+        whole = whole if whole is not None else events
+        assert events == whole
+    assert whole is not None
+    assert is_accounted_for(damaged, whole)
 
 
 @settings(max_examples=200, deadline=None)
