@@ -40,7 +40,7 @@ def cpu(run: Callable[[], object], repeats: int = 3) -> float:
 def growth(small: Callable[[], object], large: Callable[[], object], repeats: int) -> tuple[float, float, float]:
     """Return the best times of both and their ratio. Runs alternate, and go on a while if others disturb them."""
     times = [float("inf"), float("inf")]
-    for attempt in range(repeats + 8):
+    for attempt in range(repeats + 16):
         times = [min(times[0], cpu(small, 1)), min(times[1], cpu(large, 1))]
         if attempt + 1 >= repeats and times[1] <= RATIO * times[0]:
             break
