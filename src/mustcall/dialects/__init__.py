@@ -1,1 +1,46 @@
-"""Text-form tool calls: finding them while they stream, and writing them."""
+"""Tool calls written as text: finding them while they stream, and writing them.
+
+Pure: no clock, no randomness, no I/O. `Scanner` reads, `parse` reads a whole text, `Prompt` writes, `DIALECTS` is the
+catalogue. The events' contract is in `events.py`, the machine in `scan.py`, the formats in `families/`.
+"""
+
+from mustcall.dialects.catalogue import DIALECTS, find_dialect
+from mustcall.dialects.collect import Parsed, collect, parse
+from mustcall.dialects.dialect import Dialect, Opener, Standing, WrittenCall
+from mustcall.dialects.events import (
+    ArgumentDelta,
+    CallEnd,
+    CallStart,
+    LateReasoningEnd,
+    Malformed,
+    Reason,
+    Reasoning,
+    ScanEvent,
+    Text,
+)
+from mustcall.dialects.prompt import Prompt, SystemText
+from mustcall.dialects.scanner import Scanner
+
+__all__ = [
+    "DIALECTS",
+    "ArgumentDelta",
+    "CallEnd",
+    "CallStart",
+    "Dialect",
+    "LateReasoningEnd",
+    "Malformed",
+    "Opener",
+    "Parsed",
+    "Prompt",
+    "Reason",
+    "Reasoning",
+    "ScanEvent",
+    "Scanner",
+    "Standing",
+    "SystemText",
+    "Text",
+    "WrittenCall",
+    "collect",
+    "find_dialect",
+    "parse",
+]

@@ -1,0 +1,40 @@
+"""`mustcall dialects`: every format that is read, with an example each, from the same data the scanner uses."""
+
+import click
+import msgspec
+
+from mustcall.dialects import DIALECTS
+from mustcall.dialects.examples import describe_catalogue, example_of
+
+__all__ = ["command"]
+
+
+@click.command("dialects", short_help="List the text forms of tool calls.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print the reference page (docs/dialects.md).")
+@click.argument("name", required=False)
+def command(name: str | None, as_json: bool, markdown: bool) -> None:
+    """List the dialects with an example each, or show the one called NAME."""
+    if markdown:
+        click.echo(describe_catalogue(), nl=False)
+        return
+    chosen = [dialect for dialect in DIALECTS if name is None or dialect.name == name]
+    if not chosen:
+        raise click.ClickException(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
+    if as_json:
+        rows = [
+            {
+                "name": dialect.name,
+                "family": dialect.family,
+                "standing": str(dialect.standing),
+                "models": dialect.models,
+                "example": example_of(dialect),
+            }
+            for dialect in chosen
+        ]
+        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return
+    for dialect in chosen:
+        click.echo(f"{dialect.name}  [{dialect.family}, {dialect.standing}]  {dialect.models}")
+        for line in example_of(dialect).splitlines():
+            click.echo(f"    {line}")

@@ -1,0 +1,180 @@
+"""`mustcall parse`: the calls, the remaining text and what was malformed in a model's reply.
+
+It reads and prints; every decision about the text is the scanner's. Loose formats are admitted here, since whoever
+parses a log by hand has seen what the model was asked to write; `--strict` leaves them out.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from mustcall.core.errors import MustcallError
+from mustcall.core.tools import Tool
+from mustcall.dialects import CallEnd, Malformed, Parsed, parse
+
+__all__ = ["command"]
+
+
+class _Line(msgspec.Struct):
+    text: str | None = None
+    chunks: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    dialect: str | list[str] | None = None
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw
+    dialect: str
+
+
+class _Report(msgspec.Struct, omit_defaults=True):
+    reason: str
+    raw: str
+    dialect: str
+    name: str | None = None
+    in_reasoning: bool = False
+
+
+class _Output(msgspec.Struct):
+    calls: list[_Call]
+    text: str
+    reasoning: str
+    malformed: list[_Report]
+    reasoned_calls: list[_Call] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """What the command line says about every text."""
+
+    dialects: tuple[str, ...]
+    tools: list[Tool] | None
+    strict: bool
+    reasoning_open: bool
+
+
+@click.command("parse", short_help="Read tool calls out of a model's text.")
+@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Look for this dialect only; repeatable.")
+@click.option(
+    "--tools",
+    "tools_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The tools on offer, as in the Chat Completions `tools` field; without it every name counts.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--jsonl", is_flag=True, help="Read one JSON object per line, print one per line.")
+@click.option("--strict", is_flag=True, help="Leave out the loose formats (`Tool: …`, `Action: …`).")
+@click.option("--reasoning-open", is_flag=True, help="The prompt had already opened a reasoning section.")
+def command(**options: Any) -> None:
+    """Read a model's reply from standard input and print its tool calls, the remaining text and what was malformed.
+
+    With --jsonl each line is an object with `text` or `chunks`, and optionally `tools` and `dialect`.
+    """
+    tools_file = cast("Path | None", options["tools_file"])
+    try:
+        settings = _Settings(
+            options["dialects"],
+            _read_tools(msgspec.json.decode(tools_file.read_bytes())) if tools_file is not None else None,
+            options["strict"],
+            options["reasoning_open"],
+        )
+        if options["jsonl"]:
+            for number, line in enumerate(sys.stdin.buffer, 1):
+                if line.strip():
+                    click.echo(_parse_line(line, number, settings))
+            return
+        parsed = _parse([sys.stdin.buffer.read().decode("utf-8", "replace")], settings)
+    except (MustcallError, msgspec.MsgspecError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(_encode(parsed) if options["as_json"] else _table(parsed))
+
+
+def _parse(pieces: list[str], settings: _Settings) -> Parsed:
+    named = [dialect for dialect in settings.dialects if dialect != "auto"]
+    return parse(
+        pieces,
+        dialects=named or "auto",
+        tools=settings.tools or None,
+        loose=not settings.strict,
+        reasoning="opened" if settings.reasoning_open else "marked",
+    )
+
+
+def _parse_line(line: bytes, number: int, settings: _Settings) -> str:
+    """Parse one line; its own tools and dialect win over those of the command line."""
+    try:
+        entry = msgspec.json.decode(line, type=_Line)
+        if (entry.text is None) == (entry.chunks is None):
+            raise click.ClickException(f"line {number}: give either `text` or `chunks`")
+        pieces = [entry.text] if entry.text is not None else entry.chunks or []
+        named = (entry.dialect,) if isinstance(entry.dialect, str) else tuple(entry.dialect or ())
+        own = _Settings(
+            named or settings.dialects,
+            _read_tools(entry.tools) if entry.tools else settings.tools,
+            settings.strict,
+            settings.reasoning_open,
+        )
+        return _encode(_parse(pieces, own))
+    except (MustcallError, msgspec.MsgspecError) as error:
+        raise click.ClickException(f"line {number}: {error}") from error
+
+
+def _read_tools(value: Any) -> list[Tool]:
+    """Read tools in the chat wire's shape; a bare `{"name", "parameters"}` is taken as well."""
+    tools: list[Tool] = []
+    for item in msgspec.convert(value, list[dict[str, Any]]):
+        function = msgspec.convert(item.get("function", item), dict[str, Any])
+        name = msgspec.convert(function.get("name"), str)
+        parameters = function.get("parameters", function.get("input_schema"))
+        description = function.get("description")
+        tools.append(
+            Tool(
+                name=name,
+                description=description if isinstance(description, str) else None,
+                parameters=msgspec.convert(parameters, dict[str, Any]) if parameters is not None else None,
+            )
+        )
+    return tools
+
+
+def _encode(parsed: Parsed) -> str:
+    output = _Output(
+        [_call(call) for call in parsed.calls],
+        parsed.text,
+        parsed.reasoning,
+        [_report(report) for report in parsed.malformed],
+        [_call(call) for call in parsed.reasoned] or msgspec.UNSET,
+    )
+    return msgspec.json.encode(output).decode()
+
+
+def _call(call: CallEnd) -> _Call:
+    return _Call(call.name, msgspec.Raw(call.arguments.encode("utf-8", "replace")), call.dialect)
+
+
+def _report(report: Malformed) -> _Report:
+    return _Report(str(report.reason), report.raw, report.dialect, report.name, report.in_reasoning)
+
+
+def _table(parsed: Parsed) -> str:
+    lines: list[str] = []
+    rows = [(call.name, call.dialect, call.arguments) for call in parsed.calls]
+    rows += [(call.name, f"{call.dialect} (in reasoning: no call)", call.arguments) for call in parsed.reasoned]
+    if rows:
+        widths = [max(len(row[column]) for row in [*rows, ("call", "dialect", "")]) for column in (0, 1)]
+        lines.append(f"{'call':{widths[0]}}  {'dialect':{widths[1]}}  arguments")
+        lines += [
+            f"{name:{widths[0]}}  {dialect:{widths[1]}}  {' '.join(text.split())}" for name, dialect, text in rows
+        ]
+    else:
+        lines.append("no calls")
+    for report in parsed.malformed:
+        lines.append(f"malformed ({report.reason}, {report.dialect}): {report.raw!r}")
+    for title, text in (("reasoning", parsed.reasoning), ("text", parsed.text)):
+        if text.strip():
+            lines += ["", f"{title}:", text.strip("\n")]
+    return "\n".join(lines)

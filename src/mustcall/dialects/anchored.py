@@ -1,0 +1,128 @@
+"""Sees a call in a wrapper nobody listed, by what the request offered: tool names and their parameters (rule 121).
+
+It watches text that is already released and changes nothing. A report needs an offered name with markup right before
+it, and close behind it either one of the tool's parameters in markup or the end of an empty call. It promotes nothing.
+"""
+
+import re
+from functools import lru_cache
+from typing import cast
+
+from mustcall.dialects.events import Malformed, Reason, ScanEvent
+from mustcall.dialects.names import Offered
+
+__all__ = ["UNKNOWN", "Lookout"]
+
+UNKNOWN = "unknown"
+WINDOW = 400
+_BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
+_MARKUP = re.compile(_BEFORE)
+_EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
+
+
+class Lookout:
+    """Watches released text for offered names in unknown markup. Off when no tools were given.
+
+    Cost: one search per piece over the piece and a name's length before it, and one over the window behind each name
+    found. Reports wait for `close`, so that they do not depend on how the text was cut.
+    """
+
+    __slots__ = ("_behind", "_found", "_in_reasoning", "_names", "_offered", "_overlap", "_reports", "_size", "_tail")
+
+    def __init__(self, offered: Offered, *, in_reasoning: bool) -> None:
+        self._offered = offered
+        self._in_reasoning = in_reasoning
+        self._names = _names(offered.names) if offered.names else None
+        self._overlap = max(map(len, offered.names), default=0) + 1
+        self._tail = ""
+        self._found: re.Match[str] | None = None
+        self._behind: list[str] = []
+        self._size = 0
+        self._reports: list[tuple[str, str]] = []
+
+    def watch(self, text: str) -> None:
+        """Look at a piece of released text."""
+        if self._names is None:
+            return
+        if self._found is None and not self._tail and _MARKUP.search(text) is None:
+            return
+        position = 0
+        while True:
+            if self._found is None:
+                if self._tail:
+                    text = self._tail + text[position:]
+                    position = 0
+                position = self._search(text, position)
+                if self._found is None:
+                    return
+            piece = text[position : position + WINDOW - self._size]
+            self._behind.append(piece)
+            self._size += len(piece)
+            position += len(piece)
+            if self._size < WINDOW:
+                return
+            again = self._judge()
+            if len(again) <= position:
+                position -= len(again)
+            else:
+                self._tail = again
+
+    def close(self, events: list[ScanEvent]) -> None:
+        """Report what was seen; the text that was watched ends here."""
+        if self._names is None:
+            return
+        if self._found is None and self._tail:
+            self._search(self._tail + "\n", 0)
+        if self._found is not None:
+            self._judge()
+        self._tail = ""
+        for raw, name in self._reports:
+            events.append(Malformed(Reason.UNKNOWN_MARKUP, raw, UNKNOWN, None, name, self._in_reasoning))
+        self._reports.clear()
+
+    def _search(self, text: str, position: int) -> int:
+        """Look for a name; return where it ends."""
+        assert self._names is not None
+        self._found = found = self._names.search(text, position)
+        self._size = 0
+        if found is None:
+            # Only markup can stand before a name, so only from there on the text can begin one.
+            markup = _MARKUP.search(text, max(position, len(text) - self._overlap))
+            self._tail = text[markup.start() :] if markup is not None else ""
+            return len(text)
+        self._tail = ""
+        return found.end()
+
+    def _judge(self) -> str:
+        """Decide by what stands behind a name whether it is called; return what of it may begin another name."""
+        found = self._found
+        assert found is not None
+        self._found = None
+        behind = "".join(self._behind)
+        self._behind.clear()
+        name = found[1]
+        schema = self._offered.parameters(name) or {}
+        properties: object = schema.get("properties")
+        # A schema comes from outside: only its shape is certain here.
+        keys = tuple(cast("dict[str, object]", properties)) if isinstance(properties, dict) else ()
+        evidence = _evidence(name, keys).search(behind)
+        if evidence is not None:
+            self._reports.append((found.group() + behind[: evidence.end()], name))
+        used = evidence.end() if evidence is not None else 0
+        return behind[max(used, len(behind) - self._overlap) :]
+
+
+@lru_cache(maxsize=64)
+def _names(names: tuple[str, ...]) -> re.Pattern[str]:
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"{_BEFORE}({words})(?=[^\w\-])")
+
+
+@lru_cache(maxsize=256)
+def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what shows a name to be called: a parameter in markup, an empty call, or the name's own closing tag."""
+    signs = [rf"\A{_EMPTY_CALL}", rf"</{re.escape(name)}>"]
+    if keys:
+        words = "|".join(re.escape(key) for key in keys)
+        signs.append(rf"[\"'<\[{{(,|=「『][ \t]*(?:{words})[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
+    return re.compile("|".join(signs))

@@ -1,0 +1,145 @@
+"""Where a line stands, and which text is code: markup inside code fences or inline code is never a call (rule 63).
+
+Fences follow CommonMark with one leniency, any indentation, because models nest them in lists. Inline code ends with
+as many ticks as began it, or with its paragraph: a lone tick is no code and must not hide what comes after.
+"""
+
+import re
+
+from mustcall.dialects.reader import Reader
+
+__all__ = ["Code", "Lines", "measure"]
+
+
+# Both are bounded, so that what is held until a run's end is: ticks count 64 at a time, and a fence with more blanks
+# behind it than these closes nothing.
+_MOST_TICKS = 64
+_TICKS_OR_LINE = re.compile(rf"`{{1,{_MOST_TICKS}}}+|\n")
+_MOST_BLANKS = 256
+_LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
+
+
+_QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}„«「")
+
+
+class Lines:
+    """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
+
+    __slots__ = ("_last", "_quote", "blank", "fresh")
+
+    def __init__(self) -> None:
+        self.blank = True
+        self.fresh = True
+        self._last = ""
+        self._quote = False
+
+    @property
+    def quotes(self) -> bool:
+        """Whether what comes next is quoted: a Markdown quotation's line, or right behind an opening quote."""
+        return self._quote or self._last in _QUOTES
+
+    @property
+    def tight(self) -> bool:
+        """Whether what comes next stands right behind a word or a sentence, without a blank."""
+        return not (self._last.isspace() or self._last in _QUOTES or self._last == "")
+
+    def note(self, text: str) -> None:
+        """Take released text into account; it is not empty."""
+        line = text.rfind("\n") + 1
+        if line or self.blank:
+            written = text[line:].lstrip()
+            self.blank = not written
+            self._quote = written.startswith(">")
+        if self.fresh and not (self.blank and not text.strip()):
+            self.fresh = False
+        self._last = text[-1]
+
+    def begin(self) -> None:
+        """Begin anew: what came before was markup."""
+        self.blank = self.fresh = True
+        self._last = ""
+        self._quote = False
+
+
+def measure(reader: Reader, character: str) -> int:
+    """Return how many of this character come next, at most 64, or 0 if the text ends before it can be told."""
+    run = reader.buffer[reader.position : reader.position + _MOST_TICKS]
+    size = len(run) - len(run.lstrip(character))
+    ends = reader.position + size == len(reader.buffer)
+    return 0 if ends and size < _MOST_TICKS and not reader.closed else size
+
+
+class Code:
+    """A stretch of code whose opening ticks or fence were read.
+
+    `doubtful` holds the text of inline code as long as its closing ticks have not come: without them it was no code.
+    """
+
+    __slots__ = ("_character", "_first_line", "_read", "_size", "doubtful")
+
+    def __init__(self, character: str, size: int, *, fenced: bool, first_line: bool = True) -> None:
+        self._character = character
+        self._size = size
+        self._first_line = first_line
+        self._read = self._fenced if fenced else self._inline
+        self.doubtful: list[str] | None = None if fenced else []
+
+    def read(self, reader: Reader, lines: Lines) -> tuple[str, bool]:
+        """Read what can be told; return it, and whether the code ends there."""
+        begin = reader.position
+        over = self._read(reader, lines)
+        text = reader.buffer[begin : reader.position]
+        if self.doubtful is not None:
+            self.doubtful.append(text)
+        return text, over
+
+    @staticmethod
+    def _to(end: int, reader: Reader, lines: Lines) -> None:
+        if end > reader.position:
+            lines.note(reader.buffer[reader.position : end])
+            reader.position = end
+
+    def _inline(self, reader: Reader, lines: Lines) -> bool:
+        buffer = reader.buffer
+        while True:
+            found = _TICKS_OR_LINE.search(buffer, reader.position)
+            self._to(found.start() if found else len(buffer), reader, lines)
+            if found is None:
+                return False
+            if found.group() == "\n":
+                over = lines.blank
+            elif found.end() == len(buffer) and not reader.closed and len(found.group()) < _MOST_TICKS:
+                return False
+            else:
+                over = found.end() - found.start() == self._size
+                if over:
+                    self.doubtful = None
+            self._to(found.end(), reader, lines)
+            if over:
+                return True
+
+    def _fenced(self, reader: Reader, lines: Lines) -> bool:
+        """A line of at least as many fence characters ends it; so does a run of them in the first line."""
+        buffer = reader.buffer
+        while True:
+            at = buffer.find(self._character, reader.position)
+            end = at if at >= 0 else len(buffer)
+            if self._first_line and buffer.find("\n", reader.position, end) >= 0:
+                self._first_line = False
+            self._to(end, reader, lines)
+            if at < 0:
+                return False
+            size = measure(reader, self._character)
+            if not size:
+                return False
+            end = at + size
+            over = size >= self._size and (lines.blank or self._first_line)
+            if over and not self._first_line:
+                rest = _LINE_REST.match(buffer, end)
+                assert rest is not None
+                if rest.end() == len(buffer) and not reader.closed and rest.end() - end < _MOST_BLANKS:
+                    return False
+                over = buffer[rest.end() : rest.end() + 1] in ("\n", "") and rest.end() - end < _MOST_BLANKS
+            self._to(end, reader, lines)
+            if over:
+                return True

@@ -1,0 +1,159 @@
+"""Gemma's own notation: `call:NAME{key:<escape>text<escape>,n:42}`. Strings have a delimiter of their own.
+
+FunctionGemma and Gemma 4 differ in their markers only. Text between delimiters is raw, so a string that contains its
+delimiter cannot be written; numbers, booleans and null are bare JSON.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from mustcall.core.errors import UnsupportedFeature
+from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
+from mustcall.dialects.envelope import dump
+from mustcall.dialects.events import Reason
+from mustcall.dialects.grammar import marks_of
+from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, quote, read_value
+from mustcall.dialects.reader import Fault, Parse, accept, blanks, copy_until, expect, run, word
+from mustcall.dialects.span import Call, Span
+
+__all__ = ["DIALECTS"]
+
+# Many plain items of a list, each with the comma before it: read in one step.
+_ITEMS = re.compile(rf"(?:[ \t\r\n]*+,[ \t\r\n]*+{SHORT_NUMBER}(?=[ \t\r\n]*+[,\]]))++")
+_ITEM_START = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
+_KEY = re.compile(r"[^:<>{}\[\],\s\"]*+")
+
+
+def _calls(delimiter: str, closer: str) -> Parser:
+    def read(span: Span) -> Parse[None]:
+        reader = span.reader
+        yield from expect(reader, "call:")
+        name = yield from word(reader)
+        call = span.begin(name.removesuffix(":"))
+        yield from blanks(reader)
+        yield from expect(reader, "{")
+        call.write("{")
+        yield from _read_container(call, delimiter)
+        call.end()
+        yield from span.finish(closer)
+
+    return read
+
+
+def _read_container(call: Call, delimiter: str) -> Parse[None]:
+    """Read the inside of the arguments, whose opening brace was read. The stack holds each open object's keys."""
+    reader = call.span.reader
+    stack: list[set[str] | None] = [set()]
+    first = True
+    while stack:
+        keys = stack[-1]
+        character = yield from blanks(reader)
+        if not character:
+            raise Fault(Reason.TRUNCATED)
+        if character == ("]" if keys is None else "}"):
+            reader.position += 1
+            call.write(character)
+            stack.pop()
+            first = False
+            continue
+        if not first and keys is None and (items := _ITEMS.match(reader.buffer, reader.position)):
+            reader.position = items.end()
+            call.write(_ITEM_START.sub(", ", items.group()))
+            continue
+        if not first:
+            yield from expect(reader, ",", Reason.BAD_LITERAL)
+            call.write(", ")
+            yield from blanks(reader)
+        if keys is not None:
+            key = yield from _read_key(call, delimiter)
+            if key in keys:
+                raise Fault(Reason.DUPLICATE_KEY)
+            keys.add(key)
+            call.write(quote(key) + ": ")
+        opener = yield from blanks(reader)
+        first = opener in ("{", "[")
+        if first:
+            if len(stack) == MAX_DEPTH:
+                raise Fault(Reason.TOO_DEEP)
+            reader.position += 1
+            call.write(opener)
+            stack.append(set() if opener == "{" else None)
+        else:
+            yield from _read_scalar(call, delimiter)
+
+
+def _read_key(call: Call, delimiter: str) -> Parse[str]:
+    reader = call.span.reader
+    if (yield from accept(reader, delimiter)):
+        pieces: list[str] = []
+        yield from copy_until(reader, marks_of(delimiter), pieces.append)
+        reader.position += len(delimiter)
+        key = "".join(pieces)
+    else:
+        key = yield from run(reader, _KEY, 256, Reason.BAD_LITERAL)
+        if not key:
+            ended = reader.closed and reader.position == len(reader.buffer)
+            raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+    yield from blanks(reader)
+    yield from expect(reader, ":", Reason.BAD_LITERAL)
+    return key
+
+
+def _read_scalar(call: Call, delimiter: str) -> Parse[None]:
+    reader = call.span.reader
+    if (yield from accept(reader, delimiter)):
+        call.write('"')
+        yield from copy_until(reader, marks_of(delimiter), lambda piece: call.write(escape(piece)))
+        reader.position += len(delimiter)
+        call.write('"')
+        return
+    reader.open_tap(call.write)
+    yield from read_value(reader)
+    reader.close_tap()
+
+
+def _renderer(dialect: str, before: str, delimiter: str, after: str) -> Renderer:
+    def string(value: str) -> str:
+        if delimiter in value or any(value.endswith(delimiter[:end]) for end in range(1, len(delimiter))):
+            raise UnsupportedFeature(f"the dialect {dialect} cannot write a string with {delimiter!r} in it")
+        return delimiter + value + delimiter
+
+    def key(name: str) -> str:
+        return name if name and _KEY.fullmatch(name) and len(name) < 200 else string(name)
+
+    def write(value: Any) -> str:
+        if isinstance(value, str):
+            return string(value)
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return "{" + ",".join(f"{key(name)}:{write(item)}" for name, item in items) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(write(item) for item in cast("list[Any]", value)) + "]"
+        return dump(value)
+
+    def render(calls: Sequence[WrittenCall]) -> str:
+        return "".join(f"{before}call:{call.name}{write(call.arguments)}{after}" for call in calls)
+
+    return render
+
+
+DIALECTS = (
+    Dialect(
+        "functiongemma",
+        "braces",
+        "FunctionGemma",
+        (Opener("<start_function_call>", _calls("<escape>", "<end_function_call>"), ("call:",)),),
+        ("<end_function_call>",),
+        _renderer("functiongemma", "<start_function_call>", "<escape>", "<end_function_call>"),
+        result="<start_function_response>response:{name}{{result:<escape>{content}<escape>}}<end_function_response>",
+    ),
+    Dialect(
+        "gemma4",
+        "braces",
+        "Gemma 4",
+        (Opener("<|tool_call>", _calls('<|"|>', "<tool_call|>"), ("call:",)),),
+        ("<tool_call|>",),
+        _renderer("gemma4", "<|tool_call>", '<|"|>', "<tool_call|>"),
+    ),
+)

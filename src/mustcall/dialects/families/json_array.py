@@ -1,0 +1,193 @@
+"""A marker, then one JSON array of calls. Each item is complete by itself; what differs is the wrapping.
+
+Apertus writes each call as `{"NAME": {arguments}}`; all others as the envelope with a name and arguments.
+"""
+
+from collections.abc import Sequence
+
+from mustcall.dialects.dialect import Anchor, Dialect, Opener, Parser, Standing, WrittenCall
+from mustcall.dialects.envelope import array_renderer, dump, read_array, read_envelope, read_items
+from mustcall.dialects.events import Reason
+from mustcall.dialects.jsontext import read_string
+from mustcall.dialects.reader import Fault, Parse, blanks, expect
+from mustcall.dialects.span import Span
+
+__all__ = ["DIALECTS"]
+
+
+def _array(*closers: str) -> Parser:
+    def read(span: Span) -> Parse[None]:
+        yield from read_array(span)
+        if closers:
+            yield from span.finish(*closers)
+
+    return read
+
+
+def _opened(span: Span) -> Parse[None]:
+    """The marker ends with the array's own bracket."""
+    yield from read_items(span)
+
+
+def _fenced(span: Span) -> Parse[None]:
+    """A code fence that says it is JSON and holds nothing but calls."""
+    first = yield from blanks(span.reader)
+    if first == "[":
+        yield from read_array(span)
+    else:
+        yield from read_envelope(span)
+    yield from span.finish("```")
+
+
+def _cohere_plan(span: Span) -> Parse[None]:
+    """`Action:` and a JSON fence."""
+    yield from expect(span.reader, "```json", Reason.STRAY_MARKER)
+    yield from blanks(span.reader)
+    yield from read_array(span)
+    yield from span.finish("```")
+
+
+def _single_key(span: Span) -> Parse[None]:
+    reader = span.reader
+    first = yield from blanks(reader)
+    if first != "{":
+        raise Fault(Reason.BAD_JSON if first else Reason.TRUNCATED)
+    reader.position += 1
+    yield from blanks(reader)
+    call = span.begin((yield from read_string(reader)))
+    yield from blanks(reader)
+    yield from expect(reader, ":", Reason.BAD_JSON)
+    yield from call.read_arguments()
+    yield from blanks(reader)
+    yield from expect(reader, "}", Reason.BAD_JSON)
+    call.end()
+
+
+def _apertus(span: Span) -> Parse[None]:
+    yield from read_array(span, _single_key)
+    yield from span.finish("<|tools_suffix|>")
+
+
+def _render_apertus(calls: Sequence[WrittenCall]) -> str:
+    items = [{call.name: call.arguments} for call in calls]
+    return f"<|tools_prefix|>{dump(items)}<|tools_suffix|>"
+
+
+_TOOL_CALLS = Opener("<tool_calls>", _array("</tool_calls>"), ("[",))
+
+DIALECTS = (
+    Dialect(
+        "jamba",
+        "JSON array",
+        "Jamba 1.5+",
+        (_TOOL_CALLS,),
+        ("</tool_calls>",),
+        array_renderer("<tool_calls>", "</tool_calls>"),
+    ),
+    Dialect(
+        "hunyuan_a13b",
+        "JSON array",
+        "Hunyuan-A13B",
+        (_TOOL_CALLS,),
+        ("</tool_calls>",),
+        array_renderer("<tool_calls>", "</tool_calls>"),
+    ),
+    Dialect(
+        "apriel",
+        "JSON array",
+        "Apriel 1.5/1.6",
+        (_TOOL_CALLS,),
+        ("</tool_calls>",),
+        array_renderer("<tool_calls>", "</tool_calls>"),
+    ),
+    Dialect(
+        "nemotron_toolcall",
+        "JSON array",
+        "Nemotron-Nano v2, deci",
+        (Opener("<TOOLCALL>", _array("</TOOLCALL>"), ("[",)),),
+        ("</TOOLCALL>",),
+        array_renderer("<TOOLCALL>", "</TOOLCALL>"),
+    ),
+    Dialect(
+        "mistral_json",
+        "JSON array",
+        "Mistral before v11, Nemo",
+        (Opener("[TOOL_CALLS]", _array(), ("[",)),),
+        (),
+        array_renderer("[TOOL_CALLS] ", ""),
+    ),
+    Dialect(
+        "command_r7b",
+        "JSON array",
+        "Command R7B, Command A",
+        (Opener("<|START_ACTION|>", _array("<|END_ACTION|>"), ("[",)),),
+        ("<|END_ACTION|>",),
+        array_renderer("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters"),
+    ),
+    Dialect(
+        "command_r_plus",
+        "JSON array",
+        "Command R+",
+        (Opener("Action:", _cohere_plan, ("```json",), Anchor.LINE),),
+        ("```",),
+        array_renderer("Action:\n```json\n", "\n```", name="tool_name", arguments="parameters"),
+    ),
+    Dialect(
+        "granite",
+        "JSON array",
+        "Granite 3.x, Phi-4-mini",
+        (
+            Opener("<|tool_call|>", _array("<|/tool_call|>"), ("[",)),
+            Opener("<tool_call>", _array("</tool_call>"), ("[",)),
+        ),
+        ("</tool_call>", "<|/tool_call|>"),
+        array_renderer("<|tool_call|>", ""),
+    ),
+    Dialect(
+        "phi4_mini",
+        "JSON array",
+        "Phi-4-mini, FireFunction v2",
+        (Opener("functools[", _opened, ("{",), Anchor.LINE, soft=True),),
+        (),
+        array_renderer("functools", ""),
+    ),
+    Dialect(
+        "xlam",
+        "JSON array",
+        "xLAM",
+        (
+            Opener("```json", _fenced, ("[",), Anchor.LINE, soft=True),
+            Opener("[TOOL_CALLS]", _array(), ("[",)),
+            Opener("<tool_call>", _array("</tool_call>"), ("[",)),
+            Opener("[", _opened, ("{",), Anchor.LINE, soft=True),
+        ),
+        ("```", "</tool_call>"),
+        array_renderer("```json\n", "\n```"),
+        Standing.NAMED,
+    ),
+    Dialect(
+        "fenced_json",
+        "JSON array",
+        "any model asked for JSON",
+        (Opener("```json", _fenced, ("[", "{"), Anchor.LINE, soft=True),),
+        ("```",),
+        array_renderer("```json\n", "\n```"),
+        Standing.NAMED,
+    ),
+    Dialect(
+        "apertus",
+        "JSON array",
+        "Apertus",
+        (Opener("<|tools_prefix|>", _apertus, ("[",)),),
+        ("<|tools_suffix|>",),
+        _render_apertus,
+    ),
+    Dialect(
+        "json_array",
+        "JSON array",
+        "any, under constrained decoding",
+        (Opener("[", _opened, ("{",), Anchor.LINE, soft=True),),
+        (),
+        array_renderer("", "", arguments="parameters"),
+    ),
+)

@@ -1,0 +1,179 @@
+"""The name, then pairs of tags: `<arg_key>K</arg_key><arg_value>V</arg_value>` (GLM and its relatives).
+
+Strings are raw, other values JSON, told apart by the tool's schema. VCP's pairs look different but work alike: every
+value is a string between its own brackets.
+"""
+
+import re
+from collections.abc import Sequence
+
+from mustcall.core.errors import UnsupportedFeature
+from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
+from mustcall.dialects.envelope import dump
+from mustcall.dialects.events import Reason
+from mustcall.dialects.families.xml_params import plain_value
+from mustcall.dialects.grammar import marks_of
+from mustcall.dialects.jsontext import escape
+from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, copy_until, expect, run, word
+from mustcall.dialects.span import Span
+
+__all__ = ["DIALECTS"]
+
+_KEY = re.compile(r"[^<\n]*+")
+_ENDS = Ends("</arg_value>", ("<arg_key>", "</tool_call>"))
+_VCP_KEY = re.compile(r"[A-Za-z0-9_]*+")
+
+
+def _pairs(span: Span, name: str) -> Parse[None]:
+    """Read the pairs and the call's closing tag."""
+    reader = span.reader
+    writer = ArgumentWriter(span.begin(name))
+    while True:
+        yield from blanks(reader)
+        tag = yield from accept_any(reader, ("<arg_key>", "</tool_call>"))
+        if tag == "</tool_call>":
+            writer.end()
+            return
+        if not tag:
+            yield from expect(reader, "<arg_key>")
+        key = yield from run(reader, _KEY, 256, Reason.BAD_MARKUP)
+        yield from expect(reader, "</arg_key>")
+        yield from blanks(reader)
+        yield from expect(reader, "<arg_value>")
+        yield from read_raw_value(writer, writer.key(key.strip()), _ENDS)
+
+
+def _glm(span: Span) -> Parse[None]:
+    """`<tool_call>NAME`: only what follows the name shows that it is one and not prose."""
+    reader = span.reader
+    name = yield from word(reader, Reason.STRAY_MARKER)
+    yield from blanks(reader)
+    for tag in ("<arg_key>", "</tool_call>"):
+        if (yield from accept(reader, tag)):
+            reader.position -= len(tag)
+            yield from _pairs(span, name)
+            return
+    rest = reader.buffer[reader.position :]
+    cut = reader.closed and ("<arg_key>".startswith(rest) or "</tool_call>".startswith(rest))
+    cut = cut and span.offered.resolve(name) is not None
+    raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
+
+
+def _hunyuan(span: Span) -> Parse[None]:
+    reader = span.reader
+    while (yield from accept(reader, "<tool_call>")):
+        yield from blanks(reader)
+        name = yield from word(reader)
+        yield from blanks(reader)
+        yield from accept(reader, "<tool_sep>")
+        yield from _pairs(span, name)
+        yield from blanks(reader)
+    yield from span.finish("</tool_calls>")
+
+
+def _vcp(span: Span) -> Parse[None]:
+    """`key:「始」value「末」` pairs; `tool_name` is the name, `maid` the caller's own signature."""
+    reader = span.reader
+    end = marks_of("「末」")
+    call = span.begin()
+    keys: set[str] = set()
+    call.write("{")
+    written = 0
+    while not (yield from accept(reader, "<<<[END_TOOL_REQUEST]>>>")):
+        key = yield from run(reader, _VCP_KEY, 256, Reason.BAD_MARKUP)
+        yield from blanks(reader)
+        yield from expect(reader, ":")
+        yield from blanks(reader)
+        yield from expect(reader, "「始」")
+        if not key or key in keys:
+            raise Fault(Reason.DUPLICATE_KEY if key else Reason.BAD_MARKUP)
+        keys.add(key)
+        pieces: list[str] = []
+        if key not in ("tool_name", "maid"):
+            call.write((", " if written else "") + dump(key) + ': "')
+            written += 1
+            yield from copy_until(reader, end, lambda piece: call.write(escape(piece)))
+            call.write('"')
+        else:
+            yield from copy_until(reader, end, pieces.append)
+        yield from expect(reader, "「末」")
+        if key == "tool_name":
+            call.named("".join(pieces).strip())
+        yield from blanks(reader)
+        yield from accept(reader, ",")
+        yield from blanks(reader)
+    call.write("}")
+    call.end()
+
+
+def _renderer(dialect: str, before: str, head: str, after: str, *, wrapped: bool = False) -> Renderer:
+    def key(text: str) -> str:
+        if not text or text != text.strip() or re.search(r"[<\n]", text) or len(text) > 200:
+            raise UnsupportedFeature(f"the dialect {dialect} cannot write the parameter name {text!r}")
+        return text
+
+    def one(call: WrittenCall) -> str:
+        pairs = "".join(
+            f"<arg_key>{key(name)}</arg_key>\n<arg_value>{plain_value(value, dialect, '</arg_value>')}</arg_value>\n"
+            for name, value in call.arguments.items()
+        )
+        return f"<tool_call>{call.name}{head}{pairs}</tool_call>"
+
+    def render(calls: Sequence[WrittenCall]) -> str:
+        return before + "\n".join(one(call) for call in calls) + after
+
+    del wrapped
+    return render
+
+
+def _render_vcp(calls: Sequence[WrittenCall]) -> str:
+    def pair(key: str, value: object) -> str:
+        if not _VCP_KEY.fullmatch(key) or key in ("tool_name", "maid", ""):
+            raise UnsupportedFeature(f"the dialect vcp cannot write the parameter name {key!r}")
+        if not isinstance(value, str) or "「末」" in value:
+            raise UnsupportedFeature("the dialect vcp can write only strings without its own brackets")
+        return f",\n{key}:「始」{value}「末」"
+
+    return "\n".join(
+        f"<<<[TOOL_REQUEST]>>>\ntool_name:「始」{call.name}「末」"
+        + "".join(pair(key, value) for key, value in call.arguments.items())
+        + "\n<<<[END_TOOL_REQUEST]>>>"
+        for call in calls
+    )
+
+
+DIALECTS = (
+    Dialect(
+        "glm",
+        "key and value tags",
+        "GLM-4.5 to GLM-5, Ling-3",
+        (Opener("<tool_call>", _glm, (A_NAME,)),),
+        ("</tool_call>",),
+        _renderer("glm", "", "\n", ""),
+    ),
+    Dialect(
+        "poolside_v1",
+        "key and value tags",
+        "Laguna",
+        (Opener("<tool_call>", _glm, (A_NAME,)),),
+        ("</tool_call>",),
+        _renderer("poolside_v1", "", "\n", ""),
+    ),
+    Dialect(
+        "hy_v3",
+        "key and value tags",
+        "Hunyuan 3",
+        (Opener("<tool_calls>", _hunyuan, ("<tool_call>",)),),
+        ("</tool_calls>",),
+        _renderer("hy_v3", "<tool_calls>\n", "<tool_sep>", "\n</tool_calls>"),
+    ),
+    Dialect(
+        "vcp",
+        "key and value tags",
+        "VCP",
+        (Opener("<<<[TOOL_REQUEST]>>>", _vcp, (A_NAME,)),),
+        ("<<<[END_TOOL_REQUEST]>>>",),
+        _render_vcp,
+    ),
+)

@@ -1,0 +1,129 @@
+"""Formats that look like ordinary prose or code: they count on a line of their own, with an offered name (rule 64).
+
+All of them are soft: until the name is known and the arguments have begun, the line is text. They belong to the prompt
+protocol, where the model was asked to write so.
+"""
+
+import re
+from collections.abc import Sequence
+
+from mustcall.dialects.dialect import A_NAME, TOOL, Anchor, Dialect, Opener, Standing, WrittenCall
+from mustcall.dialects.envelope import dump
+from mustcall.dialects.events import Reason
+from mustcall.dialects.families.python_calls import read_python_call, write_python_call
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
+from mustcall.dialects.span import Span
+
+__all__ = ["DIALECTS"]
+
+_SPACES = re.compile(r"[ \t]*+")
+_REST = re.compile(r"[^\s\"'{}\[\]()]*+")
+
+
+def _tool_line(span: Span) -> Parse[None]:
+    """`Tool: name(arg=value)`."""
+    yield from read_python_call(span)
+
+
+def _python_line(span: Span) -> Parse[None]:
+    """A line that begins with an offered tool's name and an opening parenthesis."""
+    span.reader.position -= len(span.marker)
+    yield from read_python_call(span)
+
+
+def _react(span: Span) -> Parse[None]:
+    """`Action: name`, then on a line of its own `Action Input: {…}`."""
+    reader = span.reader
+    name = yield from run(reader, _REST, 256, Reason.MISSING_NAME)
+    yield from run(reader, _SPACES, 256, Reason.BAD_MARKUP)
+    if not (yield from accept_any(reader, ("\n", "\r\n"))):
+        raise Fault(Reason.BAD_MARKUP)
+    yield from blanks(reader)
+    yield from expect(reader, "Action Input:")
+    if (yield from blanks(reader)) != "{":
+        raise Fault(Reason.NOT_OBJECT)
+    call = span.begin(name)
+    call.commit()
+    yield from call.read_arguments()
+    call.end()
+
+
+def _pair(span: Span) -> Parse[None]:
+    """`[name, {…}]`, the name bare or quoted."""
+    reader = span.reader
+    quote = yield from accept_any(reader, ('"', "'"))
+    name = yield from run(reader, _PAIR_NAME, 256, Reason.MISSING_NAME)
+    yield from expect(reader, quote)
+    yield from blanks(reader)
+    yield from expect(reader, ",")
+    if (yield from blanks(reader)) != "{":
+        raise Fault(Reason.NOT_OBJECT)
+    call = span.begin(name)
+    call.commit()
+    yield from call.read_arguments()
+    yield from blanks(reader)
+    if not (yield from accept(reader, "]")):
+        ended = reader.closed and reader.position == len(reader.buffer)
+        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_JSON)
+    call.end()
+
+
+_PAIR_NAME = re.compile(r"[A-Za-z0-9_.\-]*+")
+
+
+def _render_tool_lines(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(f"Tool: {write_python_call(call)}" for call in calls)
+
+
+def _render_python_lines(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(write_python_call(call) for call in calls)
+
+
+def _render_react(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(f"Action: {call.name}\nAction Input: {dump(call.arguments)}" for call in calls)
+
+
+def _render_pairs(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(f"[{dump(call.name)}, {dump(call.arguments)}]" for call in calls)
+
+
+DIALECTS = (
+    Dialect(
+        "tool_line",
+        "loose lines",
+        "prompt-engineered",
+        (Opener("Tool:", _tool_line, (A_NAME,), Anchor.LINE, soft=True),),
+        (),
+        _render_tool_lines,
+        Standing.LOOSE,
+        "Result of {name}: {content}",
+    ),
+    Dialect(
+        "react",
+        "loose lines",
+        "ReAct prompts",
+        (Opener("Action:", _react, (A_NAME,), Anchor.LINE, soft=True),),
+        (),
+        _render_react,
+        Standing.LOOSE,
+        "Observation: {content}",
+    ),
+    Dialect(
+        "name_and_object",
+        "loose lines",
+        "prompt-engineered",
+        (Opener("[", _pair, (A_NAME + ",", '"', "'"), Anchor.LINE, soft=True),),
+        (),
+        _render_pairs,
+        Standing.LOOSE,
+    ),
+    Dialect(
+        "python_line",
+        "loose lines",
+        "prompt-engineered",
+        (Opener(f"{TOOL}(", _python_line, anchor=Anchor.LINE, soft=True),),
+        (),
+        _render_python_lines,
+        Standing.NAMED,
+    ),
+)

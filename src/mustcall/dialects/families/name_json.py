@@ -1,0 +1,218 @@
+"""The name stands in a header of markers, the arguments follow as one JSON object.
+
+DeepSeek's two formats share every marker and differ only in what stands before the separator; Kimi's header is an id
+that contains the name; Mistral's may carry an id; Functionary's is a line of its own.
+"""
+
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Renderer, WrittenCall
+from mustcall.dialects.envelope import dump
+from mustcall.dialects.events import Reason
+from mustcall.dialects.names import Offered
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, expect, word
+from mustcall.dialects.span import Span
+
+__all__ = ["DIALECTS"]
+
+_DS_BEGIN, _DS_SEP, _DS_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+_DS_SECTION, _DS_SECTION_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_KIMI_BEGIN, _KIMI_ARGUMENTS, _KIMI_END = (
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+)
+_KIMI_SECTIONS = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
+_KIMI_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+_KIMI_INDEX = re.compile(r"(?::\d+|_\d+)\Z")
+
+
+def _deepseek(span: Span) -> Parse[None]:
+    reader = span.reader
+    inner = span.marker == _DS_BEGIN
+    while inner or (yield from accept(reader, _DS_BEGIN)):
+        inner = False
+        yield from blanks(reader)
+        name = yield from word(reader, Reason.BAD_MARKUP)
+        yield from expect(reader, _DS_SEP)
+        fenced = False
+        span.dialect = "deepseek_v31"
+        if name == "function" and (yield from blanks(reader)) != "{":
+            span.dialect = "deepseek_v3"
+            name = yield from word(reader)
+            yield from blanks(reader)
+            fenced = yield from accept(reader, "```json")
+        call = span.begin(name)
+        yield from call.read_arguments()
+        if fenced:
+            yield from blanks(reader)
+            yield from accept(reader, "```")
+        call.end()
+        yield from span.finish(_DS_END)
+        yield from blanks(reader)
+    yield from span.finish(_DS_SECTION_END)
+
+
+def _render_deepseek(head: str, before: str, after: str) -> Renderer:
+    def render(calls: Sequence[WrittenCall]) -> str:
+        inner = "".join(f"{_DS_BEGIN}{head}{call.name}{before}{dump(call.arguments)}{after}{_DS_END}" for call in calls)
+        return f"{_DS_SECTION}{inner}{_DS_SECTION_END}"
+
+    return render
+
+
+def _kimi(span: Span) -> Parse[None]:
+    reader = span.reader
+    inner = span.marker == _KIMI_BEGIN
+    while inner or (yield from accept(reader, _KIMI_BEGIN)):
+        inner = False
+        yield from blanks(reader)
+        header = yield from word(reader)
+        yield from blanks(reader)
+        yield from expect(reader, _KIMI_ARGUMENTS)
+        call = span.begin(_kimi_name(header, span.offered))
+        yield from call.read_arguments()
+        call.end()
+        yield from span.finish(_KIMI_END)
+        yield from blanks(reader)
+    yield from span.finish(*_KIMI_SECTION_ENDS)
+
+
+def _kimi_name(header: str, offered: Offered) -> str:
+    """Return the name in a header: `functions.NAME:0`, `NAME:0`, `functions_NAME_0` and `NAME` were all seen."""
+    for name in _kimi_names(header):
+        if offered.resolve(name) is not None:
+            return name
+    return header
+
+
+def _kimi_names(header: str) -> Iterator[str]:
+    bare = header.removeprefix("functions.").removeprefix("functions_")
+    if ":" in bare:
+        yield bare.rpartition(":")[0]
+    yield bare
+    yield _KIMI_INDEX.sub("", bare)
+
+
+def _render_kimi(calls: Sequence[WrittenCall]) -> str:
+    inner = "".join(
+        f"{_KIMI_BEGIN}functions.{call.name}:{index}{_KIMI_ARGUMENTS}{dump(call.arguments)}{_KIMI_END}"
+        for index, call in enumerate(calls)
+    )
+    return f"{_KIMI_SECTIONS[0]}{inner}{_KIMI_SECTION_ENDS[0]}"
+
+
+def _mistral(span: Span) -> Parse[None]:
+    """`NAME[CALL_ID]id[ARGS]{…}`; both markers inside may be missing."""
+    reader = span.reader
+    name = yield from word(reader, Reason.STRAY_MARKER)
+    if (yield from accept(reader, "[CALL_ID]")):
+        yield from word(reader, Reason.BAD_MARKUP)
+    marked = yield from accept(reader, "[ARGS]")
+    first = yield from blanks(reader)
+    if not first:
+        raise Fault(Reason.TRUNCATED)
+    if not marked and first != "{":
+        raise Fault(Reason.STRAY_MARKER)
+    call = span.begin(name)
+    yield from call.read_arguments()
+    call.end()
+
+
+def _render_mistral(calls: Sequence[WrittenCall]) -> str:
+    return "".join(f"[TOOL_CALLS]{call.name}[ARGS]{dump(call.arguments)}" for call in calls)
+
+
+def _render_functionary(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(f"<function={call.name}>{dump(call.arguments)}</function>" for call in calls)
+
+
+def _recipient(span: Span) -> Parse[None]:
+    """`>>>NAME` on a line of its own; `>>>all` addresses the user and is no text either."""
+    reader = span.reader
+    name = yield from word(reader)
+    if (yield from accept_any(reader, ("\n", "\r\n"))) == "":
+        raise Fault(Reason.BAD_MARKUP)
+    if name == "all" and span.offered.resolve(name) != name:
+        span.drop()
+        return
+    if (yield from blanks(reader)) != "{":
+        raise Fault(Reason.NOT_OBJECT)
+    call = span.begin(name)
+    call.commit()
+    yield from call.read_arguments()
+    call.end()
+
+
+def _render_recipients(calls: Sequence[WrittenCall]) -> str:
+    return "\n".join(f">>>{call.name}\n{dump(call.arguments)}" for call in calls)
+
+
+def _functionary(span: Span) -> Parse[None]:
+    reader = span.reader
+    name = yield from word(reader, Reason.STRAY_MARKER)
+    yield from expect(reader, ">", Reason.STRAY_MARKER)
+    if (yield from blanks(reader)) != "{":
+        ended = (yield from ahead(reader)) == ""
+        raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+    call = span.begin(name)
+    yield from call.read_arguments()
+    call.end()
+    yield from span.finish("</function>")
+
+
+_DEEPSEEK_OPENERS = (Opener(_DS_SECTION, _deepseek, (_DS_BEGIN,)), Opener(_DS_BEGIN, _deepseek))
+
+DIALECTS = (
+    Dialect(
+        "deepseek_v3",
+        "name and JSON",
+        "DeepSeek-V3, R1, Cogito",
+        _DEEPSEEK_OPENERS,
+        (_DS_SECTION_END, _DS_END),
+        _render_deepseek(f"function{_DS_SEP}", "\n```json\n", "\n```"),
+    ),
+    Dialect(
+        "deepseek_v31",
+        "name and JSON",
+        "DeepSeek-V3.1",
+        _DEEPSEEK_OPENERS,
+        (_DS_SECTION_END, _DS_END),
+        _render_deepseek("", _DS_SEP, ""),
+    ),
+    Dialect(
+        "kimi_k2",
+        "name and JSON",
+        "Kimi-K2, K2-Thinking, K2.x",
+        (*(Opener(section, _kimi, (_KIMI_BEGIN,)) for section in _KIMI_SECTIONS), Opener(_KIMI_BEGIN, _kimi)),
+        (*_KIMI_SECTION_ENDS, _KIMI_END),
+        _render_kimi,
+    ),
+    Dialect(
+        "mistral_v11",
+        "name and JSON",
+        "Mistral Small 3.x, Devstral, Ministral, Magistral",
+        (Opener("[TOOL_CALLS]", _mistral, (A_NAME,)),),
+        (),
+        _render_mistral,
+    ),
+    Dialect(
+        "functionary_v31",
+        "name and JSON",
+        "Functionary 3.1, Llama 3.1 custom tools",
+        (Opener("<function=", _functionary, (A_NAME,)),),
+        ("</function>",),
+        _render_functionary,
+    ),
+    Dialect(
+        "functionary_v32",
+        "name and JSON",
+        "Functionary 3.2",
+        (Opener(">>>", _recipient, (A_NAME,), Anchor.LINE, soft=True),),
+        (),
+        _render_recipients,
+    ),
+)

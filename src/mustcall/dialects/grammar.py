@@ -1,0 +1,150 @@
+"""All the markers of a set of dialects in one table, compiled once and shared by every scan.
+
+It says which marker means what; when it counts is the scanner's business. Reading a table costs one dictionary
+lookup per marker found.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
+from mustcall.dialects.marks import NAMESPACE, Marks
+from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
+
+__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
+
+_CODE = ("`", "~~~")
+_TAG = re.compile(r"<[A-Za-z_]")
+
+
+class Entry:
+    """What one marker may be."""
+
+    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "result", "section")
+
+    def __init__(self) -> None:
+        self.openers: list[tuple[Dialect, Opener]] = []
+        self.section: Section | None = None
+        self.control: Control | None = None
+        self.late = False
+        self.result = ""
+        self.closer = False
+        self.code = False
+        self.anchor = Anchor.START
+
+    @property
+    def follow(self) -> str:
+        """What must come behind the marker for it to be more than text, as an expression; "" if it is always more."""
+        pairs = self.openers
+        if self.section or self.control or self.late or self.closer or self.code or self.result:
+            return ""
+        if not all(opener.soft and opener.starts for _, opener in pairs):
+            return ""
+        firsts = {start[0] for _, opener in pairs for start in opener.starts}
+        return "|".join(sorted(r"\w" if first == A_NAME else re.escape(first) for first in firsts))
+
+    def counts(self, anchor: Anchor) -> None:
+        """Widen where the marker is looked for at all."""
+        self.anchor = min(self.anchor, anchor)
+
+
+class Grammar:
+    """The compiled table of one set of dialects."""
+
+    __slots__ = ("_hard", "_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
+
+    def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
+        self.names = names
+        self._hard: Grammar | None = None
+        self.names_matter = any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers)
+        self.dialects = {dialect.name: dialect for dialect in dialects}
+        self.entries: dict[str, Entry] = {}
+        for marker in _CODE:
+            self._entry(marker).code = True
+        for dialect in dialects:
+            for opener in dialect.openers:
+                for marker in _expand(opener.marker, names):
+                    self._entry(marker, opener.anchor).openers.append((dialect, opener))
+            for closer in dialect.closers:
+                # A fence that is still owed cannot be told from one that opens: it stays code.
+                if not closer.startswith(_CODE):
+                    self._entry(closer).closer = True
+        for control in CONTROLS:
+            self._entry(control.marker).control = control
+            if control.closer:
+                self._entry(control.closer).closer = True
+        for section in SECTIONS:
+            self._entry(section.opener, section.anchor).section = section
+        for end in LATE_ENDS:
+            self._entry(end).late = True
+        for result, closer in RESULTS.items():
+            self._entry(result).result = closer
+        self.marks = Marks(
+            self.entries,
+            (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
+            {marker: entry.follow for marker, entry in self.entries.items() if entry.follow},
+        )
+        self._namespaced = any(NAMESPACE in marker for marker in self.entries)
+        self._lined = self._collect_lined()
+
+    def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
+        entry = self.entries.setdefault(marker, Entry())
+        entry.counts(anchor)
+        return entry
+
+    @property
+    def without_soft(self) -> "Grammar":
+        """The table without the openers that are usually no markup."""
+        if self._hard is None:
+            hard = tuple(
+                msgspec.structs.replace(dialect, openers=tuple(o for o in dialect.openers if not o.soft))
+                for dialect in self.dialects.values()
+            )
+            self._hard = Grammar(hard, self.names)
+        return self._hard
+
+    def is_lined(self, beginning: str) -> bool:
+        """Whether what begins so matters only at the start of a line: elsewhere it is not held back."""
+        return beginning in self._lined and not (self._namespaced and _TAG.match(beginning))
+
+    def _collect_lined(self) -> frozenset[str]:
+        beginnings: dict[str, Anchor] = {}
+        anywhere = tuple(marker for marker, entry in self.entries.items() if entry.anchor is Anchor.ANYWHERE)
+        for marker, entry in self.entries.items():
+            for end in range(1, len(marker) + 1):
+                beginning = marker[:end]
+                beginnings[beginning] = min(beginnings.get(beginning, Anchor.START), entry.anchor)
+        return frozenset(
+            beginning
+            for beginning, anchor in beginnings.items()
+            if anchor is not Anchor.ANYWHERE and not beginning.startswith(anywhere)
+        )
+
+
+def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:
+    return (marker.replace(TOOL, name) for name in names) if TOOL in marker else (marker,)
+
+
+_COMPILED: dict[tuple[int, ...], Grammar] = {}
+_MOST_COMPILED = 64
+
+
+def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Grammar:
+    """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
+    # A table holds its dialects, so their ids stay theirs as long as the table is kept.
+    key = tuple(map(id, dialects))
+    grammar = _COMPILED.get(key)
+    if grammar is None or (grammar.names_matter and grammar.names != names):
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        grammar = _COMPILED[key] = Grammar(dialects, names)
+    return grammar
+
+
+@lru_cache(maxsize=256)
+def marks_of(*markers: str) -> Marks:
+    """Return these markers compiled, once for all who ask."""
+    return Marks(markers)

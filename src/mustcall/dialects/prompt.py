@@ -1,0 +1,111 @@
+"""The prompt protocol's text: tools, past calls and results, all in one dialect (rules 71 to 73).
+
+The model sees one grammar: the same renderer that writes the example in the system text writes the calls already in
+the history. Which dialect, and when to use the protocol at all, is decided elsewhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from mustcall.core.origin import JsonObject
+from mustcall.core.tools import Tool
+from mustcall.dialects.catalogue import find_dialect
+from mustcall.dialects.dialect import Dialect, WrittenCall
+from mustcall.dialects.envelope import dump
+
+__all__ = ["Prompt", "SystemText"]
+
+_EXAMPLE = WrittenCall("TOOL_NAME", {"PARAMETER": "VALUE"})
+_SEPARATE_LINE = "\n\n"
+
+
+class SystemText(msgspec.Struct, frozen=True):
+    """A rendered system text; `cut` names the tools that did not fit, which the text says as well."""
+
+    text: str
+    cut: tuple[str, ...] = ()
+
+
+class Prompt:
+    """Renders for one dialect, given by name or as a value of one's own."""
+
+    def __init__(self, dialect: str | Dialect) -> None:
+        self._dialect = find_dialect(dialect) if isinstance(dialect, str) else dialect
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect this prompt speaks."""
+        return self._dialect
+
+    def system(self, tools: Sequence[Tool], *, limit: int | None = None) -> SystemText:
+        """Return the system text that offers these tools.
+
+        With a `limit` in characters, tools are left out from the end until the text fits; the text says so.
+        """
+        lines = [_describe(tool) for tool in tools]
+        fits = len(lines)
+        while True:
+            text = self._assemble(lines[:fits], [tool.name for tool in tools[fits:]])
+            if limit is None or len(text) <= limit or not fits:
+                return SystemText(text, tuple(tool.name for tool in tools[fits:]))
+            fits -= 1
+
+    def _assemble(self, described: list[str], cut: list[str]) -> str:
+        parts = [
+            "You can call tools. To call one, write exactly this, with the tool's name and its arguments:",
+            self._dialect.render([_EXAMPLE]),
+            "Write nothing after a call; its result will be given to you. These are the tools:",
+            *described,
+        ]
+        if cut:
+            parts.append(f"Not listed for lack of space: {', '.join(cut)}.")
+        return _SEPARATE_LINE.join(parts)
+
+    def calls(self, calls: Iterable[WrittenCall]) -> str:
+        """Return past calls as the model would have written them."""
+        return self._dialect.render(list(calls))
+
+    def result(self, name: str, content: str) -> str:
+        """Return a tool's result as the dialect shows it."""
+        before, _, after = self._dialect.result.partition("{content}")
+        return before.replace("{name}", name) + content + after.replace("{name}", name)
+
+
+def _describe(tool: Tool) -> str:
+    """Return name, description and parameters with their types and what is required (rule 72)."""
+    lines = [f"## {tool.name}"]
+    if tool.description:
+        lines.append(tool.description)
+    schema: JsonObject = tool.parameters or {}
+    properties = cast("JsonObject", schema.get("properties") or {})
+    required = cast("list[str]", schema.get("required") or [])
+    if not properties:
+        lines.append("Parameters: none")
+        return "\n".join(lines)
+    lines.append("Parameters:")
+    for key, declared in properties.items():
+        mark = "required" if key in required else "optional"
+        lines.append(f"- {key} ({_type(declared)}, {mark}){_about(declared)}")
+    return "\n".join(lines)
+
+
+def _type(declared: Any) -> str:
+    """Return a parameter's type in the shortest words that lose nothing."""
+    if not isinstance(declared, dict):
+        return "any"
+    schema = cast("JsonObject", declared)
+    listed = schema.get("enum")
+    if isinstance(listed, list):
+        return "one of " + ", ".join(dump(item) for item in cast("list[Any]", listed))
+    kind = schema.get("type")
+    rest = {key: value for key, value in schema.items() if key not in ("type", "description", "title", "default")}
+    if isinstance(kind, str) and not rest:
+        return kind
+    return dump({key: value for key, value in schema.items() if key not in ("description", "title")})
+
+
+def _about(declared: Any) -> str:
+    description = cast("JsonObject", declared).get("description") if isinstance(declared, dict) else None
+    return f": {description}" if isinstance(description, str) and description else ""

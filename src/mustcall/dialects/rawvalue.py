@@ -1,0 +1,164 @@
+"""Reads a parameter's value that is written as bare text between tags, typed by the tool's schema.
+
+A string goes out as it comes, escaped for JSON. Its text is raw, so its closing tag may occur inside it: a closing tag
+counts only where the markup goes on behind it (blanks, then the next parameter or the call's end); otherwise it is
+part of the value. Arrays and objects are passed through if they are JSON; only scalars wait for their end.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from mustcall.dialects.events import Reason
+from mustcall.dialects.grammar import marks_of
+from mustcall.dialects.jsontext import escape, quote, read_value
+from mustcall.dialects.marks import Marks
+from mustcall.dialects.pyliteral import read_literal
+from mustcall.dialects.reader import (
+    BLANKS,
+    Fault,
+    Parse,
+    accept,
+    accept_any,
+    blanks,
+    copy_until,
+    run,
+)
+from mustcall.dialects.schema import Kind, Parameter, child_schema
+from mustcall.dialects.span import Call
+
+__all__ = ["ArgumentWriter", "Ends", "read_raw_value"]
+
+_NO_LIMIT = 1 << 62
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """What ends a value: its closing tag, and the markup that must follow it.
+
+    `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
+    is the opening tag of a parameter, with `{key}` in it: standing in a value it shows that a closing tag is missing,
+    and so does `end_breaker`. Where the format's models are known to forget the tag the value ends there (`lenient`),
+    elsewhere the call is malformed.
+    """
+
+    closer: str
+    followers: tuple[str, ...]
+    wrapped: bool = False
+    breaker: str = ""
+    end_breaker: str = ""
+    lenient: bool = False
+
+    def marks(self, newline: str, keys: tuple[str, ...]) -> Marks:
+        """Return what to look for in a value that this newline wraps; `keys` are the parameters that may still come."""
+        return marks_of(self.closer, newline + self.closer, *self.breakers(keys))
+
+    def breakers(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the markup that cannot be part of a value."""
+        openers = tuple("\n" + self.breaker.replace("{key}", key) for key in keys) if self.breaker else ()
+        return (*openers, "\n" + self.end_breaker) if self.end_breaker else openers
+
+
+class ArgumentWriter:
+    """Writes a call's arguments key by key."""
+
+    __slots__ = ("_keys", "call")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self._keys: set[str] = set()
+        call.write("{")
+
+    def key(self, key: str) -> Parameter:
+        """Write the next key; return what the schema says of its value."""
+        if key in self._keys:
+            raise Fault(Reason.DUPLICATE_KEY)
+        self.call.write((", " if self._keys else "") + quote(key) + ": ")
+        self._keys.add(key)
+        schema = self.call.schema
+        return Parameter(child_schema(schema, key, schema), schema)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The declared parameters that were not written yet."""
+        schema = self.call.schema
+        properties: object = schema.get("properties") if schema is not None else None
+        # A schema comes from outside: only its shape is certain here.
+        declared = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+        return tuple(key for key in declared if key not in self._keys)
+
+    def end(self) -> None:
+        """Complete the arguments and the call."""
+        self.call.write("}")
+        self.call.end()
+
+
+def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> Parse[None]:
+    """Read one value and its closing tag, and write it to the call as JSON."""
+    call = writer.call
+    reader = call.span.reader
+    newline = (yield from accept_any(reader, ("\r\n", "\n"))) if ends.wrapped else ""
+    if parameter.kind is Kind.STRUCTURE:
+        first = yield from blanks(reader)
+        if first and first in "[{":
+            yield from _pass_structure(call)
+            yield from blanks(reader)
+            if not (yield from accept(reader, ends.closer)):
+                cut = reader.closed and ends.closer.startswith(reader.buffer[reader.position :])
+                raise Fault(Reason.TRUNCATED if cut else Reason.BAD_JSON)
+            return
+    if parameter.kind is Kind.STRING:
+        call.write('"')
+        yield from _read_text(writer, ends, lambda piece: call.write(escape(piece)), newline=newline)
+        call.write('"')
+        return
+    pieces: list[str] = []
+    yield from _read_text(writer, ends, pieces.append, newline=newline)
+    call.write(parameter.convert("".join(pieces)))
+
+
+def _pass_structure(call: Call) -> Parse[None]:
+    """Pass an array or object on as it comes: as JSON, or as the Python literal its first quote shows it to be."""
+    reader = call.span.reader
+    while len(reader.buffer) - reader.position < 2 and not reader.closed:
+        yield
+    if reader.buffer[reader.position + 1 : reader.position + 2] == "'":
+        yield from read_literal(reader, call.write)
+        return
+    reader.open_tap(call.write)
+    yield from read_value(reader)
+    reader.close_tap()
+
+
+def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[None]:
+    """Read raw text up to the closing tag that ends it."""
+    reader = writer.call.span.reader
+    keys = writer.missing if ends.breaker else ()
+    marks = ends.marks(newline, keys)
+    breakers = ends.breakers(keys)
+    while True:
+        tag = yield from copy_until(reader, marks, write)
+        if tag in breakers:
+            if not ends.lenient:
+                raise Fault(Reason.BAD_MARKUP)
+            reader.position += 1
+            return
+        reader.position += len(tag)
+        gap = yield from run(reader, BLANKS, _NO_LIMIT, Reason.BAD_MARKUP)
+        if (yield from _follows(writer.call, ends.followers)):
+            return
+        write(tag + gap)
+
+
+def _follows(call: Call, followers: tuple[str, ...]) -> Parse[bool]:
+    """Tell whether one of these comes next, reading nothing. Fails as truncated if the input ends before it shows."""
+    reader = call.span.reader
+    while True:
+        rest = reader.buffer[reader.position : reader.position + 64]
+        if any(rest.startswith(follower) for follower in followers):
+            return True
+        if not any(follower.startswith(rest) for follower in followers):
+            return False
+        if reader.closed:
+            raise Fault(Reason.TRUNCATED)
+        yield

@@ -1,0 +1,103 @@
+"""The reasoning sections, the control tokens models leak and the results they repeat, as data.
+
+Which text is a section's is decided by the scanner; why it is decided so is told in
+`docs/decisions/dialects-reasoning.md`. Channel headers (harmony, Muse) are markup with a grammar of their own and
+open their sections from there.
+"""
+
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
+from enum import IntEnum
+
+import msgspec
+
+__all__ = ["CONTROLS", "LATE_ENDS", "RESULTS", "SECTIONS", "Anchor", "Control", "Section"]
+
+
+class Anchor(IntEnum):
+    """Where a marker counts: anywhere, where only blanks precede it on its line, or at the start of the reply.
+
+    A line, and the reply, begin anew after a complete call and after a reasoning section.
+    """
+
+    ANYWHERE = 0
+    LINE = 1
+    START = 2
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A reasoning section: what opens it, where that counts, and what closes it."""
+
+    opener: str
+    closers: tuple[str, ...]
+    anchor: Anchor = Anchor.ANYWHERE
+
+
+class Control(msgspec.Struct, frozen=True):
+    """A token that never was text. `after_reasoning` ones count only right behind a reasoning section."""
+
+    marker: str
+    after_reasoning: bool = False
+    closer: str = ""
+
+
+THINK = Section("<think>", ("</think>",), Anchor.LINE)
+
+SECTIONS = (
+    THINK,
+    Section("<thinking>", ("</thinking>",), Anchor.LINE),
+    Section("<seed:think>", ("</seed:think>",), Anchor.LINE),
+    Section("<mm:think>", ("</mm:think>",), Anchor.LINE),
+    Section("◁think▷", ("◁/think▷",)),
+    Section("[THINK]", ("[/THINK]",)),
+    Section("<|START_THINKING|>", ("<|END_THINKING|>",)),
+    Section("<|channel>thought\n", ("<channel|>",)),
+    Section("<|inner_prefix|>", ("<|inner_suffix|>",)),
+    Section("<|open|>think<|sep|>", ("<|close|>think<|sep|>",)),
+    Section("<|content_thinking|>", ("<|end_message|>",)),
+    Section("Here is my thought process:", ("Here is my response:",), Anchor.START),
+    Section("Here are my reasoning steps:", ("[BEGIN FINAL RESPONSE]",), Anchor.START),
+)
+
+# Results of tools, which models repeat or make up: what stands in them is quoted and no call (rule 122).
+RESULTS = {
+    "<tool_response>": "</tool_response>",
+    "<tool_result>": "</tool_result>",
+    "<function_results>": "</function_results>",
+    "[TOOL_RESULT]": "[END_TOOL_RESULT]",
+    "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+}
+
+LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")
+
+_LEAKED_TOKENS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eom|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<|message_model|>",
+    "<|content_text|>",
+    "<|end_message|>",
+    "[BEGIN FINAL RESPONSE]",
+    "[END FINAL RESPONSE]",
+)
+
+CONTROLS = (
+    *(Control(marker) for marker in _LEAKED_TOKENS),
+    Control("<answer>", after_reasoning=True, closer="</answer>"),
+    Control("<response>", after_reasoning=True, closer="</response>"),
+)

@@ -1,0 +1,505 @@
+"""The scanner's machine: where a marker counts, who reads what follows it, and what becomes of the text.
+
+It decides where a marker counts: not in code, not in a reasoning section, not in the middle of a line if its dialect
+says so. What follows a marker is read by the dialect's own parser (`Span`, `Reader`); what is not a complete call goes
+back to the text. It knows no tool beyond its name and schema, and never raises on any text.
+
+Complexity: plain text is passed over by one compiled expression; at most one cut-off marker is held. A span is read
+once, by generators that keep their place. After a fault, reading goes on where the fault was found: nothing is read
+twice. So time is linear in the input and the cost of a piece does not depend on what came before.
+"""
+
+import re
+from collections.abc import Iterator
+
+from mustcall.dialects.anchored import Lookout
+from mustcall.dialects.code import Code, Lines, measure
+from mustcall.dialects.dialect import A_NAME, Dialect, Opener
+from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
+from mustcall.dialects.grammar import Entry, Grammar, marks_of
+from mustcall.dialects.names import Offered
+from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
+from mustcall.dialects.reasoning import Anchor, Section
+from mustcall.dialects.span import Span
+
+__all__ = ["Scan"]
+
+_NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
+_INLINE_CODE = re.compile(r"`[^`\n]++`(?=[^`])")
+_MOST_WRAPPERS = 4
+
+# What hostile text can cost is bounded: after so many lines that looked like a bare call and were none, bare forms are
+# not looked for any more; after so many malformed calls nothing is.
+_MOST_DECLINED = 1000
+_MOST_FAILED = 1000
+
+# After these the text goes on as text: nothing of a call was opened that could still be running.
+_HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
+
+
+def _starts(reader: Reader, start: str) -> bool | None:
+    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
+    buffer, position = reader.buffer, reader.position
+    literal = start
+    if start.startswith(A_NAME):
+        found = _NAME.match(buffer, position)
+        if found is None:
+            return False
+        position = found.end()
+        literal = start[1:]
+    if buffer.startswith(literal, position):
+        return True
+    rest = buffer[position : position + len(literal)]
+    return False if reader.closed or not literal.startswith(rest) else None
+
+
+class Scan:
+    """The state of one scan. `in_reasoning` scans read a section for its parent and take no markup out of it."""
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        offered: Offered,
+        indices: Iterator[int],
+        *,
+        sections: bool,
+        in_reasoning: bool = False,
+    ) -> None:
+        self._grammar = grammar
+        self._offered = offered
+        self._indices = indices
+        self._reads_sections = sections
+        self._keeps_markup = in_reasoning
+        self._reader = Reader()
+        self._events: list[ScanEvent] = []
+        self._lookout = Lookout(offered, in_reasoning=in_reasoning)
+        self._plain_mode = self._prose
+        self._mode = self._plain_mode
+        self._lines = Lines()
+        self._gap: list[str] | None = None
+        self._gap_is_text = False
+        self._owed: set[str] = set()
+        self._wrapping: set[str] = set()
+        self._wrappers = 0
+        self._declined = 0
+        self._failed = 0
+        self._span: Span | None = None
+        self._parse: Parse[None] | None = None
+        self._code: Code | None = None
+        self._passed = marks_of("\n")
+        self._passed_closers: tuple[str, ...] = ()
+        self._section: Section | None = None
+        self._section_seen = False
+        self._inner: Scan | None = None
+        self._ended_open = False
+
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether the text stands in a reasoning section; after `close`, whether one was never closed."""
+        return self._section is not None
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether the input ended with a complete call whose closing marker had not come."""
+        return self._ended_open
+
+    def feed(self, text: str) -> list[ScanEvent]:
+        """Take the next piece of the reply; return what is certain now."""
+        reader = self._reader
+        if (
+            self._mode is self._plain_mode
+            and text
+            and not reader.buffer
+            and self._gap is None
+            and self._grammar.marks.is_plain(text)
+        ):
+            # Most pieces of most replies: plain text in plain text.
+            self._lines.note(text)
+            self._lookout.watch(text)
+            return [Text(text)]
+        reader.buffer = reader.buffer + text if reader.buffer else text
+        while self._mode():
+            pass
+        if reader.position:
+            reader.settle()
+        return self._take_events()
+
+    def close(self) -> list[ScanEvent]:
+        """End the reply; return what was held back."""
+        self._reader.closed = True
+        while self._mode():
+            pass
+        self._lookout.close(self._events)
+        return self._take_events()
+
+    def _take_events(self) -> list[ScanEvent]:
+        events = self._events
+        if events:
+            self._events = []
+            if self._span is not None:
+                self._span.events = self._events
+        return events
+
+    # Plain text
+
+    def _say(self, text: str, *, watch: bool = True) -> None:
+        """Release text and keep track of lines."""
+        if not text:
+            return
+        self._events.append(Text(text))
+        self._lines.note(text)
+        if watch:
+            self._lookout.watch(text)
+
+    def _skip(self, end: int) -> str:
+        """Read up to `end` and return what was read."""
+        reader = self._reader
+        text = reader.buffer[reader.position : end]
+        reader.position = reader.start = end
+        return text
+
+    def _prose(self) -> bool:
+        reader = self._reader
+        marks = self._grammar.marks
+        while True:
+            if self._gap is not None and not self._read_gap(self._gap):
+                return False
+            buffer, position = reader.buffer, reader.position
+            here = marks.at(buffer, position, reader.closed) if self._gap is not None else None
+            at, marker = marks.find(buffer, position, reader.closed) if here is None else (position, here)
+            if at > position:
+                self._flush_gap()
+                self._say(self._skip(at))
+            if not marker:
+                if at == len(buffer):
+                    return False
+                if self._lines.blank or not self._grammar.is_lined(buffer[at:]):
+                    return False
+                self._flush_gap()
+                self._say(self._skip(at + 1))
+                continue
+            if marker == "`" and (inline := _INLINE_CODE.match(buffer, at)):
+                self._flush_gap()
+                self._say(self._skip(inline.end()), watch=False)
+                continue
+            while marker:
+                taken = self._meet(marker, self._grammar.entries[marks.key(marker)])
+                if taken is not None:
+                    return taken
+                marker = marks.shorter(marker)
+            self._flush_gap()
+            self._say(self._skip(at + 1))
+
+    def _read_gap(self, gap: list[str]) -> bool:
+        """Hold blanks that only separate a call or a reasoning section from what follows."""
+        reader = self._reader
+        found = BLANKS.match(reader.buffer, reader.position)
+        assert found is not None
+        if found.end() > reader.position:
+            gap.append(self._skip(found.end()))
+        if reader.position < len(reader.buffer):
+            return True
+        if reader.closed:
+            self._flush_gap()
+        return False
+
+    def _flush_gap(self) -> None:
+        if self._gap is not None:
+            text = "".join(self._gap) if self._gap_is_text else ""
+            self._gap = None
+            self._wrapping.clear()
+            self._say(text)
+
+    def _open_gap(self, text: str = "", *, is_text: bool) -> None:
+        self._gap = [text] if text else []
+        self._gap_is_text = is_text or self._keeps_markup
+
+    # Markers
+
+    def _meet(self, marker: str, entry: Entry) -> bool | None:
+        """Act on a marker; None if it is plain text here, False if more text is needed to know."""
+        reader = self._reader
+        if entry.result:
+            self._flush_gap()
+            self._pass_over((entry.result,))
+            return True
+        openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
+        if openers and self._gap is None and self._lines.quotes:
+            # Quoted markup is no call; neither is what stands in it (rule 122).
+            self._pass_over(("\n",))
+            return True
+        if openers:
+            self._open_span(marker, openers)
+            return True
+        if entry.code:
+            return self._meet_code(marker)
+        end = reader.position + len(marker)
+        if self._reads_sections and entry.section is not None and self._in_place(entry.section.anchor):
+            self._flush_gap()
+            self._skip(end)
+            self._enter(entry.section)
+            return True
+        if entry.closer and marker in self._owed:
+            self._owed.discard(marker)
+            self._drop_marker(end)
+            return True
+        if self._reads_sections and entry.late and (self._lines.blank or self._lines.tight):
+            if not self._section_seen:
+                self._lookout.close(self._events)
+                self._events.append(LateReasoningEnd())
+            self._section_seen = True
+            self._after_reasoning(end)
+            return True
+        control = entry.control
+        if control is not None and (not control.after_reasoning or (self._gap is not None and not self._gap_is_text)):
+            if control.closer:
+                self._owed.add(control.closer)
+            self._drop_marker(end)
+            return True
+        return None
+
+    def _in_place(self, anchor: Anchor) -> bool:
+        match anchor:
+            case Anchor.ANYWHERE:
+                return True
+            case Anchor.LINE:
+                return self._lines.blank
+            case Anchor.START:
+                return self._lines.fresh
+
+    def _drop_marker(self, end: int) -> None:
+        """Take a token out of the text; blanks between it and markup before it go along."""
+        text = self._skip(end)
+        if self._keeps_markup:
+            self._flush_gap()
+            self._say(text)
+        elif self._gap is None:
+            self._open_gap(is_text=True)
+        else:
+            self._gap.clear()
+
+    def _meet_code(self, marker: str) -> bool:
+        size = measure(self._reader, marker[0])
+        if not size:
+            return False
+        self._flush_gap()
+        fenced = size >= 3 and self._lines.blank
+        self._say(self._skip(self._reader.position + size), watch=False)
+        if fenced or marker[0] == "`":
+            self._enter_code(Code(marker[0], size, fenced=fenced))
+        return True
+
+    def _enter_code(self, code: Code) -> None:
+        self._code = code
+        self._mode = self._in_code
+
+    def _in_code(self) -> bool:
+        code, reader = self._code, self._reader
+        assert code is not None
+        text, over = code.read(reader, self._lines)
+        reader.start = reader.position
+        if text:
+            self._events.append(Text(text))
+        if over:
+            self._mode = self._plain_mode
+        if code.doubtful and (over or reader.closed):
+            # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
+            self._lookout.watch("".join(code.doubtful))
+        return over
+
+    # Spans
+
+    def _open_span(self, marker: str, openers: list[tuple[Dialect, Opener]]) -> None:
+        reader = self._reader
+        gap = "".join(self._gap) if self._gap is not None else ""
+        self._span = span = Span(
+            reader,
+            self._events,
+            self._offered,
+            self._indices,
+            marker,
+            gap=gap if self._gap_is_text else "",
+            lines=self._lines,
+            in_reasoning=self._keeps_markup,
+        )
+        self._gap = None
+        reader.start = reader.position
+        reader.position += len(marker)
+        span.dialect = span.opened_by = openers[0][0].name
+        span.soft = all(opener.soft for _, opener in openers)
+        if not span.soft:
+            self._lookout.close(self._events)
+        self._parse = self._dispatch(span, openers)
+        self._mode = self._in_span
+
+    def _dispatch(self, span: Span, openers: list[tuple[Dialect, Opener]]) -> Parse[None]:
+        """Choose among the dialects that share a marker by what follows it, then let the chosen one read."""
+        reader = span.reader
+        if any(opener.starts for _, opener in openers):
+            yield from blanks(reader)
+        for dialect, opener in openers:
+            for start in opener.starts or ("",):
+                while (fits := _starts(reader, start)) is None:
+                    yield
+                if fits:
+                    span.dialect = span.opened_by = dialect.name
+                    span.soft = opener.soft
+                    yield from opener.body(span)
+                    return
+        while (wraps := self._wraps(span)) is None:
+            yield
+        if wraps:
+            # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
+            self._wrappers += 1
+            span.owes.update(self._grammar.dialects[span.opened_by].closers)
+            return
+        ended = reader.position == len(reader.buffer) and reader.closed
+        raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+
+    def _wraps(self, span: Span) -> bool | None:
+        """Tell whether another opener follows at once; None if more text must tell."""
+        if span.soft or self._wrappers == _MOST_WRAPPERS:
+            return False
+        reader, marks = span.reader, self._grammar.marks
+        following = marks.at(reader.buffer, reader.position, reader.closed)
+        if not following:
+            return None if following == "" else False
+        entry = self._grammar.entries[marks.key(following)]
+        if not entry.follow:
+            return bool(entry.openers)
+        behind = reader.position + len(following)
+        if behind == len(reader.buffer) and not reader.closed:
+            return None
+        return re.compile(entry.follow).match(reader.buffer, behind) is not None
+
+    def _in_span(self) -> bool:
+        span, parse = self._span, self._parse
+        assert span is not None
+        assert parse is not None
+        try:
+            next(parse)
+        except StopIteration:
+            self._end_span(span)
+        except Fault as fault:
+            self._fail_span(span, fault)
+        else:
+            self._reader.settle()
+            if span.call is not None:
+                span.call.flush()
+            if span.flow:
+                span.release()
+            return False
+        return True
+
+    def _end_span(self, span: Span) -> None:
+        self._span = self._parse = None
+        self._mode = self._plain_mode
+        self._ended_open = span.open_ended
+        if span.succeeded:
+            self._owed |= span.owes | self._wrapping
+            self._wrapping.clear()
+        else:
+            self._wrapping |= span.owes
+        left = self._reader.take_span()
+        if span.enters is not None:
+            self._enter(span.enters)
+            return
+        if span.silences:
+            self._pass_over(span.silences)
+        if span.succeeded:
+            self._wrappers = 0
+            self._lines.begin()
+            self._lookout.close(self._events)
+        self._open_gap(span.gap + left, is_text=True)
+
+    def _fail_span(self, span: Span, fault: Fault) -> None:
+        """Give the span back to the text; report it unless it was ordinary text all along."""
+        reader = self._reader
+        reader.close_tap()
+        self._span = self._parse = None
+        self._mode = self._plain_mode
+        if span.soft:
+            self._declined += 1
+            if self._declined == _MOST_DECLINED:
+                self._grammar = self._grammar.without_soft
+            text = span.gap + reader.take_span()
+            self._say(text)
+            if span.marker.startswith("```"):
+                self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
+            return
+        if span.succeeded:
+            self._owed |= span.owes
+        self._wrappers = 0
+        self._wrapping.clear()
+        if span.call is not None:
+            span.call.flush()
+        self._lookout.close(self._events)
+        span.reject(fault.reason)
+        self._failed += 1
+        if self._failed == _MOST_FAILED:
+            self._mode = self._give_up
+        elif fault.reason not in _HARMLESS:
+            dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
+            openers = {opener.marker for opener in dialect.openers if not opener.soft}
+            self._pass_over(dialect.closers or ("\n",), *openers)
+
+    def _give_up(self) -> bool:
+        """Release everything: who wrote so much broken markup is not calling tools."""
+        self._say(self._skip(len(self._reader.buffer)), watch=False)
+        return False
+
+    def _pass_over(self, closers: tuple[str, ...], *openers: str) -> None:
+        self._passed_closers = closers
+        self._passed = marks_of(*sorted({*closers, *openers}))
+        self._mode = self._passing
+
+    def _passing(self) -> bool:
+        """Pass over text that no call may be read out of: quoted markup, or the rest of a malformed call.
+
+        The latter may be the inside of a damaged argument. It goes up to its closer, or a new opener of its dialect.
+        """
+        reader = self._reader
+        at, marker = self._passed.find(reader.buffer, reader.position, reader.closed)
+        self._say(self._skip(at), watch=False)
+        if not marker:
+            return False
+        entry = self._grammar.entries.get(marker)
+        if marker in self._passed_closers and (entry is None or entry.control is None):
+            self._say(self._skip(at + len(marker)), watch=False)
+        self._mode = self._plain_mode
+        return True
+
+    # Reasoning
+
+    def _enter(self, section: Section) -> None:
+        self._section = section
+        self._section_seen = True
+        self._lookout.close(self._events)
+        self._inner = Scan(self._grammar, self._offered, self._indices, sections=False, in_reasoning=True)
+        self._mode = self._in_section
+
+    def _in_section(self) -> bool:
+        """Pass reasoning on; its closer ends it whatever the text inside looks like."""
+        reader, section, inner = self._reader, self._section, self._inner
+        assert section is not None
+        assert inner is not None
+        at, marker = marks_of(*section.closers).find(reader.buffer, reader.position, reader.closed)
+        if at > reader.position:
+            self._pass_on(inner.feed(self._skip(at)))
+        if marker:
+            self._pass_on(inner.close())
+            self._section = self._inner = None
+            self._after_reasoning(at + len(marker))
+            return True
+        if reader.closed:
+            self._pass_on(inner.close())
+        return False
+
+    def _pass_on(self, events: list[ScanEvent]) -> None:
+        self._events.extend(Reasoning(event.text) if isinstance(event, Text) else event for event in events)
+
+    def _after_reasoning(self, end: int) -> None:
+        self._skip(end)
+        self._lines.begin()
+        self._mode = self._plain_mode
+        self._open_gap(is_text=False)

@@ -1,0 +1,260 @@
+"""One stretch of markup while it is read: its calls, its events, and what becomes of its text.
+
+A dialect's parser talks to a `Span` and its `Call`s; it never sees the scanner. The span decides what is released:
+a finished call takes its markup with it, everything else goes back to the text, in order and once.
+"""
+
+from collections.abc import Iterator
+
+from mustcall.core.origin import JsonObject
+from mustcall.dialects.code import Lines
+from mustcall.dialects.events import (
+    ArgumentDelta,
+    CallEnd,
+    CallStart,
+    Malformed,
+    Reason,
+    ScanEvent,
+    Text,
+)
+from mustcall.dialects.jsontext import read_value, read_wrapped_object
+from mustcall.dialects.names import Offered
+from mustcall.dialects.reader import Fault, Parse, Reader, accept_any, blanks
+from mustcall.dialects.reasoning import Section
+
+__all__ = ["Call", "Span"]
+
+
+class Span:
+    """What a parser may know and do between an opener and the end of its last call.
+
+    `soft` spans began with something that is usually no markup (a bare `{`): until a call is certain, a fault means
+    "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was
+    read behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened.
+    `owes` holds closers that did not come where they belong, so that they do not leak as text when they come later.
+    `silences` are the ends of text behind the span in which no call counts. `fresh` tells that the reply begins here.
+    In reasoning no markup is taken out of the text.
+    """
+
+    __slots__ = (
+        "_indices",
+        "_lines",
+        "call",
+        "dialect",
+        "enters",
+        "events",
+        "flow",
+        "flowed",
+        "fresh",
+        "gap",
+        "in_reasoning",
+        "marker",
+        "offered",
+        "open_ended",
+        "opened_by",
+        "owes",
+        "reader",
+        "rejected",
+        "silences",
+        "soft",
+        "succeeded",
+    )
+
+    def __init__(
+        self,
+        reader: Reader,
+        events: list[ScanEvent],
+        offered: Offered,
+        indices: Iterator[int],
+        marker: str,
+        *,
+        gap: str,
+        lines: Lines,
+        in_reasoning: bool,
+    ) -> None:
+        self.reader = reader
+        self.events = events
+        self.offered = offered
+        self.marker = marker
+        self.dialect = ""
+        self.opened_by = ""
+        self.gap = gap
+        self.soft = False
+        self.flow = False
+        self.flowed: list[str] = []
+        self.call: Call | None = None
+        self.enters: Section | None = None
+        self.owes: set[str] = set()
+        self.silences: tuple[str, ...] = ()
+        self.fresh = lines.fresh
+        self.in_reasoning = in_reasoning
+        self.succeeded = False
+        self.rejected = False
+        self.open_ended = False
+        self._indices = indices
+        self._lines = lines
+
+    def begin(self, written: str | None = None) -> "Call":
+        """Begin a call; the name may come now or later."""
+        self.call = call = Call(self)
+        if written is not None:
+            call.named(written)
+        return call
+
+    def next_index(self) -> int:
+        """Return an index no call of this scan has had."""
+        return next(self._indices)
+
+    def release(self) -> None:
+        """Give what was read so far back to the text."""
+        span = self.reader.take_span()
+        if self.gap or span:
+            self.events.append(Text(self.gap + span))
+            self._lines.note(self.gap + span)
+            self.flowed.append(span)
+        self.gap = ""
+
+    def drop(self) -> None:
+        """Take what was read so far out of the text: it was markup of a call. Markup of no call stays."""
+        if self.in_reasoning or (self.rejected and not self.succeeded):
+            self.release()
+        else:
+            self.reader.take_span()
+        self.gap = ""
+        self.flowed.clear()
+
+    def reject(self, reason: Reason) -> None:
+        """Report what was read so far as no call; it becomes text."""
+        call, self.call = self.call, None
+        if call is not None:
+            call.flush()
+        self.rejected = True
+        self.release()
+        raw = "".join(self.flowed)
+        self.flowed.clear()
+        self.flow = False
+        self.events.append(
+            Malformed(
+                reason,
+                raw,
+                self.dialect,
+                call.index if call is not None else None,
+                call.written if call is not None else None,
+                self.in_reasoning,
+            )
+        )
+
+    def finish(self, *closers: str) -> Parse[bool]:
+        """Read the closer of a wrapper whose calls are all complete; one that is missing is owed."""
+        first = yield from blanks(self.reader)
+        if first and (yield from accept_any(self.reader, closers)):
+            self.drop()
+            return True
+        rest = self.reader.buffer[self.reader.position :]
+        if self.reader.closed and any(closer.startswith(rest) for closer in closers):
+            # The input ends before or inside the closer. The call is complete; what is there of the closer is markup.
+            self.reader.position = len(self.reader.buffer)
+            self.open_ended = True
+            self.drop()
+        else:
+            self.owes.update(closers)
+        return False
+
+
+class Call:
+    """One call under construction: its name, its arguments' text so far, and whether it may become a call."""
+
+    __slots__ = ("_parts", "_sent", "index", "name", "refused", "span", "written")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.index: int | None = None
+        self.name: str | None = None
+        self.written: str | None = None
+        self.refused = False
+        self._parts: list[str] = []
+        self._sent = 0
+
+    def named(self, written: str) -> None:
+        """Set the name. A name that is not offered is read to its end and reported there, never called."""
+        if self.written is not None:
+            raise Fault(Reason.BAD_MARKUP)
+        self.written = written
+        self.name = self.span.offered.resolve(written)
+        if self.name is None:
+            if self.span.soft:
+                raise Fault(Reason.UNKNOWN_TOOL)
+            self.refused = True
+            self.span.flow = True
+        elif not self.span.soft:
+            self._start()
+
+    @property
+    def schema(self) -> JsonObject | None:
+        """The schema of the arguments, where the tool is known and has one."""
+        return self.span.offered.parameters(self.name) if self.name is not None else None
+
+    @property
+    def has_arguments(self) -> bool:
+        """Whether any of the arguments was written."""
+        return bool(self._parts)
+
+    def commit(self) -> None:
+        """Say that this is certainly meant as a call: from here on a fault is reported."""
+        if self.span.soft and self.name is not None:
+            self.span.soft = False
+            self._start()
+
+    def _start(self) -> None:
+        span = self.span
+        assert self.name is not None
+        assert self.written is not None
+        self.index = span.next_index()
+        span.events.append(CallStart(self.index, self.name, span.dialect, self.written, span.in_reasoning))
+
+    def write(self, fragment: str) -> None:
+        """Add a fragment of the arguments' JSON text; it goes out with the next flush if the name is known."""
+        self._parts.append(fragment)
+
+    def flush(self) -> None:
+        """Send what was written since the last time: once per piece of input, however many fragments it made."""
+        if self.index is not None and self._sent < len(self._parts):
+            fragment = "".join(self._parts[self._sent :])
+            self._sent = len(self._parts)
+            self.span.events.append(ArgumentDelta(self.index, fragment))
+
+    def read_arguments(self) -> Parse[None]:
+        """Read the arguments as a JSON object, or as a JSON string that holds one (rule 60)."""
+        if self._parts:
+            raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+        reader = self.span.reader
+        first = yield from blanks(reader)
+        if first == '"':
+            yield from read_wrapped_object(reader, self.write)
+            return
+        if first != "{":
+            raise Fault(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
+        reader.open_tap(self.write)
+        yield from read_value(reader)
+        reader.close_tap()
+
+    def end(self) -> None:
+        """Complete the call, or report why it is none; its markup up to here is settled."""
+        span = self.span
+        if self.written is None:
+            raise Fault(Reason.MISSING_NAME)
+        if not self._parts:
+            raise Fault(Reason.MISSING_ARGUMENTS)
+        if self.refused:
+            span.reject(Reason.UNKNOWN_TOOL)
+            return
+        if self.index is None:
+            span.soft = False
+            self._start()
+        assert self.index is not None
+        assert self.name is not None
+        self.flush()
+        span.succeeded = True
+        span.drop()
+        span.events.append(CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning))
+        span.call = None

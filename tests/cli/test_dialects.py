@@ -1,0 +1,41 @@
+"""`mustcall dialects`: the catalogue for people, for programs and for the docs."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from mustcall.cli.dialects import command
+from mustcall.dialects import DIALECTS, parse
+
+PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+
+
+def test_list() -> None:
+    """Every dialect is listed with an example."""
+    output = CliRunner().invoke(command).stdout
+    for dialect in DIALECTS:
+        assert f"{dialect.name}  [{dialect.family}, {dialect.standing}]" in output
+
+
+def test_examples_are_calls() -> None:
+    """Each printed example is read as a call by the dialect it stands for."""
+    rows = json.loads(CliRunner().invoke(command, ["--json"]).stdout)
+    assert [row["name"] for row in rows] == [dialect.name for dialect in DIALECTS]
+    for row in rows:
+        if row["name"] != "python_line":
+            parsed = parse([row["example"]], dialects=[row["name"]], loose=True)
+            assert [call.name for call in parsed.calls] == ["get_weather"]
+
+
+def test_one() -> None:
+    """One dialect can be shown; an unknown one is an error."""
+    output = CliRunner().invoke(command, ["lmstudio"]).stdout
+    assert "[TOOL_REQUEST]" in output
+    assert "hermes" not in output
+    assert CliRunner().invoke(command, ["klingon"]).exit_code == 1
+
+
+def test_the_page_is_up_to_date() -> None:
+    """The reference page says what the catalogue says; `mustcall dialects --markdown` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == CliRunner().invoke(command, ["--markdown"]).stdout

@@ -1,0 +1,88 @@
+"""Every dialect against its fixtures: calls, remaining text and reports, however the text is cut."""
+
+import pytest
+
+from dialects.scanning import (
+    FIXTURES,
+    TOOLS,
+    Active,
+    Fixture,
+    calls_of,
+    cuts,
+    load,
+    reasoning_of,
+    reasons_of,
+    scan,
+    text_of,
+)
+from mustcall.dialects import DIALECTS, ArgumentDelta, CallEnd, CallStart, Standing
+from mustcall.dialects.catalogue import BY_NAME
+
+CASES = [
+    pytest.param(dialect.name, item, id=f"{dialect.name}-{item.kind}")
+    for dialect in DIALECTS
+    for item in load(dialect.name)
+]
+VARIANTS = [
+    pytest.param(path.stem, item, id=f"{path.stem}-{item.kind}")
+    for path in sorted((FIXTURES / "variants").glob("*.json"))
+    for item in load(f"variants/{path.stem}")
+]
+
+
+def check(item: Fixture, active: Active, *, loose: bool) -> None:
+    """Assert that the fixture holds for every way to cut its text."""
+    expected = None
+    for pieces in cuts(item.text):
+        events = scan(pieces, dialects=active, loose=loose, tools=TOOLS)
+        expected = expected or events
+        assert events == expected
+    assert expected is not None
+    assert calls_of(expected) == item.calls
+    assert text_of(expected) == item.remains
+    assert reasons_of(expected) == item.malformed
+    assert reasoning_of(expected) == item.reasoning
+    for end in (event for event in expected if isinstance(event, CallEnd)):
+        deltas = [event.text for event in expected if isinstance(event, ArgumentDelta) and event.index == end.index]
+        assert "".join(deltas) == end.arguments
+        assert [event.name for event in expected if isinstance(event, CallStart) and event.index == end.index] == [
+            end.name
+        ]
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_eight_kinds(dialect: str) -> None:
+    """Each dialect has a fixture for every kind of reply the issue names."""
+    assert {item.kind for item in load(dialect)} >= {
+        "no call",
+        "one",
+        "parallel",
+        "text before and after",
+        "nested",
+        "unicode and escapes",
+        "no arguments",
+        "truncated",
+    }
+
+
+@pytest.mark.parametrize(("dialect", "item"), CASES)
+def test_alone(dialect: str, item: Fixture) -> None:
+    """Rule 56: a dialect reads its own calls when it is the only one active."""
+    check(item, [dialect], loose=True)
+
+
+@pytest.mark.parametrize(("dialect", "item"), CASES)
+def test_in_company(dialect: str, item: Fixture) -> None:
+    """Rule 57: all dialects together give what each gives alone, those of ambiguous standing named with them."""
+    named = BY_NAME[dialect]
+    if named.standing is Standing.NAMED:
+        check(item, [named, *(other for other in DIALECTS if other.standing is Standing.AUTO)], loose=False)
+    else:
+        check(item, "auto", loose=named.standing is Standing.LOOSE)
+
+
+@pytest.mark.parametrize(("family", "item"), VARIANTS)
+def test_variants(family: str, item: Fixture) -> None:
+    """The spellings and slips the formats' notes tell of are read, or refused, as decided."""
+    assert family
+    check(item, "auto", loose=item.loose)

@@ -1,0 +1,74 @@
+"""The prompt protocol's text: one grammar for tools, past calls and results."""
+
+import pytest
+
+from dialects.scanning import TOOLS, calls_of, scan, text_of
+from mustcall.core.errors import ConfigError, UnsupportedFeature
+from mustcall.core.tools import Tool
+from mustcall.dialects import DIALECTS, Prompt, WrittenCall
+
+WEATHER = Tool(
+    name="get_weather",
+    description="Tells the weather.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where."},
+            "unit": {"enum": ["c", "f"]},
+            "days": {"type": "integer", "minimum": 1},
+        },
+        "required": ["city"],
+    },
+)
+
+
+def test_system_text() -> None:
+    """Rule 72: name, description and parameters with type and required mark for every tool."""
+    text = Prompt("hermes").system([WEATHER, Tool(name="now")]).text
+    for line in (
+        "## get_weather\nTells the weather.\nParameters:",
+        "- city (string, required): Where.",
+        '- unit (one of "c", "f", optional)',
+        '- days ({"type": "integer", "minimum": 1}, optional)',
+        "## now\nParameters: none",
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_one_grammar(dialect: str) -> None:
+    """Rule 71: the example in the system text is written by the renderer that writes past calls, and is readable."""
+    prompt = Prompt(dialect)
+    example = prompt.calls([WrittenCall("TOOL_NAME", {"PARAMETER": "VALUE"})])
+    assert example in prompt.system([WEATHER]).text
+    tool = Tool(name="TOOL_NAME", parameters={"properties": {"PARAMETER": {"type": "string"}}})
+    events = scan([example], dialects=[dialect], tools=[tool], loose=True)
+    assert calls_of(events) == [{"name": "TOOL_NAME", "arguments": {"PARAMETER": "VALUE"}}]
+    assert text_of(events) == ""
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_results(dialect: str) -> None:
+    """Rule 72: a result is shown whole, and is never taken for a call."""
+    shown = Prompt(dialect).result("get_weather", "18 {degrees} {name}")
+    assert "18 {degrees} {name}" in shown
+    assert calls_of(scan([shown], loose=True)) == []
+
+
+def test_cutting_is_said() -> None:
+    """Rule 72: tools that do not fit are left out from the end, and the text says which."""
+    prompt = Prompt("hermes")
+    whole = prompt.system(TOOLS)
+    assert whole.cut == ()
+    short = prompt.system(TOOLS, limit=len(whole.text) - 1)
+    assert short.cut
+    assert len(short.text) <= len(whole.text) - 1
+    assert all(name in short.text.rpartition("Not listed for lack of space: ")[2] for name in short.cut)
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    """A value that the dialect's own markup would swallow is an error, never a broken call."""
+    with pytest.raises(UnsupportedFeature, match="qwen3_coder"):
+        Prompt("qwen3_coder").calls([WrittenCall("note", {"text": "</parameter>\n</function>"})])
+    with pytest.raises(ConfigError):
+        Prompt("klingon")

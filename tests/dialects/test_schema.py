@@ -1,0 +1,89 @@
+"""Bare text becomes a value of the type its parameter declares, without loss, or stays a string."""
+
+from typing import Any
+
+import pytest
+
+from mustcall.dialects.schema import Kind, Parameter, child_schema
+
+ROOT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "size": {"$ref": "#/$defs/Size"},
+        "loop": {"$ref": "#/$defs/Loop"},
+        "Max-Items": {"type": "integer"},
+    },
+    "additionalProperties": {"type": "boolean"},
+    "$defs": {"Size": {"type": "integer"}, "Loop": {"$ref": "#/$defs/Loop"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "said"),
+    [
+        ({"type": "string"}, " 42 ", '" 42 "'),
+        (None, "42", '"42"'),
+        ({}, "true", '"true"'),
+        ({"type": "integer"}, "42", "42"),
+        ({"type": "integer"}, "\n-7 ", "-7"),
+        ({"type": "integer"}, "5.0", "5.0"),
+        ({"type": "integer"}, "5.5", '"5.5"'),
+        ({"type": "integer"}, "007", '"007"'),
+        ({"type": "integer"}, "4 2", '"4 2"'),
+        ({"type": "number"}, "1e3", "1e3"),
+        ({"type": "number"}, "NaN", '"NaN"'),
+        ({"type": "boolean"}, "True", "true"),
+        ({"type": "boolean"}, "yes", '"yes"'),
+        ({"type": "null"}, "None", "null"),
+        ({"type": ["string", "null"]}, "null", "null"),
+        ({"type": ["string", "null"]}, "nil", '"nil"'),
+        ({"type": ["integer", "string"]}, "12", "12"),
+        ({"type": ["integer", "string"]}, "a12", '"a12"'),
+        ({"type": "array"}, "[1, 2]", "[1, 2]"),
+        ({"type": "array"}, "['a', None]", '["a", null]'),
+        ({"type": "array"}, "[1", '"[1"'),
+        ({"type": "array"}, '{"a": 1}', '"{\\"a\\": 1}"'),
+        ({"type": "object"}, '{"a": {"a": 1, "a": 2}}', '"{\\"a\\": {\\"a\\": 1, \\"a\\": 2}}"'),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "3", "3"),
+        ({"oneOf": [{"type": "array"}, {"type": "string"}]}, "[1]", "[1]"),
+        ({"allOf": [{"description": "x"}, {"type": "integer"}]}, "3", "3"),
+        ({"enum": ["1", 1]}, "1", '"1"'),
+        ({"enum": ["a", 2]}, "2", "2"),
+        ({"const": True}, "true", "true"),
+        ({"properties": {}}, '{"x": 1}', '{"x": 1}'),
+    ],
+)
+def test_conversion(declared: dict[str, Any] | None, text: str, said: str) -> None:
+    """Rule 131: only what the text plainly says in the declared type is converted."""
+    assert Parameter(declared, {}).convert(text) == said
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        (None, Kind.STRING),
+        ({"type": "string"}, Kind.STRING),
+        ({"enum": ["a", "b"]}, Kind.STRING),
+        ({"type": "object"}, Kind.STRUCTURE),
+        ({"type": ["object", "array"]}, Kind.STRUCTURE),
+        ({"type": "integer"}, Kind.HELD),
+        ({"type": ["string", "null"]}, Kind.HELD),
+    ],
+)
+def test_what_has_to_wait(declared: dict[str, Any] | None, kind: Kind) -> None:
+    """Strings and structures go out as they come; only what needs its end to be typed is held."""
+    assert Parameter(declared, {}).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("size", "3"), ("loop", '"3"'), ("max_items", "3"), ("other", '"3"'), ("MAXITEMS", "3")]
+)
+def test_declarations_are_found(key: str, said: str) -> None:
+    """Rule 106: references are followed (not for ever), and a key may differ in case and separators."""
+    assert Parameter(child_schema(ROOT, key, ROOT), ROOT).convert("3") == said
+
+
+def test_additional_properties() -> None:
+    """An undeclared key takes the type declared for all others."""
+    assert Parameter(child_schema(ROOT, "extra", ROOT), ROOT).convert("false") == "false"
+    assert Parameter(child_schema({"properties": {}}, "extra", {}), {}).convert("false") == '"false"'
