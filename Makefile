@@ -26,15 +26,16 @@ types: .venv/.ready ## pyright in strict mode
 unit: .venv/.ready ## the tests
 	$(BIN)/pytest -n auto -q
 
-bench: .venv/.ready ## gateway overhead against the floor, as ratios
+bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/dialects.py
 
 format: .venv/.ready ## rewrite the code in house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: .venv/.ready ## resolve the dependencies anew
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	$$(command -v uv || echo $(BIN)/uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what the commands made

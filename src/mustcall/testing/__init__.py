@@ -6,12 +6,15 @@ with ScriptedUpstream([Turn(Call("get_weather", {"city": "Paris"})), Turn(Say("S
     client = OpenAI(base_url=upstream.base_url, api_key="any")
     ...
     assert upstream.requests[0].body["model"] == "m"
+
+`RunningGateway(f"chat={upstream.base_url}")` puts a real gateway in front of it for the length of a test.
 """
 
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
 from mustcall.testing.delivery import Chunking, random_chunks
 from mustcall.testing.demo import demo_turn
+from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.script import (
     Answer,
@@ -46,6 +49,7 @@ __all__ = [
     "Recorded",
     "Refuse",
     "Reset",
+    "RunningGateway",
     "Say",
     "Script",
     "ScriptedUpstream",
