@@ -113,6 +113,93 @@ def test_custom_arguments_are_not_guessed() -> None:
     with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
         _BINDING.restore_reply(_reply(bad))
     stream = StreamBinding(_BINDING)
-    assert len(stream.feed(PartStarted(0, bad))) == 1
+    assert stream.feed(PartStarted(0, bad)) == ()
+    assert stream.feed(PartEnded(0)) == ()
     with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
-        stream.feed(PartEnded(0))
+        stream.feed(Finished(FinishReason.STOP))
+
+
+def _bind(*events: Event) -> list[Event]:
+    stream = StreamBinding(_BINDING)
+    return [bound for event in events for bound in stream.feed(event)]
+
+
+_CUT = ToolCall(id="1", name="apply_patch", arguments='{"input":"*** Beg')
+
+
+@pytest.mark.parametrize("arguments", ["", "{", '{"input":"*** Beg', "{}"])
+@pytest.mark.parametrize("with_final", [False, True])
+def test_custom_call_cut_by_the_limit_is_left_out(arguments: str, with_final: bool) -> None:
+    """Rule 107: the last custom call of a reply at its token limit is dropped if cut; what came before stays."""
+    cut = _CUT.evolve(arguments=arguments)
+    reply = _reply(Text(text="t"), cut).evolve(finish=FinishReason.LENGTH)
+    assert _BINDING.restore_reply(reply).parts == (Text(text="t"),)
+    before = [Started("r", "m"), PartStarted(0, Text(text="")), TextDelta(0, "t"), PartEnded(0)]
+    after = [Finished(FinishReason.LENGTH), Ended()]
+    deltas = [ArgumentsDelta(1, character) for character in arguments]
+    ended = PartEnded(1, cut if with_final else None)
+    events = _bind(*before, PartStarted(1, cut.evolve(arguments="")), *deltas, ended, *after)
+    assert events == [*before, *after]
+
+
+def test_whole_custom_call_at_the_limit_is_kept() -> None:
+    """Only a cut call is left out: one that was complete before the limit is the caller's."""
+    whole = ToolCall(id="1", name="apply_patch", arguments='{"input":"x"}')
+    expected = ToolCall(id="1", name="apply_patch", kind=CallKind.CUSTOM, arguments="x")
+    assert _BINDING.restore_reply(_reply(whole, _CUT).evolve(finish=FinishReason.LENGTH)).parts == (expected,)
+    events = _bind(
+        PartStarted(0, whole), PartStarted(1, _CUT), PartEnded(0), PartEnded(1), Finished(FinishReason.LENGTH)
+    )
+    assert events == [
+        PartStarted(0, expected.evolve(arguments="")),
+        ArgumentsDelta(0, "x"),
+        PartEnded(0, expected),
+        Finished(FinishReason.LENGTH),
+    ]
+
+
+def test_broken_custom_call_before_others_was_not_cut() -> None:
+    """The limit only cuts what comes last: a broken call with a part behind it is garbage, whole and streamed."""
+    other = ToolCall(id="2", name="plain", arguments="{}")
+    with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
+        _BINDING.restore_reply(_reply(_CUT, other).evolve(finish=FinishReason.LENGTH))
+    for events in (
+        [PartStarted(0, _CUT), PartEnded(0), PartStarted(1, other)],
+        [PartStarted(0, _CUT), PartStarted(1, other), PartEnded(1), PartEnded(0)],
+    ):
+        stream = StreamBinding(_BINDING)
+        for event in events[:-1]:
+            assert stream.feed(event) == ()
+        with pytest.raises(UpstreamGarbage, match="custom tool 'apply_patch'"):
+            stream.feed(events[-1])
+
+
+def test_parts_wait_behind_a_custom_call() -> None:
+    """Parts keep the order they started in: what starts while a custom call is read follows it, rewritten."""
+    custom = ToolCall(id="1", name="apply_patch", arguments="")
+    spawn = ToolCall(id="2", name="agents__spawn", arguments="")
+    bound = ToolCall(id="1", name="apply_patch", kind=CallKind.CUSTOM, arguments="x")
+    events = _bind(
+        PartStarted(0, Text(text="")),
+        PartStarted(1, custom),
+        PartStarted(2, spawn),
+        ArgumentsDelta(2, "{"),
+        TextDelta(0, "t"),
+        ArgumentsDelta(1, '{"input":"x"}'),
+        PartEnded(1),
+        ArgumentsDelta(1, "late"),
+        ArgumentsDelta(2, "}"),
+        PartEnded(2),
+    )
+    assert events == [
+        PartStarted(0, Text(text="")),
+        TextDelta(0, "t"),
+        PartStarted(1, bound.evolve(arguments="")),
+        ArgumentsDelta(1, "x"),
+        PartEnded(1, bound),
+        PartStarted(2, spawn.evolve(name="spawn", namespace="agents")),
+        ArgumentsDelta(2, "{"),
+        ArgumentsDelta(1, "late"),
+        ArgumentsDelta(2, "}"),
+        PartEnded(2),
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -174,3 +175,24 @@ def _split(data: bytes, seed: int) -> list[bytes]:
 def split() -> Callable[[bytes, int], list[bytes]]:
     """Cut bytes at random places."""
     return _split
+
+
+def _memory_of(step: Callable[[], object]) -> int:
+    """Return the bytes a step takes at its peak, at best of a few: a list that grows takes more now and then."""
+    peaks: list[int] = []
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            step()
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    return min(peaks)
+
+
+@pytest.fixture(scope="session")
+def memory_of() -> Callable[[Callable[[], object]], int]:
+    """Measure a step without a clock: work that grows with the stream shows in what it builds."""
+    return _memory_of

@@ -479,3 +479,27 @@ def test_long_streams_are_linear(codec: MessagesCodec) -> None:
     data = json.dumps(text(0, "abc")).encode()
     count = sum(len(decoder.feed(SseEvent("", data))) for _ in range(20_000))
     assert count == 20_002  # one Started and one PartStarted before the deltas
+
+
+def test_blocks_without_an_index_are_linear(
+    codec: MessagesCodec, memory_of: Callable[[Callable[[], object]], int]
+) -> None:
+    """Linear cost: neither a new block without an index nor a delta without one looks at all blocks so far."""
+    decoder = codec.stream_decoder(Provenance())
+    starts = [SseEvent("", json.dumps(begin(None, block)).encode()) for block in (TEXT, CALL)]
+    for start in starts * 1000:
+        decoder.feed(start)
+    assert memory_of(lambda: decoder.feed(starts[0])) < 5_000
+    for delta in (text(None, "x"), partial(None, "x")):
+        event = SseEvent("", json.dumps(delta).encode())
+        assert memory_of(lambda event=event: decoder.feed(event)) < 5_000
+
+
+def test_a_delta_without_an_index_goes_to_the_last_open_block(decode_stream: Decode, sse: Sse) -> None:
+    """A closed block gets nothing more: the last one of its kind that is still open does."""
+    stop: Json = {"type": "content_block_stop", "index": 7}
+    events = decode_stream(
+        [sse([START, begin(3, TEXT), begin(7, TEXT), stop, text(None, "x"), begin(None, CALL), STOP])]
+    )
+    assert [event.index for event in events if isinstance(event, TextDelta)] == [0]
+    assert [event.index for event in events if isinstance(event, PartStarted)] == [0, 1, 2]

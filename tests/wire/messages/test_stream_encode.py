@@ -294,8 +294,77 @@ def test_broken_arguments_end_in_an_error(name: str, pieces: list[str]) -> None:
 def test_arguments_that_cannot_be_an_object_are_never_sent() -> None:
     """What does not begin like an object is held, so nothing wrong is released before the error."""
     call = ToolCall(id="a", name="free", arguments="")
-    read, _ = encode(Started("a", "b"), PartStarted(0, call), ArgumentsDelta(0, "[1,{}"), PartEnded(0))
-    assert [event["type"] for event in read] == ["message_start", "content_block_start", "error"]
+    read, _ = encode(Started("a", "b"), PartStarted(0, call), ArgumentsDelta(0, "[1,{}"), PartEnded(0), *TAIL)
+    assert [event["type"] for event in read] == ["message_start", "error"]
+
+
+AT_LIMIT: tuple[Event, ...] = (Finished(FinishReason.LENGTH, "length"), UsageUpdated(Usage()), Ended())
+
+
+def test_a_call_cut_by_the_limit_is_closed_as_it_stands() -> None:
+    """Rule 107: like Anthropic at max_tokens: what was streamed of the call, its end, and the stop reason."""
+    call = ToolCall(id="a", name="strict", arguments="")
+    deltas = [ArgumentsDelta(0, '{"x"'), ArgumentsDelta(0, ':"ab')]
+    for final in (None, call.evolve(arguments='{"x":"ab')):
+        read, _ = encode(Started("a", "b"), PartStarted(0, call), *deltas, PartEnded(0, final), *AT_LIMIT)
+        assert brief(read[1:]) == [
+            ("start", 0, "tool_use"),
+            ("input_json_delta", 0, '{"x"'),
+            ("input_json_delta", 0, ':"ab'),
+            ("stop", 0),
+            "message_delta",
+            "message_stop",
+        ]
+        assert read[-2]["delta"]["stop_reason"] == "max_tokens"
+
+
+@pytest.mark.parametrize("pieces", [[], ["", " "], ["nul"]])
+def test_a_call_cut_before_its_input_is_left_out(pieces: list[str]) -> None:
+    """Rule 107: a block without input would be read as `{}`, so none is opened; noted as in a whole reply."""
+    call = ToolCall(id="a", name="strict", arguments="")
+    deltas = [ArgumentsDelta(1, piece) for piece in pieces]
+    text = (PartStarted(0, Text(text="Hm")), PartEnded(0))
+    read, noted = encode(Started("a", "b"), *text, PartStarted(1, call), *deltas, PartEnded(1), *AT_LIMIT)
+    assert brief(read[1:]) == [
+        ("start", 0, "text"),
+        ("text_delta", 0, "Hm"),
+        ("stop", 0),
+        "message_delta",
+        "message_stop",
+    ]
+    assert read[-2]["delta"]["stop_reason"] == "max_tokens"
+    assert noted == ["part_dropped strict"]
+
+
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_a_broken_call_before_others_was_not_cut(overlapping: bool) -> None:
+    """The limit only cuts what comes last: a broken call with a part behind it is an error, whatever the finish."""
+    call = ToolCall(id="a", name="free", arguments='{"a":')
+    after, ended = PartStarted(1, Text(text="x")), PartEnded(0)
+    middle = (after, ended) if overlapping else (ended, after)
+    read, _ = encode(Started("a", "b"), PartStarted(0, call), *middle, PartEnded(1), *AT_LIMIT)
+    assert [event["type"] for event in read[1:]] == ["content_block_start", "content_block_delta", "error"]
+
+
+def test_many_held_parts_follow_one() -> None:
+    """Any number of parts may complete while the first is open; they follow in order."""
+    count = 2000
+    held: list[Event] = []
+    for index in range(1, count + 1):
+        held += [PartStarted(index, Text(text="")), TextDelta(index, str(index)), PartEnded(index)]
+    events = body(PartStarted(0, Text(text="0")), *held, PartEnded(0))
+    texts = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
+    assert texts == [str(index) for index in range(count + 1)]
+
+
+def test_withheld_arguments_are_looked_at_once(memory_of: Callable[[Callable[[], object]], int]) -> None:
+    """Linear cost: arguments behind a junk prefix are not joined again with each delta."""
+    encoder = MessagesCodec().stream_encoder(CALLER, Stamp(token="abc", created=1), AdaptationLog())
+    encoder.feed(PartStarted(0, ToolCall(id="a", name="free", arguments="junk")))
+    delta = ArgumentsDelta(0, "{" * 100)
+    for _ in range(2000):
+        encoder.feed(delta)
+    assert memory_of(lambda: encoder.feed(delta)) < 10_000
 
 
 def test_custom_calls_are_wrapped() -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "decode_reply",
     "encode_reply",
     "finish_reason",
+    "note_cut_call",
     "read_usage",
     "reasoning_text",
     "reply_id",
@@ -238,6 +239,11 @@ def broken_call(name: str) -> UpstreamGarbage:
     return UpstreamGarbage(f"the model called the tool {name!r} with arguments that are not a JSON object")
 
 
+def note_cut_call(call: ToolCall, log: AdaptationLog) -> None:
+    """Note a call that the token limit fell into: half a call is none, and the stop reason says what happened."""
+    log.add(AdaptationKind.PART_DROPPED, call.name, "a call cut by the token limit")
+
+
 class _Writer:
     """Writes the parts of one reply; what it changes goes to the log."""
 
@@ -279,8 +285,7 @@ class _Writer:
         found, empty = self._schemas.input_of(call)
         if found is None:
             if self._reply.finish is FinishReason.LENGTH and call is self._reply.parts[-1]:
-                # The token limit fell inside the call: half a call is none, and the stop reason says what happened.
-                self._log.add(AdaptationKind.PART_DROPPED, call.name, "a call cut by the token limit")
+                note_cut_call(call, self._log)
                 return None
             raise broken_call(call.name)
         if empty:

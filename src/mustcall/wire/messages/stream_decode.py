@@ -51,7 +51,7 @@ _EMPTY_BLOCKS: dict[str, JsonObject] = {
 class _Block:
     """One content block under construction."""
 
-    __slots__ = ("citations", "fragments", "index", "kind", "signature", "start")
+    __slots__ = ("citations", "closed", "fragments", "index", "kind", "signature", "start")
 
     def __init__(self, index: int, start: JsonObject) -> None:
         self.index = index
@@ -60,6 +60,7 @@ class _Block:
         self.fragments: list[str] = []
         self.citations: list[Any] = []
         self.signature: str | None = None
+        self.closed = False
 
 
 class _PlainText(msgspec.Struct, gc=False):
@@ -82,12 +83,26 @@ _plain_run = msgspec.json.Decoder(list[_PlainDelta])
 class MessagesStreamDecoder:
     """Server-sent events in, canonical events out."""
 
-    __slots__ = ("_blocks", "_closed", "_count", "_done", "_provenance", "_reported", "_started", "_stop", "_usage")
+    __slots__ = (
+        "_blocks",
+        "_closed",
+        "_count",
+        "_done",
+        "_fresh",
+        "_opened",
+        "_provenance",
+        "_reported",
+        "_started",
+        "_stop",
+        "_usage",
+    )
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._blocks: dict[int, _Block] = {}
         self._closed: set[int] = set()
+        self._opened: dict[str, list[_Block]] = {}  # by kind; closed ones are taken off when they are on top
+        self._fresh = 0  # above every index ever used
         self._count = 0
         self._usage: JsonObject = {}
         self._reported: str | None = None
@@ -228,7 +243,7 @@ class MessagesStreamDecoder:
         if start is None or not isinstance(kind, str):
             raise ShapeError("an object with a type", value.get("content_block"), "content_block")
         index = value.get("index")
-        number = index if isinstance(index, int) else self._fresh_index()
+        number = index if isinstance(index, int) else self._fresh
         events: list[Event] = []
         self._begin(events)
         old = self._blocks.get(number)
@@ -239,13 +254,12 @@ class MessagesStreamDecoder:
         self._open(number, start, events)
         return events
 
-    def _fresh_index(self) -> int:
-        return max((*self._blocks, *self._closed), default=-1) + 1
-
     def _open(self, number: int, start: JsonObject, events: list[Event]) -> _Block:
         block = _Block(self._count, start)
         self._count += 1
         self._blocks[number] = block
+        self._opened.setdefault(block.kind, []).append(block)
+        self._fresh = max(self._fresh, number + 1)
         self._closed.discard(number)
         events.append(PartStarted(block.index, self._first_form(block)))
         if block.kind == "text":
@@ -301,12 +315,12 @@ class MessagesStreamDecoder:
                     partial = delta.get("partial_json")
                     self._grow(block, dump_input(partial), events)
             case "signature_delta":
-                block = self._latest(number, ("thinking",))
+                block = self._latest(number, "thinking")
                 signature = delta.get("signature")
                 if block is not None and isinstance(signature, str):
                     block.signature = signature
             case "citations_delta":
-                block = self._latest(number, ("text",))
+                block = self._latest(number, "text")
                 if block is not None:
                     block.citations.append(delta.get("citation"))
             case _:
@@ -316,10 +330,10 @@ class MessagesStreamDecoder:
     def _block_for(self, number: int | None, kind: str, events: list[Event]) -> _Block | None:
         """Return the open block a text belongs to, opening one that never started; None for one that is over."""
         if number is None:
-            found = self._latest(None, (kind,))
+            found = self._latest(None, kind)
             if found is not None:
                 return found
-            number = self._fresh_index()
+            number = self._fresh
         block = self._blocks.get(number)
         if block is not None:
             if block.kind == kind:
@@ -335,17 +349,19 @@ class MessagesStreamDecoder:
         block = self._blocks.get(number) if number is not None else None
         if block is not None and block.kind.endswith("tool_use"):
             return block
-        return self._latest(None, ("tool_use",))
+        return self._latest(None, "tool_use")
 
-    def _latest(self, number: int | None, kinds: tuple[str, ...]) -> _Block | None:
-        """Return the open block of this index if it is of one of these kinds, else the last opened one that is."""
+    def _latest(self, number: int | None, kind: str) -> _Block | None:
+        """Return the open block of this index if it is of this kind, else the last opened one that is."""
         if number is not None and number in self._closed:
             return None
         block = self._blocks.get(number) if number is not None else None
-        if block is not None and block.kind in kinds:
+        if block is not None and block.kind == kind:
             return block
-        candidates = [block for block in self._blocks.values() if block.kind in kinds]
-        return max(candidates, key=lambda block: block.index, default=None)
+        opened = self._opened.get(kind, [])
+        while opened and opened[-1].closed:
+            opened.pop()
+        return opened[-1] if opened else None
 
     def _block_stop(self, value: JsonObject) -> list[Event]:
         events: list[Event] = []
@@ -358,6 +374,7 @@ class MessagesStreamDecoder:
     def _close(self, number: int, block: _Block, events: list[Event]) -> None:
         """End a block: say what only its end tells, then its final form."""
         del self._blocks[number]
+        block.closed = True
         self._closed.add(number)
         if block.kind == "tool_use" and not block.fragments:
             # No deltas: the input came whole with the start, `{}` included.

@@ -2,10 +2,15 @@
 
 The wire has one block open at a time, so parts that interleave wait their turn: the oldest unfinished part is live,
 the others are held. Blocks open with their first content, because an empty text block sent back is refused by the
-upstream; a call opens at once. Arguments are released as they come once they begin like an object, and checked when
-the call ends: one that is no JSON object ends the stream with an error event, never with `{}` (rule 107).
+upstream, and a call without any input is read as one with `{}`. Arguments are released as they come once they begin
+like an object, and checked when the call ends: one that is no JSON object ends the stream with an error event, never
+with `{}` (rule 107). Only the last part can have been cut by the token limit, so the verdict on a broken last call
+waits for the finish: at the limit its block is closed as it stands, which is what Anthropic itself sends.
+
+Cost is linear: fragments are kept in lists and joined once, when their part ends.
 """
 
+from collections import deque
 from typing import Any, assert_never
 
 import msgspec
@@ -52,6 +57,7 @@ from mustcall.wire.messages.inputs import Schemas, parse_object
 from mustcall.wire.messages.reply import (
     broken_call,
     caller_call_id,
+    note_cut_call,
     reasoning_text,
     reply_id,
     signature_for_caller,
@@ -75,15 +81,18 @@ _TEXT_DELTA = encode_event(
 class _Slot:
     """One part: what it began as, what came for it while it waited, and what was sent of it."""
 
-    __slots__ = ("ended", "final", "held", "part", "sent", "state", "summary", "unsent")
+    __slots__ = ("ended", "final", "held", "index", "part", "sent", "state", "summary", "unsent", "withheld")
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, index: int, part: Part) -> None:
+        self.index = index
         self.part = part
         self.held: list[Event] = []
         self.ended = False
         self.final: Part | None = None
         self.sent: list[str] = []
         self.unsent: list[str] = []
+        # Custom input is rewritten as a whole, and arguments that begin like no object can only be wrong.
+        self.withheld = isinstance(part, ToolCall) and part.kind is CallKind.CUSTOM
         self.state: OpaqueState | None = part.state if isinstance(part, Reasoning) else None
         self.summary: int | None = None
 
@@ -93,6 +102,7 @@ class MessagesStreamEncoder:
 
     __slots__ = (
         "_blocks",
+        "_broken",
         "_caller",
         "_done",
         "_finish",
@@ -114,7 +124,8 @@ class MessagesStreamEncoder:
         self._schemas = Schemas(caller.tools)
         self._out: list[bytes] = []
         self._slots: dict[int, _Slot] = {}
-        self._order: list[int] = []
+        self._order: deque[int] = deque()
+        self._broken: ToolCall | None = None  # the last part, waiting for the finish
         self._blocks = 0
         self._open = False
         self._telling: list[Part] = []
@@ -130,12 +141,7 @@ class MessagesStreamEncoder:
             case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
                 self._for_slot(event.index, event)
             case PartStarted():
-                self._slots[event.index] = _Slot(event.part)
-                self._order.append(event.index)
-                if isinstance(event.part, ToolCall | Refusal):
-                    self._telling.append(event.part)
-                if self._order[0] == event.index:
-                    self._begin(event.index)
+                self._start_part(event.index, event.part)
             case UsageUpdated():
                 self._usage = event.usage
             case Started():
@@ -179,6 +185,14 @@ class MessagesStreamEncoder:
         reported = self._finish.reported if self._finish is not None else None
         stop = self._finish.stop_sequence if self._finish is not None else None
         finish = derive_finish(reason, self._telling)
+        if self._broken is not None:
+            if finish is not FinishReason.LENGTH:
+                self._fail(broken_call(self._broken.name).info())
+                return
+            if self._open:
+                self._stop_block()
+            else:
+                note_cut_call(self._broken, self._log)
         self._emit(
             "message_delta",
             delta={"stop_reason": stop_reason(finish, reported, stop), "stop_sequence": stop},
@@ -187,18 +201,34 @@ class MessagesStreamEncoder:
         self._emit("message_stop")
         self._done = True
 
+    def _start_part(self, index: int, part: Part) -> None:
+        if self._broken is not None:  # so it was not the last part, and no limit cut it
+            self._fail(broken_call(self._broken.name).info())
+            return
+        slot = self._slots[index] = _Slot(index, part)
+        self._order.append(index)
+        if isinstance(part, ToolCall | Refusal):
+            self._telling.append(part)
+        if self._order[0] == index:
+            self._begin(slot)
+
     def _for_slot(self, index: int, event: Event) -> None:
         slot = self._slots.get(index)
-        if slot is None or slot.ended:
+        if slot is None:
             return
-        if self._order and self._order[0] == index:
-            self._apply(index, slot, event)
-        else:
+        if self._order[0] != index:
             slot.held.append(event)
+            return
+        self._apply(slot, event)
+        while slot.ended and not self._done:
+            del self._slots[self._order.popleft()]
+            if not self._order:
+                return
+            slot = self._slots[self._order[0]]
+            self._begin(slot)
 
-    def _begin(self, index: int) -> None:
+    def _begin(self, slot: _Slot) -> None:
         """Make a part the live one: open it if it must be, then let go what was held for it."""
-        slot = self._slots[index]
         part = slot.part
         match part:
             case Text(text=text) | Refusal(text=text):
@@ -206,7 +236,6 @@ class MessagesStreamEncoder:
             case Reasoning():
                 self._thinking(slot, reasoning_text(part))
             case ToolCall():
-                self._start_call(index, part)
                 self._arguments(slot, part.arguments)
             case ProviderItem() | Unknown() | Image() | File() | Audio() | ToolReference() | ToolResult():
                 pass
@@ -214,11 +243,11 @@ class MessagesStreamEncoder:
                 assert_never(part)
         held, slot.held = slot.held, []
         for event in held:
-            if self._done:
+            if slot.ended:
                 return
-            self._apply(index, slot, event)
+            self._apply(slot, event)
 
-    def _apply(self, index: int, slot: _Slot, event: Event) -> None:
+    def _apply(self, slot: _Slot, event: Event) -> None:
         match event:
             case TextDelta(text=text):
                 self._text(slot, text)
@@ -235,16 +264,8 @@ class MessagesStreamEncoder:
                 slot.ended = True
                 slot.final = part
                 self._end_part(slot)
-                if not self._done:
-                    self._advance(index)
             case _:
                 pass
-
-    def _advance(self, index: int) -> None:
-        del self._slots[index]
-        self._order.pop(0)
-        if self._order:
-            self._begin(self._order[0])
 
     def _start_block(self, block: JsonObject) -> None:
         self._emit("content_block_start", index=self._blocks, content_block=block)
@@ -304,12 +325,16 @@ class MessagesStreamEncoder:
             self._send_arguments(slot, text)
             return
         slot.unsent.append(text)
-        custom = isinstance(slot.part, ToolCall) and slot.part.kind is CallKind.CUSTOM
-        if not custom and "{" in text and "".join(slot.unsent).lstrip().startswith("{"):
+        begun = "" if slot.withheld else text.lstrip()
+        if begun.startswith("{"):
             self._send_arguments(slot, "".join(slot.unsent))
             slot.unsent.clear()
+        elif begun:
+            slot.withheld = True
 
     def _send_arguments(self, slot: _Slot, text: str) -> None:
+        if not self._open and isinstance(slot.part, ToolCall):
+            self._start_call(slot.index, slot.part)
         slot.sent.append(text)
         self._delta({"type": "input_json_delta", "partial_json": text})
 
@@ -335,7 +360,7 @@ class MessagesStreamEncoder:
                 self._log.add(AdaptationKind.PART_DROPPED, name, "replies hold none on the messages wire")
             case _:
                 assert_never(part)
-        if self._open and not self._done:
+        if self._open and not self._done and self._broken is None:
             self._stop_block()
 
     def _end_thinking(self, slot: _Slot, part: Reasoning) -> None:
@@ -354,7 +379,7 @@ class MessagesStreamEncoder:
             self._delta({"type": "signature_delta", "signature": signature})
 
     def _end_call(self, slot: _Slot, call: ToolCall) -> None:
-        """Check a call when it is complete; what was sent of a broken one is taken back by an error."""
+        """Check a complete call; what was sent of a broken one is taken back by an error, or by the stop reason."""
         text = "".join(slot.sent) + "".join(slot.unsent)
         if slot.final is not None and (not slot.sent or call.arguments.startswith(text)):
             text = call.arguments
@@ -364,7 +389,9 @@ class MessagesStreamEncoder:
         if parse_object(text) is None:
             found, _ = self._schemas.input_of(call.evolve(arguments=text))
             if found is None or slot.sent:
-                self._fail(broken_call(call.name).info())
+                self._broken = call
+                if len(self._order) > 1:  # other parts follow, so no limit cut this one
+                    self._fail(broken_call(call.name).info())
                 return
             self._log.add(AdaptationKind.PART_RESHAPED, call.name, "no arguments, and none required: {}")
             text = "{}"
