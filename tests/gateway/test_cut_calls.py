@@ -82,3 +82,14 @@ def test_responses_custom_stream(before: tuple[Say, ...]) -> None:
     items = [event["item"]["type"] for event in events if event["type"].startswith("response.output_item.")]
     assert items == ["message"] * 2 * len(before)
     assert b"custom_tool_call" not in answer.body
+
+
+def test_responses_stream_of_a_function_call() -> None:
+    """Codex runs a call at `output_item.done`: half a call comes there as incomplete, in an incomplete response."""
+    tools = [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}]
+    turn = Turn(Call("f", '{"a":"abc'), finish="length")
+    events = events_of(ask("/v1/responses", {**RESPONSES, "tools": tools, "stream": True}, turn))
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert [(item["type"], item["status"]) for item in done] == [("function_call", "incomplete")]
+    assert events[-1]["type"] == "response.incomplete"
+    assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}

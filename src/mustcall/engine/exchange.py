@@ -225,7 +225,11 @@ class _Crossing:
 
     async def _encode_all(self, reply: Reply) -> AsyncGenerator[bytes]:
         encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
-        yield b"".join(encoder.feed(event) for event in unroll(reply))
+        try:
+            whole = b"".join(encoder.feed(event) for event in unroll(reply))
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
+        yield whole
 
     async def _forward(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
         """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""
@@ -248,12 +252,12 @@ class _Crossing:
             failure = error
         finally:
             await reply.close()
-        closed = closed or self._has_closed(framer)
-        if not closed and failure is None:
-            rest = framer.close()
-            closed = self._has_closed(framer)
-            if closed:
+        if not closed:
+            # A server may hang up right after its last line, without the blank one that ends the event.
+            rest = framer.close() if failure is None else b""
+            if rest and any(self._mine.closes(event) for event in SseDecoder().feed(rest + b"\n\n")):
                 yield rest + b"\n\n"
+            closed = self._has_closed(framer)
         if not closed:
             failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
             if not begun:

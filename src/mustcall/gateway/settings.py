@@ -193,7 +193,11 @@ def _port(text: str) -> int:
 
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
-    parts = urlsplit(upstream.base_url)
+    try:
+        parts = urlsplit(upstream.base_url)
+        _ = parts.port  # read here because a wrong one is only noticed when it is asked for
+    except ValueError as error:
+        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
     shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")

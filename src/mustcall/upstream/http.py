@@ -26,22 +26,30 @@ _LARGE_BODY = 512 * 1024
 def proxy_for(url: str) -> str | None:
     """Return the proxy the environment names for a URL (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`)."""
     parts = urlsplit(url)
-    if parts.hostname is None or proxy_bypass(parts.hostname):
+    if parts.hostname is None or proxy_bypass(parts.netloc.rpartition("@")[2]) or proxy_bypass(parts.hostname):
         return None
-    return getproxies().get(parts.scheme)
+    proxy = getproxies().get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _typed(error: Exception, call: UpstreamCall) -> MustcallError:
     """Return what an aiohttp failure means, naming the host and never the path, query or headers."""
-    parts = urlsplit(call.url)
-    host = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+    try:
+        parts = urlsplit(call.url)
+        host = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+    except ValueError:
+        return UpstreamUnavailable("the upstream's base_url is not a usable http(s) URL")
     match error:
         case aiohttp.ConnectionTimeoutError():
             return UpstreamTimeout(f"no connection to the upstream {host} within {call.timeouts.connect:g} s")
         case aiohttp.ServerTimeoutError() | TimeoutError():
             return UpstreamTimeout(f"the upstream {host} did not answer in time")
+        case aiohttp.ClientProxyConnectionError():
+            return UpstreamUnavailable(f"cannot connect to the proxy for the upstream {host}: {_reason(error)}")
+        case aiohttp.ClientHttpProxyError():
+            return UpstreamUnavailable(f"the proxy for the upstream {host} refused: HTTP {error.status}")
         case aiohttp.ClientConnectorError():
-            return UpstreamUnavailable(f"cannot connect to the upstream {host}: {error.os_error.strerror or error}")
+            return UpstreamUnavailable(f"cannot connect to the upstream {host}: {_reason(error)}")
         case aiohttp.InvalidURL():
             return UpstreamUnavailable("the upstream's base_url is not a usable http(s) URL")
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
@@ -52,6 +60,10 @@ def _typed(error: Exception, call: UpstreamCall) -> MustcallError:
             return UpstreamUnavailable(f"the connection to the upstream {host} broke: {type(error).__name__}")
         case _:
             return UpstreamUnavailable(f"the exchange with the upstream {host} failed: {type(error).__name__}")
+
+
+def _reason(error: aiohttp.ClientConnectorError) -> str:
+    return error.os_error.strerror or type(error.os_error).__name__
 
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
@@ -105,6 +117,9 @@ class HttpReply:
         except _FAILURES as error:
             self._response.close()
             raise _typed(error, self._call) from error
+        except asyncio.CancelledError:
+            self._response.close()
+            raise
 
     async def close(self) -> None:
         """Return the connection to the pool if the answer was read to its end, cut it off otherwise."""
@@ -130,12 +145,12 @@ class HttpTransport:
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
-        proxy = self._proxy(call.url)
         connect = call.timeouts.connect
         timeout = self._timeouts.get(connect)
         if timeout is None:
             timeout = self._timeouts[connect] = aiohttp.ClientTimeout(total=None, sock_connect=connect)
         try:
+            proxy = self._proxy(call.url)
             async with asyncio.timeout(call.timeouts.read):
                 response = await self._session.request(
                     call.method,

@@ -17,7 +17,7 @@ class IdleTimer:
     The first wait begins at once; `pause` ends a wait, `resume` begins the next one, in the task that then waits.
     """
 
-    __slots__ = ("_fired", "_handle", "_loop", "_seconds", "_since", "_task")
+    __slots__ = ("_before", "_fired", "_handle", "_loop", "_seconds", "_since", "_task")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -26,6 +26,7 @@ class IdleTimer:
         self._since: float | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._fired = False
+        self._before = 0
 
     def pause(self) -> None:
         """End the current wait."""
@@ -34,6 +35,7 @@ class IdleTimer:
     def resume(self) -> None:
         """Begin a wait."""
         self._task = asyncio.current_task()
+        self._before = self._task.cancelling() if self._task is not None else 0
         self._since = self._loop.time()
 
     def __enter__(self) -> Self:
@@ -49,7 +51,7 @@ class IdleTimer:
         if self._fired and self._task is not None:
             # Take our own cancellation back; one that somebody else asked for stays.
             others = self._task.uncancel()
-            if kind is not None and issubclass(kind, asyncio.CancelledError) and not others:
+            if kind is not None and issubclass(kind, asyncio.CancelledError) and others <= self._before:
                 raise TimeoutError from error
 
     def _look(self) -> None:

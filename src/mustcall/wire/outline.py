@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import Wire
 
 __all__ = ["is_count", "is_error_body", "is_reply", "not_a_reply", "rename_model"]
@@ -75,6 +75,9 @@ def is_error_body(body: bytes) -> bool:
 
 def rename_model(body: bytes, model: str) -> bytes:
     """Return the same request for another model name; every other field keeps its bytes."""
-    fields = _top_level.decode(body)
+    try:
+        fields = _top_level.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise InvalidRequest("the body is not a JSON object") from None
     fields["model"] = msgspec.Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)

@@ -118,4 +118,7 @@ def _text(value: Any, status: int | None) -> str:
         return value[:_LONGEST]
     if value is None or value in ("", [], {}) or isinstance(value, str):
         return "the upstream reported an error" if status is None else f"the upstream answered HTTP {status}"
-    return msgspec.json.encode(value).decode()[:_LONGEST]
+    try:
+        return msgspec.json.encode(value).decode()[:_LONGEST]
+    except RecursionError:
+        return "the upstream reported an error" if status is None else f"the upstream answered HTTP {status}"

@@ -91,7 +91,7 @@ _TEXT_DELTA = encode_event(
 class _Open:
     """One item on its way. `item` is the form it was announced in, `suffix` what its made ids end in."""
 
-    __slots__ = ("dumped_id", "item", "number", "part", "state", "streamed", "suffix", "summaries", "summary")
+    __slots__ = ("dumped_id", "final", "item", "number", "part", "state", "streamed", "suffix", "summaries", "summary")
 
     def __init__(self, number: int, suffix: str, part: Part, item: JsonObject) -> None:
         self.number = number
@@ -103,6 +103,7 @@ class _Open:
         self.summaries: dict[int | None, _Summary] = {}  # by canonical number; None is another wire's thinking
         self.summary: _Summary | None = None  # the one not yet done
         self.state: OpaqueState | None = None
+        self.final: Part | None = None  # the upstream's last word on a call that waits for the finish
 
     def missing(self, text: str) -> str:
         """Return what a whole text has beyond what was streamed; nothing if they contradict each other."""
@@ -163,7 +164,8 @@ class ResponsesStreamEncoder:
             case PartStarted(index=index, part=part):
                 self._begin(index, part)
             case PartEnded(index=index, part=part):
-                self._end(index, part)
+                if not self._waits(index, part):
+                    self._end(index, part)
             case UsageUpdated(usage=usage):
                 self._usage = usage
             case Started(id=identifier, model=model):
@@ -208,9 +210,10 @@ class ResponsesStreamEncoder:
 
     def _complete(self) -> None:
         head = self._create("", "")
-        for index in tuple(self._open):
-            self._end(index, None)
-        finish = derive_finish(self._finish.reason if self._finish is not None else FinishReason.UNKNOWN, self._parts)
+        reason = self._finish.reason if self._finish is not None else FinishReason.UNKNOWN
+        for index, opened in tuple(self._open.items()):
+            self._end(index, opened.final, cut=reason is FinishReason.LENGTH)
+        finish = derive_finish(reason, self._parts)
         refused = any(isinstance(part, Refusal) for part in self._parts)
         result = finish_fields(finish, self._output(), refused=refused)
         kind = "response.incomplete" if result["status"] == "incomplete" else "response.completed"
@@ -300,7 +303,25 @@ class ResponsesStreamEncoder:
         part = {"type": "summary_text", "text": text}
         self._about(item, "response.reasoning_summary_part.done", {"summary_index": summary.number, "part": part})
 
-    def _end(self, index: int, final: Part | None) -> None:
+    def _waits(self, index: int, final: Part | None) -> bool:
+        """Whether a call must wait for the finish: one that is no JSON object may have been cut by the token limit.
+
+        Clients act on `output_item.done` the moment it comes, so it must not say `completed` for half a call.
+        """
+        opened = self._open.get(index)
+        if opened is None or not isinstance(opened.part, ToolCall) or opened.part.kind is not CallKind.FUNCTION:
+            return False
+        call = final if isinstance(final, ToolCall) else _grown(opened)
+        assert isinstance(call, ToolCall), "a call grows into a call"
+        try:
+            whole = isinstance(msgspec.json.decode(call.arguments), dict)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            whole = False
+        if not whole:
+            opened.final = final
+        return not whole
+
+    def _end(self, index: int, final: Part | None, *, cut: bool = False) -> None:
         opened = self._open.pop(index, None)
         if opened is None:
             return
@@ -310,6 +331,8 @@ class ResponsesStreamEncoder:
         form = encode_item(part, opened.suffix, self._log)
         assert form is not None, "an item that could be announced can be finished"
         item = {**form, **{key: opened.item[key] for key in ("id", "call_id") if key in opened.item}}
+        if cut and "status" in item:
+            item["status"] = "incomplete"
         match part:
             case Text(text=text):
                 self._delta(opened, opened.missing(text))

@@ -1,0 +1,104 @@
+"""Proxies come from the environment, and nothing else does."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import UpstreamUnavailable
+from mustcall.upstream.http import HttpTransport, proxy_for
+from mustcall.upstream.seam import UpstreamCall
+from support.loopback import OK, PATIENT, call_to, failure_of, listening, read_all
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
+async def test_proxy_of_the_environment(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """An http upstream is asked for through the proxy, by its whole address."""
+    async with listening(OK) as proxy:
+        monkeypatch.setenv(variable, proxy.url)
+        assert await read_all(transport, call_to("http://upstream.invalid:81/v1")) == (200, b"ok")
+        head = proxy.requests[0].decode()
+    assert head.startswith("POST http://upstream.invalid:81/v1/sekret-path?token=sekret-query HTTP/1.1\r\n")
+    assert "host: upstream.invalid:81\r\n" in head.lower()
+    assert "authorization: Bearer sekret-key\r\n" in head
+
+
+async def test_proxy_with_a_password(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy's own credentials go to the proxy, beside the upstream's key."""
+    async with listening(OK) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://user:pw@127.0.0.1:{proxy.port}")
+        await read_all(transport, call_to("http://upstream.invalid/v1"))
+        head = proxy.requests[0].decode()
+    assert "proxy-authorization: basic dxnlcjpwdw==\r\n" in head.lower()
+    assert "authorization: Bearer sekret-key\r\n" in head
+
+
+@pytest.mark.parametrize("bypass", ["127.0.0.1", "localhost,127.0.0.1", "*"])
+async def test_no_proxy_is_respected(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, bypass: str) -> None:
+    """Hosts the environment excepts are asked directly."""
+    async with listening() as proxy, listening(OK) as upstream:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", bypass)
+        assert await read_all(transport, call_to(upstream.url)) == (200, b"ok")
+        assert proxy.connections == []
+        assert upstream.requests[0].startswith(b"POST /sekret-path?")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://a.example/v1", "http://plain:1"),
+        ("https://a.example/v1", "http://secure:2"),
+        ("http://in.house/v1", None),
+        ("http://deep.in.house/v1", None),
+        ("http://notin.house.example/v1", "http://plain:1"),
+        ("https://in.house:8443/v1", None),
+        ("nowhere", None),
+    ],
+)
+def test_proxy_for(monkeypatch: pytest.MonkeyPatch, url: str, expected: str | None) -> None:
+    """The table of the environment: one proxy by scheme, none for excepted hosts and what is below them."""
+    monkeypatch.setenv("HTTP_PROXY", "http://plain:1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://secure:2")
+    monkeypatch.setenv("NO_PROXY", "in.house")
+    assert proxy_for(url) == expected
+
+
+def test_no_proxy_with_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception for one port of a host holds for that port only."""
+    monkeypatch.setenv("HTTP_PROXY", "http://plain:1")
+    monkeypatch.setenv("NO_PROXY", "in.house:9000")
+    assert proxy_for("http://in.house:9001/v1") == "http://plain:1"
+    assert proxy_for("http://in.house:9000/v1") is None
+
+
+async def test_proxy_without_a_scheme(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`HTTP_PROXY=host:port`, which every other client takes, works."""
+    async with listening(OK) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{proxy.port}")
+        assert await read_all(transport, call_to("http://upstream.invalid/v1")) == (200, b"ok")
+
+
+async def test_unreachable_proxy_is_named(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads the error learns that it is the proxy, and not the proxy's password."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("HTTP_PROXY", f"http://user:pw-sekret@127.0.0.1:{port}")
+    error = await failure_of(transport, call_to("http://upstream.invalid/v1"))
+    assert type(error) is UpstreamUnavailable
+    assert "pw-sekret" not in error.message
+    assert "proxy" in error.message
+
+
+async def test_netrc_is_ignored(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A password file in the home directory adds no key to a call that has none."""
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("default login user password netrc-sekret\nmachine 127.0.0.1 login user password netrc-sekret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(netrc))
+    async with listening(OK) as upstream:
+        await read_all(transport, UpstreamCall(url=upstream.url, headers={}, body=b"{}", timeouts=PATIENT))
+        assert b"authorization" not in upstream.requests[0].lower()
