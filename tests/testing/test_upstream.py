@@ -3,11 +3,11 @@
 import asyncio
 import http.client
 import json
+import socket
 import threading
 from contextlib import closing
 from typing import Any
 
-import aiohttp
 import pytest
 from anthropic import Anthropic, beta_tool
 from openai import AsyncOpenAI, OpenAI
@@ -96,21 +96,31 @@ def test_chunking_never_changes_the_bytes(chunking: Chunking) -> None:
         assert stream(upstream) == whole
 
 
-async def test_chunks_are_the_writes() -> None:
+def http_chunks(upstream: ScriptedUpstream, body: bytes) -> list[bytes]:
+    """Post a body and return the chunks of the answer as they stand on the wire."""
+    with socket.create_connection(("127.0.0.1", upstream.port), timeout=10) as connection:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        connection.sendall(head % len(body) + body)
+        raw = b""
+        while piece := connection.recv(65536):
+            raw += piece
+    rest = raw.partition(b"\r\n\r\n")[2]
+    chunks: list[bytes] = []
+    while True:
+        size, _, rest = rest.partition(b"\r\n")
+        if not int(size, 16):
+            return chunks
+        chunks.append(rest[: int(size, 16)])
+        rest = rest[int(size, 16) + 2 :]
+
+
+def test_chunks_are_the_writes() -> None:
     """The writes are seen as HTTP chunks: an event each, or so many bytes each."""
-    body = json.dumps(HI | {"stream": True})
+    body = json.dumps(HI | {"stream": True}).encode()
     seen: dict[int | None, list[bytes]] = {}
     for chunking in (None, 50):
-        async with (
-            ScriptedUpstream([Turn(Say("a b"))], chunking=chunking) as upstream,
-            aiohttp.ClientSession() as session,
-            session.post(f"{upstream.base_url}/chat/completions", data=body) as response,
-        ):
-            pieces = [b""]
-            async for piece, ends in response.content.iter_chunks():  # one chunk may come in several reads
-                pieces[-1] += piece
-                pieces += [b""] if ends else []
-            seen[chunking] = pieces[:-1]
+        with ScriptedUpstream([Turn(Say("a b"))], chunking=chunking) as upstream:
+            seen[chunking] = http_chunks(upstream, body)
     assert all(piece.startswith(b"data: ") and piece.endswith(b"\n\n") for piece in seen[None])
     assert len(seen[None]) == 5
     assert {len(piece) for piece in seen[50][:-1]} == {50}
