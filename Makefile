@@ -28,6 +28,7 @@ unit: .venv/.ready ## the tests
 
 bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
 
 format: .venv/.ready ## rewrite the code in house format

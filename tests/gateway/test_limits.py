@@ -312,3 +312,16 @@ def test_large_requests(upstream_wire: str) -> None:
         assert answer.json["choices"][0]["message"]["content"] == "ok"
         assert len(upstream.requests[0].body["tools"]) == 200
         assert len(upstream.requests[0].raw) > 20_000_000
+
+
+def test_body_that_never_ends() -> None:
+    """A client that sends half a body holds its place only for so long."""
+    with (
+        RunningGateway("chat=http://127.0.0.1:9/v1", request_timeout=0.3) as gateway,
+        socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
+    ):
+        client.settimeout(10)
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        answer = client.recv(65536)
+    assert b"400 Bad Request" in answer
+    assert b"did not arrive within 0.3 s" in answer

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from mustcall.testing import Call, Fail, Raw, RawStream, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.gateway.settings import settings_from_flags
+from mustcall.testing import Call, Fail, Raw, RawStream, Recorded, Say, ScriptedUpstream, StreamError, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post
 from support.sdk import Ask, Failure, Seen, ask
@@ -54,9 +56,9 @@ def test_overflow_reaches_a_responses_stream_as_its_event() -> None:
 @pytest.mark.parametrize("caller_wire", WIRES)
 @pytest.mark.parametrize("upstream_wire", WIRES)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("name", ["my.tool", "n" * 80, "émoji-🔧", "a b"])
+@pytest.mark.parametrize("name", ["my.tool", "n" * 80, "émoji-🔧", "a b", "tool_call", "final_answer"])
 def test_odd_tool_names_come_back_as_offered(caller_wire: str, upstream_wire: str, stream: bool, name: str) -> None:
-    """Rule 129: a name the upstream's wire does not take is mapped on the way out and back on the way in."""
+    """Rule 129, wires.md 1.15: a name an upstream does not take is mapped there and back; no name is special."""
     schema: dict[str, Any] = {"type": "object", "properties": {}}
 
     def call_it(request: Recorded) -> Turn:
@@ -152,3 +154,53 @@ def test_verbosity_crosses_to_chat() -> None:
     with ScriptedUpstream([Turn(Say("ok"))]) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         post(gateway.url + "/v1/responses", {"model": "m", "input": "hi", "text": {"verbosity": "low"}})
         assert upstream.requests[0].body["verbosity"] == "low"
+
+
+@pytest.mark.parametrize("upstream_wire", WIRES)
+def test_failed_stream_asked_again_in_one_piece(upstream_wire: str) -> None:
+    """wires.md 1.7: Claude Code repeats a failed stream as a request without one; it is served."""
+    script = [StreamError(Turn(Say("It is going to rain.")), after=4, message="broke"), Turn(Say("Rain."))]
+    with ScriptedUpstream(script) as upstream, RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway:
+        assert isinstance(ask("messages", gateway.url, Ask(), stream=True), Failure)
+        again = ask("messages", gateway.url, Ask(), stream=False)
+    assert isinstance(again, Seen)
+    assert again.text == "Rain."
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        ("responses", {"input": "hi", "tools": [{"type": "web_search"}], "tool_choice": "required"}),
+        (
+            "messages",
+            {
+                "max_tokens": 5,
+                "messages": [{"role": "user", "content": "hi"}],
+                "tools": [{"name": "later", "input_schema": {"type": "object"}, "defer_loading": True}],
+                "tool_choice": {"type": "tool", "name": "later"},
+            },
+        ),
+    ],
+)
+def test_a_demand_is_never_lost_silently(wire: str, body: dict[str, Any]) -> None:
+    """Rule 8: a forced tool that cannot be offered is an error that names it, never a request without the force."""
+    with ScriptedUpstream() as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        answer = post(f"{gateway.url}/v1/{wire}", {"model": "m", **body})
+        assert answer.status == 400
+        assert "tool_choice" in answer.json["error"]["message"]
+        assert upstream.requests == []
+
+
+def test_large_limits_are_clamped() -> None:
+    """wires.md 1.4: a limit above the upstream's own is lowered to it, with a note; on the same wire it is not."""
+    with ScriptedUpstream(default=Turn(Say("ok"))) as upstream:
+        settings = settings_from_flags(f"up:chat={upstream.base_url}")
+        endpoint = msgspec.structs.replace(settings.endpoints[0], max_output_tokens=32000)
+        with RunningGateway(settings=msgspec.structs.replace(settings, endpoints=(endpoint,))) as gateway:
+            messages = [{"role": "user", "content": "hi"}]
+            body = {"model": "m", "max_tokens": 262144, "messages": messages}
+            answer = post(f"{gateway.url}/v1/messages", body)
+            assert "value_clamped:max_tokens" in answer.headers["x-mustcall-adaptations"]
+            post(f"{gateway.url}/v1/chat/completions", body)
+        assert upstream.requests[0].body["max_completion_tokens"] == 32000
+        assert upstream.requests[1].body["max_tokens"] == 262144

@@ -21,7 +21,7 @@ from mustcall.core.events import (
     UsageUpdated,
 )
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.reply import Reply, Usage, derive_finish
 
 __all__ = ["Assembler"]
 
@@ -146,7 +146,3 @@ class Assembler:
             usage=self._usage,
             created=self._started.created,
         )
-
-    def reported_reason(self) -> FinishReason:
-        """Return the reported reason, `unknown` while there is none."""
-        return self._finish.reason if self._finish is not None else FinishReason.UNKNOWN

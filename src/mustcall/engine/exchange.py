@@ -85,6 +85,10 @@ async def exchange(
     else:
         request = mine.decode_request(inbound.body)
         outgoing = request if model is None else request.evolve(model=model)
+        most = endpoint.max_output_tokens
+        if most is not None and request.max_tokens is not None and request.max_tokens > most:
+            log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
+            outgoing = outgoing.evolve(max_tokens=most)
         target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
         try:
             body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))

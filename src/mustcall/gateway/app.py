@@ -16,6 +16,7 @@ from mustcall.core.errors import (
     BodyTooLarge,
     ForeignOrigin,
     GatewayBusy,
+    InvalidRequest,
     MustcallError,
     Unauthorized,
     UnknownRoute,
@@ -171,7 +172,8 @@ class Gateway:
                 body = await self._serve().models(self._upstream_view(call.headers))
                 await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=_JSON))
             else:
-                body = await call.body(self._settings.server.max_body_bytes)
+                server = self._settings.server
+                body = await call.body(server.max_body_bytes, server.request_timeout)
                 await call.while_connected(self._answer(call, body))
         finally:
             self._under_way -= 1
@@ -306,24 +308,36 @@ class _Call:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
-    async def body(self, limit: int) -> bytes:
-        """Read the request body; a declared or real size over the limit is refused without keeping it."""
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """Read the request body within a time; a size over the limit, declared or real, is refused unkept."""
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
             raise BodyTooLarge(f"the body has {declared} bytes; this gateway takes at most {limit} (max_body_bytes)")
+        first = await self._receive()
+        if first["type"] == "http.request" and not first.get("more_body"):
+            pieces = [first.get("body", b"")]
+        else:
+            try:
+                async with asyncio.timeout(seconds):
+                    pieces = await self._rest_of_body(first, limit)
+            except TimeoutError:
+                raise InvalidRequest(f"the body did not arrive within {seconds:g} s (request_timeout)") from None
+        if sum(map(len, pieces)) > limit:
+            raise BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _rest_of_body(self, message: MutableMapping[str, Any], limit: int) -> list[bytes]:
+        """Read a body that comes in pieces; stop keeping them once they are too many."""
         pieces: list[bytes] = []
         size = 0
         while True:
-            message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise _Gone
-            piece: bytes = message.get("body", b"")
-            size += len(piece)
-            if size > limit:
-                raise BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
-            pieces.append(piece)
-            if not message.get("more_body"):
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > limit or not message.get("more_body"):
+                return pieces
+            message = await self._receive()
 
     async def while_connected(self, work: Awaitable[None]) -> None:
         """Do the work unless the client goes away first; then the work is cancelled, upstream included."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.errors import MustcallError, UpstreamGarbage
+from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.gateway.settings import Settings
@@ -15,8 +15,8 @@ from mustcall.policy.routing import choose, is_routed
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
-from mustcall.wire.messages import estimate_tokens
-from mustcall.wire.outline import is_count, is_error_body, rename_model
+from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
+from mustcall.wire.outline import is_error_body, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
 
@@ -60,7 +60,7 @@ class Service:
             request = codec.decode_request(body)
             return WholeReply(
                 status=200,
-                body=msgspec.json.encode({"input_tokens": estimate_tokens(request)}),
+                body=msgspec.json.encode(encode_count(estimate_tokens(request))),
                 upstream_headers={},
                 adaptations=(Adaptation(AdaptationKind.ESTIMATED, "input_tokens"),),
             )
@@ -85,8 +85,7 @@ class Service:
                 counted = await reply.read()
             finally:
                 await reply.close()
-            if not is_count(counted):
-                raise UpstreamGarbage("the upstream's answer to count_tokens holds no `input_tokens`")
+            decode_count(counted)  # raises for anything else
         elif not is_error_body(counted):
             info = codec.decode_error(reply.status, counted)
             counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))

@@ -57,6 +57,7 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     idle_timeout: float = Timeouts().idle
     retries: int = Backoff().retries
     default_max_tokens: int = 8192
+    max_output_tokens: int | None = None
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -220,6 +221,10 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
         if getattr(upstream, field) <= 0:
             raise ConfigError(f"{where}: {field} must be above 0 seconds")
+    for field in ("default_max_tokens", "max_output_tokens"):
+        limit = getattr(upstream, field)
+        if limit is not None and limit < 1:
+            raise ConfigError(f"{where}: {field} must be 1 or more, got {limit}")
     if upstream.retries < 0:
         raise ConfigError(f"{where}: retries must be 0 or more, got {upstream.retries}")
     return Endpoint(
@@ -232,6 +237,7 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
         timeouts=Timeouts(connect=upstream.connect_timeout, read=upstream.read_timeout, idle=upstream.idle_timeout),
         backoff=Backoff(retries=upstream.retries),
         default_max_tokens=upstream.default_max_tokens,
+        max_output_tokens=upstream.max_output_tokens,
     )
 
 

@@ -29,6 +29,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     backoff: Backoff = Backoff()
     default_max_tokens: int = 8192
+    max_output_tokens: int | None = None
 
     def __repr__(self) -> str:
         return f"Endpoint(name={self.name!r}, wire={self.wire!s}, base_url={self.base_url!r})"

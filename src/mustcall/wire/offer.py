@@ -72,6 +72,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
         log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the allowed set became the tool list")
         choice = choice.evolve(allowed=None)
     if choice is not None and not native:
+        _refuse_lost_choice(choice, kept, request, wire)
         choice = _choice_across(choice, kept, wire)
     return Offer(tuple(kept), choice if kept else None)
 
@@ -88,6 +89,21 @@ def custom_input(arguments: str) -> str | None:
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
         return None
     return value["input"] if value.keys() == {"input"} else None
+
+
+def _refuse_lost_choice(choice: ToolChoice, kept: list[Tool | ProviderTool], request: Request, wire: Wire) -> None:
+    """A demand whose tool did not cross would vanish, or point at nothing: in no case is a force lost silently."""
+    names = {tool.name for tool in kept if isinstance(tool, Tool)}
+    offered = {tool.name for tool in request.tools if isinstance(tool, Tool)}
+    named = choice.mode is ChoiceMode.NAMED and choice.name in offered - names
+    empty = choice.mode is ChoiceMode.REQUIRED and not names and bool(request.tools)
+    if named or empty:
+        what = f"the tool {choice.name!r}" if named else "a tool"
+        raise UnsupportedFeature(
+            f"`tool_choice` demands {what}, which cannot be offered to an upstream on the {wire} wire; "
+            "choose another, or `auto`",
+            param="tool_choice",
+        )
 
 
 def _refuse_doubles(kept: list[Tool | ProviderTool]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import Wire
 
-__all__ = ["is_count", "is_error_body", "is_reply", "not_a_reply", "rename_model"]
+__all__ = ["is_error_body", "is_reply", "not_a_reply", "rename_model"]
 
 
 class _Chat(msgspec.Struct):
@@ -26,10 +26,6 @@ class _Messages(msgspec.Struct):
     content: list[msgspec.Raw]
 
 
-class _Count(msgspec.Struct):
-    input_tokens: int
-
-
 class _ErrorBody(msgspec.Struct):
     error: dict[str, msgspec.Raw] | str
 
@@ -39,7 +35,6 @@ _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
     Wire.RESPONSES: msgspec.json.Decoder(_Responses),
     Wire.MESSAGES: msgspec.json.Decoder(_Messages),
 }
-_count = msgspec.json.Decoder(_Count)
 _error_body = msgspec.json.Decoder(_ErrorBody)
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -47,11 +42,6 @@ _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def is_reply(wire: Wire, body: bytes) -> bool:
     """Tell whether a body is a reply of this wire."""
     return _fits(_OUTLINES[wire], body)
-
-
-def is_count(body: bytes) -> bool:
-    """Tell whether a body is an answer to `count_tokens`."""
-    return _fits(_count, body)
 
 
 def _fits(decoder: msgspec.json.Decoder[Any], body: bytes) -> bool:
