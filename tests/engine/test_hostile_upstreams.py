@@ -111,6 +111,11 @@ def chunk_lists(draw: st.DrawFn, wire: Wire) -> list[bytes | MustcallError]:
     return pieces
 
 
+def top_level(body: bytes) -> dict[str, msgspec.Raw]:
+    """Read an object's own fields: what is nested in them may be too deep for any reader."""
+    return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+
+
 async def check_only_our_errors(request: Inbound, theirs: Wire, reply: FakeReply) -> None:
     """Make the exchange: its answer is the caller's wire's, or its failure is ours and can be told on that wire."""
     mine = codec_for(request.wire)
@@ -125,9 +130,9 @@ async def check_only_our_errors(request: Inbound, theirs: Wire, reply: FakeReply
         assert outcome.body
         assert isinstance(decoded(request.wire, outcome.body)[-1], Ended | Failed)
     elif outcome.status < 400:
-        assert isinstance(json.loads(outcome.body), dict)
+        assert top_level(outcome.body)
     else:
-        assert "error" in json.loads(outcome.body)
+        assert "error" in top_level(outcome.body)
 
 
 def deep(before: bytes, depth: int, after: bytes) -> bytes:
