@@ -135,6 +135,42 @@ def test_bad_lines(line: str, said: str) -> None:
     assert said in result.output
 
 
+def test_a_bad_line_does_not_stop_the_others() -> None:
+    """A line that cannot be read gives an error in its place; the others are read, and the exit status tells."""
+    lines = [json.dumps({"text": CALL}), "{", "", '{"text": "\\ud800"}', "[" * 100_000, json.dumps({"text": "Hi."})]
+    result = run("\n".join(lines), "--jsonl")
+    assert result.exit_code == 1
+    outputs = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [next(iter(output)) for output in outputs] == ["calls", "error", "error", "error", "calls"]
+    assert outputs[1]["error"].startswith("line 2: ")
+    assert outputs[-1]["text"] == "Hi."
+
+
+def test_tools_that_are_no_functions() -> None:
+    """Tools of other kinds are left out: they are no reason to refuse the line, and offer no name."""
+    outputs = run_lines(
+        {"text": CALL, "tools": [{"type": "web_search"}, WEATHER]},
+        {"text": CALL, "tools": [{"type": "web_search"}]},
+        {"text": CALL, "tools": [{"type": "custom", "name": "get_weather", "input_schema": {"type": "object"}}]},
+    )
+    assert [len(output["calls"]) for output in outputs] == [1, 0, 1]
+
+
+def test_no_tools_offered(tmp_path: Path) -> None:
+    """An empty list of tools offers none; only where no list is given every name counts."""
+    tools = tmp_path / "tools.json"
+    tools.write_text("[]")
+    outputs = run_lines({"text": CALL, "tools": []}, {"text": CALL, "tools": None})
+    assert [len(output["calls"]) for output in outputs] == [0, 1]
+    assert json.loads(run(CALL, "--json", "--tools", str(tools)).stdout)["calls"] == []
+
+
+def test_table_keeps_strings() -> None:
+    """The table puts arguments on one line but changes no string in them."""
+    text = CALL.replace('{"city": "Paris"}', '{\n  "city":\t"a  b \\"  c\u00a0 d"\n}')
+    assert run(text).stdout.splitlines()[1] == 'get_weather  hermes   { "city": "a  b \\"  c\u00a0 d" }'
+
+
 def test_bytes_that_are_not_text() -> None:
     """Rule 68: input that is not UTF-8 is read all the same."""
     result = run(b"\xff\xfe " + CALL.encode(), "--json")

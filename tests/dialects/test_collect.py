@@ -16,9 +16,14 @@ def test_parse() -> None:
 
 
 def test_a_late_end_of_reasoning() -> None:
-    """Rule 65: text and calls before an end without a start were reasoning; such calls are no calls."""
-    parsed = parse([f"hm {CALL} <tool_call>?\n</think>\n\nHi."], tools=TOOLS)
-    assert (parsed.text, parsed.reasoning) == ("Hi.", "hm  <tool_call>?\n")
-    assert parsed.calls == ()
-    assert [call.name for call in parsed.reasoned] == ["now"]
+    """Rule 65: text before an end without a start was reasoning, and so were the reports on it."""
+    parsed = parse(["hm <tool_call>?\n</think>\n\nHi."], tools=TOOLS)
+    assert (parsed.text, parsed.reasoning) == ("Hi.", "hm <tool_call>?\n")
     assert [report.in_reasoning for report in parsed.malformed] == [True]
+
+
+def test_a_call_before_a_late_end_stays_a_call() -> None:
+    """A whole reply says what a stream has said: a call that was complete is not taken back."""
+    parsed = parse([f"hm {CALL}\n</think>\n\nHi."], tools=TOOLS)
+    assert [call.name for call in parsed.calls] == ["now"]
+    assert (parsed.text, parsed.reasoning, parsed.reasoned) == ("hm Hi.", "", ())

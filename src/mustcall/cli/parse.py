@@ -4,6 +4,7 @@ It reads and prints; every decision about the text is the scanner's. Loose forma
 parses a log by hand has seen what the model was asked to write; `--strict` leaves them out.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,8 @@ from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, Malformed, Parsed, parse
 
 __all__ = ["command"]
+
+_STRING_OR_BLANKS = re.compile(r'"(?:[^"\\]|\\.)*+"|[ \t\r\n]++')
 
 
 class _Line(msgspec.Struct):
@@ -72,7 +75,8 @@ class _Settings(msgspec.Struct, frozen=True):
 def command(**options: Any) -> None:
     """Read a model's reply from standard input and print its tool calls, the remaining text and what was malformed.
 
-    With --jsonl each line is an object with `text` or `chunks`, and optionally `tools` and `dialect`.
+    With --jsonl each line is an object with `text` or `chunks`, and optionally `tools` and `dialect`. A line that
+    cannot be read gives `{"error": …}` in its place, and the exit status 1 at the end.
     """
     tools_file = cast("Path | None", options["tools_file"])
     try:
@@ -83,9 +87,7 @@ def command(**options: Any) -> None:
             options["reasoning_open"],
         )
         if options["jsonl"]:
-            for number, line in enumerate(sys.stdin.buffer, 1):
-                if line.strip():
-                    click.echo(_parse_line(line, number, settings))
+            _parse_lines(settings)
             return
         parsed = _parse([sys.stdin.buffer.read().decode("utf-8", "replace")], settings)
     except (MustcallError, msgspec.MsgspecError) as error:
@@ -93,40 +95,57 @@ def command(**options: Any) -> None:
     click.echo(_encode(parsed) if options["as_json"] else _table(parsed))
 
 
+def _parse_lines(settings: _Settings) -> None:
+    failed = False
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if not line.strip():
+            continue
+        try:
+            output = _parse_line(line, settings)
+        except (MustcallError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            failed = True
+            output = msgspec.json.encode({"error": f"line {number}: {error}"}).decode()
+        click.echo(output)
+    if failed:
+        sys.exit(1)
+
+
 def _parse(pieces: list[str], settings: _Settings) -> Parsed:
     named = [dialect for dialect in settings.dialects if dialect != "auto"]
     return parse(
         pieces,
         dialects=named or "auto",
-        tools=settings.tools or None,
+        tools=settings.tools,
         loose=not settings.strict,
         reasoning="opened" if settings.reasoning_open else "marked",
     )
 
 
-def _parse_line(line: bytes, number: int, settings: _Settings) -> str:
-    """Parse one line; its own tools and dialect win over those of the command line."""
-    try:
-        entry = msgspec.json.decode(line, type=_Line)
-        if (entry.text is None) == (entry.chunks is None):
-            raise click.ClickException(f"line {number}: give either `text` or `chunks`")
-        pieces = [entry.text] if entry.text is not None else entry.chunks or []
-        named = (entry.dialect,) if isinstance(entry.dialect, str) else tuple(entry.dialect or ())
-        own = _Settings(
-            named or settings.dialects,
-            _read_tools(entry.tools) if entry.tools else settings.tools,
-            settings.strict,
-            settings.reasoning_open,
-        )
-        return _encode(_parse(pieces, own))
-    except (MustcallError, msgspec.MsgspecError) as error:
-        raise click.ClickException(f"line {number}: {error}") from error
+def _parse_line(line: bytes, settings: _Settings) -> str:
+    """Parse one line; its own tools and dialect win over those of the command line. `[]` offers no tool."""
+    entry = msgspec.json.decode(line, type=_Line)
+    if (entry.text is None) == (entry.chunks is None):
+        raise ValueError("give either `text` or `chunks`")
+    pieces = [entry.text] if entry.text is not None else entry.chunks or []
+    named = (entry.dialect,) if isinstance(entry.dialect, str) else tuple(entry.dialect or ())
+    own = _Settings(
+        named or settings.dialects,
+        _read_tools(entry.tools) if entry.tools is not None else settings.tools,
+        settings.strict,
+        settings.reasoning_open,
+    )
+    return _encode(_parse(pieces, own))
 
 
 def _read_tools(value: Any) -> list[Tool]:
-    """Read tools in the chat wire's shape; a bare `{"name", "parameters"}` is taken as well."""
+    """Read tools in the chat wire's shape; a bare `{"name", "parameters"}` is taken as well.
+
+    Tools that are no functions (a provider's own search, for one) are never called as text and left out.
+    """
     tools: list[Tool] = []
     for item in msgspec.convert(value, list[dict[str, Any]]):
+        if item.get("type", "function") != "function" and "input_schema" not in item:
+            continue
         function = msgspec.convert(item.get("function", item), dict[str, Any])
         name = msgspec.convert(function.get("name"), str)
         parameters = function.get("parameters", function.get("input_schema"))
@@ -167,9 +186,7 @@ def _table(parsed: Parsed) -> str:
     if rows:
         widths = [max(len(row[column]) for row in [*rows, ("call", "dialect", "")]) for column in (0, 1)]
         lines.append(f"{'call':{widths[0]}}  {'dialect':{widths[1]}}  arguments")
-        lines += [
-            f"{name:{widths[0]}}  {dialect:{widths[1]}}  {' '.join(text.split())}" for name, dialect, text in rows
-        ]
+        lines += [f"{name:{widths[0]}}  {dialect:{widths[1]}}  {_one_line(text)}" for name, dialect, text in rows]
     else:
         lines.append("no calls")
     for report in parsed.malformed:
@@ -178,3 +195,8 @@ def _table(parsed: Parsed) -> str:
         if text.strip():
             lines += ["", f"{title}:", text.strip("\n")]
     return "\n".join(lines)
+
+
+def _one_line(arguments: str) -> str:
+    """Return JSON text on one line; blanks inside its strings stay as they are."""
+    return _STRING_OR_BLANKS.sub(lambda found: found[0] if found[0][0] == '"' else " ", arguments)

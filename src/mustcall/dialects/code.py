@@ -25,13 +25,25 @@ _QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION M
 class Lines:
     """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
 
-    __slots__ = ("_last", "_quote", "blank", "fresh")
+    __slots__ = ("_before", "_last", "_quote", "_written", "blank", "fresh")
 
     def __init__(self) -> None:
         self.blank = True
         self.fresh = True
         self._last = ""
         self._quote = False
+        # The last two pieces that were not blank: enough to find the last two characters that are not.
+        self._before = self._written = ""
+
+    @property
+    def bare(self) -> bool:
+        """Whether a line begins here, and what stands before it is no JSON or list that goes on."""
+        if self.fresh:
+            return True
+        if self._last != "\n":
+            return False
+        before = (self._before + self._written).rstrip()
+        return not (before.endswith(("[", "{", "(", ",")) or (before[-1:] == ":" and before[:-1].rstrip()[-1:] == '"'))
 
     @property
     def quotes(self) -> bool:
@@ -53,6 +65,8 @@ class Lines:
         if self.fresh and not (self.blank and not text.strip()):
             self.fresh = False
         self._last = text[-1]
+        if not text.isspace():
+            self._before, self._written = self._written, text
 
     def begin(self) -> None:
         """Begin anew: what came before was markup."""

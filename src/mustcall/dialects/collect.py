@@ -1,7 +1,7 @@
 """The whole of a scan as one value: what the events of a finished reply add up to.
 
 `parse` is for text that is already complete (logs, tests, the command line). It decides one thing the stream cannot: a
-reasoning section whose end came without its start takes the text and the calls before it along.
+reasoning section whose end came without its start takes the text before it along.
 """
 
 from collections.abc import Iterable
@@ -56,8 +56,6 @@ def collect(events: Iterable[ScanEvent]) -> Parsed:
             case LateReasoningEnd():
                 thoughts.extend(texts)
                 texts.clear()
-                reasoned.extend(msgspec.structs.replace(call, in_reasoning=True) for call in calls)
-                calls.clear()
                 malformed = [msgspec.structs.replace(report, in_reasoning=True) for report in malformed]
             case CallStart() | ArgumentDelta():
                 pass

@@ -2,22 +2,29 @@
 
 `arguments`, `args`, `parameters` and `input` are read (rule 61); an envelope without any of them is malformed, since
 empty arguments are never invented. The OpenAI nesting `{"function": {"name", "arguments"}}` is followed once.
+
+Without a wrapper (`Held`) more is asked: no foreign keys, no tool's definition, and nothing else on the line.
 """
 
 import json
+import re
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from mustcall.dialects.dialect import Renderer, WrittenCall
-from mustcall.dialects.events import Reason
+from mustcall.dialects.events import Malformed, Reason
 from mustcall.dialects.jsontext import read_string, read_value
-from mustcall.dialects.reader import Fault, Parse, blanks, expect
+from mustcall.dialects.reader import Fault, Parse, Reader, accept_any, ahead, blanks, expect, run
+from mustcall.dialects.reasoning import CONTROLS
 from mustcall.dialects.span import Call, Span
 
 __all__ = [
     "ARGUMENT_KEYS",
+    "Held",
     "array_renderer",
     "dump",
+    "read_alone",
     "read_array",
     "read_envelope",
     "read_envelopes",
@@ -28,25 +35,158 @@ __all__ = [
 NAME_KEYS = frozenset({"name", "tool_name", "tool", "function"})
 ARGUMENT_KEYS = frozenset({"arguments", "args", "parameters", "input"})
 SIDE_KEYS = frozenset({"id", "call_id", "tool_call_id", "type"})
+CALL_TYPES = frozenset({"function", "tool_call", "tool_use"})
+
+_SEPARATORS = " \t\r\n,"
+_SPACES = re.compile(r"[ \t\r]*+")
+# What may stand behind a bare call on its line: the tokens models leak, and closers of whatever wrapped it.
+_TOKENS = ("</", "<|", *(control.marker for control in CONTROLS if not control.marker.startswith("<|")))
 
 
-def read_envelope(span: Span) -> Parse[None]:
+class Held:
+    """Calls without a wrapper: complete, but not made before it is seen that they stand alone on their line."""
+
+    __slots__ = ("_calls", "_end", "_span", "defines")
+
+    def __init__(self, span: Span) -> None:
+        self.defines = False
+        self._span = span
+        self._calls: list[tuple[Call, str]] = []
+        self._end = ""
+
+    def name(self, name: str) -> str:
+        """Return a name that can be one; where any counts, a number does not."""
+        if self._span.offered.anything and not (name[:1].isalpha() or name[:1] == "_"):
+            raise Fault(Reason.UNKNOWN_TOOL)
+        return name
+
+    def hold(self, call: Call) -> None:
+        """Keep a complete call."""
+        if call.written is None:
+            raise Fault(Reason.MISSING_NAME)
+        if not call.has_arguments:
+            raise Fault(Reason.MISSING_ARGUMENTS)
+        if self.defines and not _declares_schema(call):
+            raise Fault(Reason.BAD_MARKUP)
+        self.defines = False
+        call.commit()
+        call.flush()
+        self._calls.append((call, self._span.reader.take_span()))
+        self._span.call = None
+
+    def close(self) -> None:
+        """Keep what was read since the last call: the end of their list."""
+        self._end = self._span.reader.take_span()
+
+    def make(self) -> None:
+        """Make the calls. What was read behind them stays as it is."""
+        span = self._span
+        unfinished, reader = span.call, span.reader
+        if unfinished is not None:
+            unfinished.flush()
+        rest = reader.take_span()
+        for call, piece in self._calls:
+            own = piece.lstrip(_SEPARATORS) if span.rejected else piece
+            if own != piece:
+                # What separates a call from one that stayed text is text.
+                reader.raw.append(piece[: len(piece) - len(own)])
+                span.release()
+                span.flowed.clear()
+            reader.raw.append(own)
+            span.call = call
+            call.end()
+        if self._end:
+            reader.raw.append(self._end)
+            span.drop()
+        reader.raw.append(rest)
+        span.call = unfinished
+        self._calls.clear()
+
+    def take_back(self, reason: Reason) -> None:
+        """Give everything back to the text and report all calls but the last, which the fault will."""
+        span, reader = self._span, self._span.reader
+        if not self._calls:
+            return
+        reader.close_tap()
+        rest = reader.take_span()
+        if span.call is None:
+            span.call, piece = self._calls.pop()
+            rest = piece + self._end + rest
+        else:
+            span.call.flush()
+        reader.raw += [*(piece for _, piece in self._calls), rest]
+        span.release()
+        span.flowed[:] = [rest]
+        span.events.extend(
+            Malformed(reason, piece, span.dialect, call.index, call.written, span.in_reasoning)
+            for call, piece in self._calls
+        )
+        self._calls.clear()
+
+
+def read_alone(span: Span, read: Callable[[Held], Parse[None]], separators: str = ";") -> Parse[None]:
+    """Read calls that have no wrapper. They are made only if nothing else follows on their line."""
+    held = Held(span)
+    try:
+        yield from read(held)
+        held.close()
+        yield from _end_line(span.reader, separators)
+    except Fault as fault:
+        if fault.reason is Reason.TRUNCATED:
+            held.make()
+        else:
+            held.take_back(fault.reason)
+        raise
+    held.make()
+
+
+def _end_line(reader: Reader, separators: str) -> Parse[None]:
+    yield from run(reader, _SPACES, sys.maxsize, Reason.BAD_MARKUP)
+    following = yield from ahead(reader)
+    if following in ("", "\n") or following in separators:
+        return
+    token = yield from accept_any(reader, _TOKENS)
+    reader.position -= len(token)
+    cut = reader.closed and any(token.startswith(reader.buffer[reader.position :]) for token in _TOKENS)
+    if not token and not cut:
+        raise Fault(Reason.BAD_MARKUP)
+
+
+def _is_schema(text: str) -> bool:
+    """Tell whether arguments are a JSON schema: then they belong to a tool's definition."""
+    if "properties" not in text:
+        return False
+    value = json.loads(text)
+    if isinstance(value, str):
+        value = json.loads(value)
+    return value.get("type") == "object" and "properties" in value
+
+
+def _declares_schema(call: Call) -> bool:
+    declared: object = (call.schema or {}).get("properties")
+    return isinstance(declared, dict) and {"type", "properties"} <= cast("dict[str, Any]", declared).keys()
+
+
+def read_envelope(span: Span, held: Held | None = None) -> Parse[None]:
     """Read one call, blanks before it included."""
     first = yield from blanks(span.reader)
     if first != "{":
         raise Fault(Reason.BAD_JSON if first else Reason.TRUNCATED)
     span.reader.position += 1
-    yield from read_opened_envelope(span)
+    yield from read_opened_envelope(span, held)
 
 
-def read_opened_envelope(span: Span) -> Parse[None]:
+def read_opened_envelope(span: Span, held: Held | None = None) -> Parse[None]:
     """Read one call whose opening brace was read."""
     call = span.begin()
-    yield from _read_fields(span, call, nested=False)
-    call.end()
+    yield from _read_fields(span, call, held, nested=False)
+    if held is not None:
+        held.hold(call)
+    else:
+        call.end()
 
 
-def _read_fields(span: Span, call: Call, *, nested: bool) -> Parse[None]:
+def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> Parse[None]:
     reader = span.reader
     keys: set[str] = set()
     if (yield from blanks(reader)) == "}":
@@ -65,15 +205,25 @@ def _read_fields(span: Span, call: Call, *, nested: bool) -> Parse[None]:
         keys.add(key)
         first = yield from blanks(reader)
         if key in NAME_KEYS and first == '"':
-            call.named((yield from read_string(reader)))
+            name = yield from read_string(reader)
+            call.named(name if held is None else held.name(name))
+            # What is held is not released before, refused or not.
+            span.flow = span.flow and held is None
         elif key == "function" and first == "{" and not nested:
             reader.position += 1
-            yield from _read_fields(span, call, nested=True)
+            yield from _read_fields(span, call, held, nested=True)
         elif key in ARGUMENT_KEYS:
             call.commit()
+            pieces, before = len(reader.raw), reader.position - reader.start
             yield from call.read_arguments()
-        elif span.soft and key not in SIDE_KEYS:
+            if held is not None and key == "parameters":
+                read = "".join(reader.raw[pieces:]) + reader.buffer[reader.start : reader.position]
+                held.defines = _is_schema(read[before:])
+        elif (held is not None or span.soft) and key not in SIDE_KEYS:
             raise Fault(Reason.BAD_MARKUP)
+        elif held is not None and key == "type":
+            if first != '"' or (yield from read_string(reader)) not in CALL_TYPES:
+                raise Fault(Reason.BAD_MARKUP)
         else:
             yield from read_value(reader)
         character = yield from blanks(reader)
@@ -104,13 +254,15 @@ def read_array(span: Span, read_item: Callable[[Span], Parse[None]] = read_envel
     yield from read_items(span, read_item)
 
 
-def read_items(span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope) -> Parse[None]:
+def read_items(
+    span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope, held: Held | None = None
+) -> Parse[None]:
     """Read the rest of an array whose bracket was read."""
     reader = span.reader
     if (yield from blanks(reader)) == "]":
         raise Fault(Reason.MISSING_NAME)
     while True:
-        yield from read_item(span)
+        yield from read_item(span) if held is None else read_envelope(span, held)
         character = yield from blanks(reader)
         if not character:
             # The input ends in the array, but behind a complete call: nothing of a call is missing.
@@ -120,7 +272,8 @@ def read_items(span: Span, read_item: Callable[[Span], Parse[None]] = read_envel
             raise Fault(Reason.BAD_JSON)
         reader.position += 1
         if character == "]":
-            span.drop()
+            if held is None:
+                span.drop()
             return
 
 

@@ -4,7 +4,8 @@ The contract of the stream:
 
 - `Text` joined is the input without the markup of complete calls and of reasoning sections, each character once and
   in order. What is not a complete call is text: a malformed call's span is released as `Text`, unchanged, and the
-  `Malformed` that follows describes it.
+  `Malformed` that follows describes it. Behind a call that stayed text, what separates it from the next call and the
+  closer of a wrapper they share are text, too.
 - `CallStart` is provisional. Only `CallEnd` makes a call; a `Malformed` with the same `index` takes the start back,
   and the fragments that came with it are void.
 - The `ArgumentDelta`s of a call joined are exactly its `CallEnd.arguments`: a JSON object as text.
@@ -102,7 +103,10 @@ class Malformed(msgspec.Struct, frozen=True, gc=False, tag="malformed"):
 
 
 class LateReasoningEnd(msgspec.Struct, frozen=True, gc=False, tag="late_reasoning_end"):
-    """A section's end came without its start: the prompt had opened it, so all text so far was reasoning."""
+    """A section's end came without its start: the prompt had opened it, so all text so far was reasoning.
+
+    It never comes behind a complete call: what was called cannot be taken back.
+    """
 
 
 ScanEvent = Text | Reasoning | CallStart | ArgumentDelta | CallEnd | Malformed | LateReasoningEnd

@@ -17,20 +17,26 @@ __all__ = ["CONTROLS", "LATE_ENDS", "RESULTS", "SECTIONS", "Anchor", "Control", 
 class Anchor(IntEnum):
     """Where a marker counts: anywhere, where only blanks precede it on its line, or at the start of the reply.
 
-    A line, and the reply, begin anew after a complete call and after a reasoning section.
+    `BARE` is the very beginning of a line where no JSON or list stands open before it. A line, and the reply, begin
+    anew after a complete call and after a reasoning section.
     """
 
     ANYWHERE = 0
     LINE = 1
-    START = 2
+    BARE = 2
+    START = 3
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A reasoning section: what opens it, where that counts, and what closes it."""
+    """A reasoning section: what opens it, where it is looked for, where it counts, and what closes it.
+
+    An opener that is seen where it does not count is prose, and so is the closer that goes with it.
+    """
 
     opener: str
     closers: tuple[str, ...]
     anchor: Anchor = Anchor.ANYWHERE
+    opens: Anchor = Anchor.ANYWHERE
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -41,13 +47,13 @@ class Control(msgspec.Struct, frozen=True):
     closer: str = ""
 
 
-THINK = Section("<think>", ("</think>",), Anchor.LINE)
+THINK = Section("<think>", ("</think>",), opens=Anchor.LINE)
 
 SECTIONS = (
     THINK,
-    Section("<thinking>", ("</thinking>",), Anchor.LINE),
-    Section("<seed:think>", ("</seed:think>",), Anchor.LINE),
-    Section("<mm:think>", ("</mm:think>",), Anchor.LINE),
+    Section("<thinking>", ("</thinking>",), opens=Anchor.LINE),
+    Section("<seed:think>", ("</seed:think>",), opens=Anchor.LINE),
+    Section("<mm:think>", ("</mm:think>",), opens=Anchor.LINE),
     Section("◁think▷", ("◁/think▷",)),
     Section("[THINK]", ("[/THINK]",)),
     Section("<|START_THINKING|>", ("<|END_THINKING|>",)),

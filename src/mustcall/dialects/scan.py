@@ -35,6 +35,7 @@ _MOST_FAILED = 1000
 
 # After these the text goes on as text: nothing of a call was opened that could still be running.
 _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
+_PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
 
 
 def _starts(reader: Reader, start: str) -> bool | None:
@@ -88,6 +89,9 @@ class Scan:
         self._code: Code | None = None
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
+        self._passed_lookout: Lookout | None = None
+        self._called = False
+        self._mentioned: set[str] = set()
         self._section: Section | None = None
         self._section_seen = False
         self._inner: Scan | None = None
@@ -130,6 +134,8 @@ class Scan:
         while self._mode():
             pass
         self._lookout.close(self._events)
+        if self._passed_lookout is not None:
+            self._passed_lookout.close(self._events)
         return self._take_events()
 
     def _take_events(self) -> list[ScanEvent]:
@@ -220,9 +226,7 @@ class Scan:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
         if entry.result:
-            self._flush_gap()
-            self._pass_over((entry.result,))
-            return True
+            return self._meet_result(marker, entry.result)
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
         if openers and self._gap is None and self._lines.quotes:
             # Quoted markup is no call; neither is what stands in it (rule 122).
@@ -234,17 +238,20 @@ class Scan:
         if entry.code:
             return self._meet_code(marker)
         end = reader.position + len(marker)
-        if self._reads_sections and entry.section is not None and self._in_place(entry.section.anchor):
+        section = entry.section if self._reads_sections else None
+        if section is not None and self._in_place(max(section.anchor, section.opens)):
             self._flush_gap()
             self._skip(end)
-            self._enter(entry.section)
+            self._enter(section)
             return True
+        if section is not None:
+            self._mentioned.update(section.closers)
         if entry.closer and marker in self._owed:
             self._owed.discard(marker)
             self._drop_marker(end)
             return True
-        if self._reads_sections and entry.late and (self._lines.blank or self._lines.tight):
-            if not self._section_seen:
+        if self._reads_sections and entry.late and self._ends_late(marker):
+            if not self._section_seen and not self._called:
                 self._lookout.close(self._events)
                 self._events.append(LateReasoningEnd())
             self._section_seen = True
@@ -258,12 +265,33 @@ class Scan:
             return True
         return None
 
+    def _meet_result(self, marker: str, closer: str) -> bool:
+        """Pass over a tool's result. In mid-line its marker may be a mere mention, which ends with its line."""
+        reader = self._reader
+        end = reader.position + len(marker)
+        mentioned = self._gap is None and not self._lines.blank
+        if mentioned and end == len(reader.buffer) and not reader.closed:
+            return False
+        mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
+        self._flush_gap()
+        self._pass_over((closer, "\n") if mentioned else (closer,), lookout=self._new_lookout())
+        return True
+
+    def _ends_late(self, marker: str) -> bool:
+        """Tell whether a section's end without a start is one, and not prose about tags."""
+        if self._lines.blank:
+            self._mentioned.discard(marker)
+            return True
+        return self._lines.tight and marker not in self._mentioned and not self._called
+
     def _in_place(self, anchor: Anchor) -> bool:
         match anchor:
             case Anchor.ANYWHERE:
                 return True
             case Anchor.LINE:
                 return self._lines.blank
+            case Anchor.BARE:
+                return self._lines.bare
             case Anchor.START:
                 return self._lines.fresh
 
@@ -341,6 +369,10 @@ class Scan:
             for start in opener.starts or ("",):
                 while (fits := _starts(reader, start)) is None:
                     yield
+                if fits and start == "[":
+                    while (wraps := self._wraps(span, len(start))) is None:
+                        yield
+                    fits = not wraps
                 if fits:
                     span.dialect = span.opened_by = dialect.name
                     span.soft = opener.soft
@@ -356,14 +388,16 @@ class Scan:
         ended = reader.position == len(reader.buffer) and reader.closed
         raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
 
-    def _wraps(self, span: Span) -> bool | None:
-        """Tell whether another opener follows at once; None if more text must tell."""
+    def _wraps(self, span: Span, longer_than: int = 0) -> bool | None:
+        """Tell whether another opener, one longer than this, follows at once; None if more text must tell."""
         if span.soft or self._wrappers == _MOST_WRAPPERS:
             return False
         reader, marks = span.reader, self._grammar.marks
         following = marks.at(reader.buffer, reader.position, reader.closed)
         if not following:
             return None if following == "" else False
+        if len(following) <= longer_than:
+            return False
         entry = self._grammar.entries[marks.key(following)]
         if not entry.follow:
             return bool(entry.openers)
@@ -395,7 +429,10 @@ class Scan:
         self._span = self._parse = None
         self._mode = self._plain_mode
         self._ended_open = span.open_ended
-        if span.succeeded:
+        self._called = self._called or span.succeeded
+        if span.rejected:
+            self._wrapping.clear()
+        elif span.succeeded:
             self._owed |= span.owes | self._wrapping
             self._wrapping.clear()
         else:
@@ -408,9 +445,15 @@ class Scan:
             self._pass_over(span.silences)
         if span.succeeded:
             self._wrappers = 0
-            self._lines.begin()
+            if not span.rejected:
+                self._lines.begin()
             self._lookout.close(self._events)
-        self._open_gap(span.gap + left, is_text=True)
+        if span.rejected:
+            # What stands behind a call that stayed text is text, blanks included.
+            self._wrappers = 0
+            self._say(span.gap + left, watch=False)
+        else:
+            self._open_gap(span.gap + left, is_text=True)
 
     def _fail_span(self, span: Span, fault: Fault) -> None:
         """Give the span back to the text; report it unless it was ordinary text all along."""
@@ -427,28 +470,56 @@ class Scan:
             if span.marker.startswith("```"):
                 self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
             return
-        if span.succeeded:
+        if span.succeeded and not span.rejected:
             self._owed |= span.owes
+        self._called = self._called or span.succeeded
         self._wrappers = 0
         self._wrapping.clear()
         if span.call is not None:
             span.call.flush()
         self._lookout.close(self._events)
-        span.reject(fault.reason)
+        dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
+        ends = self._ends_of_damage(span, fault, dialect.closers or ("\n",))
+        raw = span.reject(fault.reason)
         self._failed += 1
         if self._failed == _MOST_FAILED:
             self._mode = self._give_up
-        elif fault.reason not in _HARMLESS:
-            dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
+        elif ends and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
-            self._pass_over(dialect.closers or ("\n",), *openers)
+            self._pass_over(ends, *openers, lookout=self._new_lookout())
+
+    def _ends_of_damage(self, span: Span, fault: Fault, closers: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what ends the text behind a fault in which no call counts, nothing if the text just goes on.
+
+        A marker in prose must not swallow the calls behind it: as long as no offered tool was named and nothing of an
+        argument written, the damage ends with its paragraph, and if a word of prose stands there it is none.
+        """
+        if fault.reason in _HARMLESS:
+            return ()
+        call = span.call
+        if span.succeeded or span.rejected:
+            return closers
+        if call is None and fault.reason is Reason.MISSING_NAME:
+            return ()
+        following = self._reader.buffer[self._reader.position : self._reader.position + 1]
+        if fault.reason is not Reason.BAD_JSON and following.isalpha() and (call is None or not call.has_arguments):
+            return ()
+        named = call is not None and call.name is not None and not self._offered.anything
+        if named or (call is not None and call.has_content):
+            return closers
+        return (*closers, *_PARAGRAPH_ENDS)
 
     def _give_up(self) -> bool:
         """Release everything: who wrote so much broken markup is not calling tools."""
         self._say(self._skip(len(self._reader.buffer)), watch=False)
         return False
 
-    def _pass_over(self, closers: tuple[str, ...], *openers: str) -> None:
+    def _new_lookout(self) -> Lookout:
+        return Lookout(self._offered, in_reasoning=self._keeps_markup)
+
+    def _pass_over(self, closers: tuple[str, ...], *openers: str, lookout: Lookout | None = None) -> None:
+        """Pass over text up to one of these. What the lookout sees there is reported unless its own closer comes."""
+        self._passed_lookout = lookout
         self._passed_closers = closers
         self._passed = marks_of(*sorted({*closers, *openers}))
         self._mode = self._passing
@@ -460,11 +531,19 @@ class Scan:
         """
         reader = self._reader
         at, marker = self._passed.find(reader.buffer, reader.position, reader.closed)
-        self._say(self._skip(at), watch=False)
+        text = self._skip(at)
+        self._say(text, watch=False)
+        lookout = self._passed_lookout
+        if lookout is not None and text:
+            lookout.watch(text)
         if not marker:
             return False
         entry = self._grammar.entries.get(marker)
-        if marker in self._passed_closers and (entry is None or entry.control is None):
+        closed = marker in self._passed_closers
+        if lookout is not None and not (closed and marker.strip()):
+            lookout.close(self._events)
+        self._passed_lookout = None
+        if closed and (entry is None or entry.control is None):
             self._say(self._skip(at + len(marker)), watch=False)
         self._mode = self._plain_mode
         return True

@@ -24,6 +24,8 @@ from mustcall.dialects.reasoning import Section
 
 __all__ = ["Call", "Span"]
 
+_SEPARATORS = " \t\r\n,;"
+
 
 class Span:
     """What a parser may know and do between an opener and the end of its last call.
@@ -95,7 +97,12 @@ class Span:
         self._lines = lines
 
     def begin(self, written: str | None = None) -> "Call":
-        """Begin a call; the name may come now or later."""
+        """Begin a call; the name may come now or later. What separates it from one that stayed text is text."""
+        if self.rejected:
+            span = self.reader.take_span()
+            own = span.lstrip(_SEPARATORS)
+            self._say(span[: len(span) - len(own)])
+            self.reader.raw.append(own)
         self.call = call = Call(self)
         if written is not None:
             call.named(written)
@@ -109,22 +116,34 @@ class Span:
         """Give what was read so far back to the text."""
         span = self.reader.take_span()
         if self.gap or span:
-            self.events.append(Text(self.gap + span))
-            self._lines.note(self.gap + span)
+            self._say(self.gap + span)
             self.flowed.append(span)
         self.gap = ""
 
+    def _say(self, text: str) -> None:
+        if text:
+            self.events.append(Text(text))
+            self._lines.note(text)
+
     def drop(self) -> None:
-        """Take what was read so far out of the text: it was markup of a call. Markup of no call stays."""
-        if self.in_reasoning or (self.rejected and not self.succeeded):
+        """Take what was read so far out of the text: markup of the calls. With one of them in the text, so is this."""
+        if self.rejected:
+            self.release()
+            self.flowed.clear()
+        else:
+            self.drop_call()
+
+    def drop_call(self) -> None:
+        """Take what was read so far out of the text: it was markup of a complete call alone."""
+        if self.in_reasoning:
             self.release()
         else:
             self.reader.take_span()
         self.gap = ""
         self.flowed.clear()
 
-    def reject(self, reason: Reason) -> None:
-        """Report what was read so far as no call; it becomes text."""
+    def reject(self, reason: Reason) -> str:
+        """Report what was read so far as no call and return it; it becomes text."""
         call, self.call = self.call, None
         if call is not None:
             call.flush()
@@ -143,6 +162,7 @@ class Span:
                 self.in_reasoning,
             )
         )
+        return raw
 
     def finish(self, *closers: str) -> Parse[bool]:
         """Read the closer of a wrapper whose calls are all complete; one that is missing is owed."""
@@ -198,6 +218,11 @@ class Call:
     def has_arguments(self) -> bool:
         """Whether any of the arguments was written."""
         return bool(self._parts)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything of the arguments was written but their opening brace."""
+        return "".join(self._parts).strip() not in ("", "{")
 
     def commit(self) -> None:
         """Say that this is certainly meant as a call: from here on a fault is reported."""
@@ -255,6 +280,6 @@ class Call:
         assert self.name is not None
         self.flush()
         span.succeeded = True
-        span.drop()
+        span.drop_call()
         span.events.append(CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning))
         span.call = None

@@ -6,7 +6,7 @@ Apertus writes each call as `{"NAME": {arguments}}`; all others as the envelope 
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, Parser, Standing, WrittenCall
-from mustcall.dialects.envelope import array_renderer, dump, read_array, read_envelope, read_items
+from mustcall.dialects.envelope import array_renderer, dump, read_alone, read_array, read_envelope, read_items
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import read_string
 from mustcall.dialects.reader import Fault, Parse, blanks, expect
@@ -27,6 +27,11 @@ def _array(*closers: str) -> Parser:
 def _opened(span: Span) -> Parse[None]:
     """The marker ends with the array's own bracket."""
     yield from read_items(span)
+
+
+def _bare(span: Span) -> Parse[None]:
+    """No marker at all: an array of calls of offered tools, and nothing else on its lines."""
+    yield from read_alone(span, lambda held: read_items(span, held=held))
 
 
 def _fenced(span: Span) -> Parse[None]:
@@ -159,7 +164,7 @@ DIALECTS = (
             Opener("```json", _fenced, ("[",), Anchor.LINE, soft=True),
             Opener("[TOOL_CALLS]", _array(), ("[",)),
             Opener("<tool_call>", _array("</tool_call>"), ("[",)),
-            Opener("[", _opened, ("{",), Anchor.LINE, soft=True),
+            Opener("[", _bare, ("{",), Anchor.BARE, soft=True),
         ),
         ("```", "</tool_call>"),
         array_renderer("```json\n", "\n```"),
@@ -186,7 +191,7 @@ DIALECTS = (
         "json_array",
         "JSON array",
         "any, under constrained decoding",
-        (Opener("[", _opened, ("{",), Anchor.LINE, soft=True),),
+        (Opener("[", _bare, ("{",), Anchor.BARE, soft=True),),
         (),
         array_renderer("", "", arguments="parameters"),
     ),

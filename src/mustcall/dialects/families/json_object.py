@@ -15,7 +15,7 @@ from mustcall.dialects.dialect import (
     Renderer,
     WrittenCall,
 )
-from mustcall.dialects.envelope import dump, read_envelopes, read_opened_envelope
+from mustcall.dialects.envelope import dump, read_alone, read_envelopes, read_opened_envelope
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reader import Fault, Parse, accept_any, blanks, expect, word
 from mustcall.dialects.span import Span
@@ -75,7 +75,7 @@ def _named_request(span: Span) -> Parse[None]:
 
 def _bare(span: Span) -> Parse[None]:
     """No marker at all: the object itself must name an offered tool and bring its arguments."""
-    yield from read_opened_envelope(span)
+    yield from read_alone(span, lambda held: read_opened_envelope(span, held))
     if (yield from blanks(span.reader)) == ";":
         span.reader.position += 1
         span.drop()
@@ -118,7 +118,7 @@ DIALECTS = (
         "Llama 3.1-3.3, Llama 4",
         (
             Opener("<|python_tag|>", _objects(separators=";"), ("{",)),
-            Opener("{", _bare, ('"',), Anchor.LINE, soft=True),
+            Opener("{", _bare, ('"',), Anchor.BARE, soft=True),
         ),
         (),
         _renderer("<|python_tag|>", "", "parameters", "; "),

@@ -1,7 +1,7 @@
 """The name, then pairs of tags: `<arg_key>K</arg_key><arg_value>V</arg_value>` (GLM and its relatives).
 
 Strings are raw, other values JSON, told apart by the tool's schema. VCP's pairs look different but work alike: every
-value is a string between its own brackets.
+value is bare text between its own brackets.
 """
 
 import re
@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump
+from mustcall.dialects.envelope import read_envelope
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_value
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, copy_until, expect, run, word
+from mustcall.dialects.schema import Kind
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -23,6 +24,7 @@ __all__ = ["DIALECTS"]
 _KEY = re.compile(r"[^<\n]*+")
 _ENDS = Ends("</arg_value>", ("<arg_key>", "</tool_call>"))
 _VCP_KEY = re.compile(r"[A-Za-z0-9_]*+")
+_VCP_END = marks_of("「末」")
 
 
 def _pairs(span: Span, name: str) -> Parse[None]:
@@ -63,7 +65,12 @@ def _glm(span: Span) -> Parse[None]:
 def _hunyuan(span: Span) -> Parse[None]:
     reader = span.reader
     while (yield from accept(reader, "<tool_call>")):
-        yield from blanks(reader)
+        if (yield from blanks(reader)) == "{":
+            # Hermes' call in Hunyuan's wrapper: models mix the two.
+            yield from read_envelope(span)
+            yield from span.finish("</tool_call>")
+            yield from blanks(reader)
+            continue
         name = yield from word(reader)
         yield from blanks(reader)
         yield from accept(reader, "<tool_sep>")
@@ -73,13 +80,15 @@ def _hunyuan(span: Span) -> Parse[None]:
 
 
 def _vcp(span: Span) -> Parse[None]:
-    """`key:「始」value「末」` pairs; `tool_name` is the name, `maid` the caller's own signature."""
+    """`key:「始」value「末」` pairs; `tool_name` is the name, `maid` the caller's own signature.
+
+    Only the tool's schema types a value, so those before the name wait for it.
+    """
     reader = span.reader
-    end = marks_of("「末」")
-    call = span.begin()
+    writer = ArgumentWriter(span.begin())
+    call = writer.call
     keys: set[str] = set()
-    call.write("{")
-    written = 0
+    waiting: list[tuple[str, str]] = []
     while not (yield from accept(reader, "<<<[END_TOOL_REQUEST]>>>")):
         key = yield from run(reader, _VCP_KEY, 256, Reason.BAD_MARKUP)
         yield from blanks(reader)
@@ -89,22 +98,35 @@ def _vcp(span: Span) -> Parse[None]:
         if not key or key in keys:
             raise Fault(Reason.DUPLICATE_KEY if key else Reason.BAD_MARKUP)
         keys.add(key)
-        pieces: list[str] = []
-        if key not in ("tool_name", "maid"):
-            call.write((", " if written else "") + dump(key) + ': "')
-            written += 1
-            yield from copy_until(reader, end, lambda piece: call.write(escape(piece)))
-            call.write('"')
+        if key in ("tool_name", "maid") or call.written is None:
+            value = yield from _vcp_text(span)
+            if key == "tool_name":
+                call.named(value.strip())
+                for early, text in waiting:
+                    call.write(writer.key(early).convert(text))
+            elif key != "maid":
+                waiting.append((key, value))
         else:
-            yield from copy_until(reader, end, pieces.append)
-        yield from expect(reader, "「末」")
-        if key == "tool_name":
-            call.named("".join(pieces).strip())
+            parameter = writer.key(key)
+            if parameter.kind is Kind.STRING:
+                call.write('"')
+                yield from copy_until(reader, _VCP_END, lambda piece: call.write(escape(piece)))
+                call.write('"')
+                yield from expect(reader, "「末」")
+            else:
+                call.write(parameter.convert((yield from _vcp_text(span))))
         yield from blanks(reader)
         yield from accept(reader, ",")
         yield from blanks(reader)
-    call.write("}")
-    call.end()
+    writer.end()
+
+
+def _vcp_text(span: Span) -> Parse[str]:
+    """Read a value to its end, and its bracket."""
+    pieces: list[str] = []
+    yield from copy_until(span.reader, _VCP_END, pieces.append)
+    yield from expect(span.reader, "「末」")
+    return "".join(pieces)
 
 
 def _renderer(dialect: str, before: str, head: str, after: str, *, wrapped: bool = False) -> Renderer:
@@ -131,9 +153,10 @@ def _render_vcp(calls: Sequence[WrittenCall]) -> str:
     def pair(key: str, value: object) -> str:
         if not _VCP_KEY.fullmatch(key) or key in ("tool_name", "maid", ""):
             raise UnsupportedFeature(f"the dialect vcp cannot write the parameter name {key!r}")
-        if not isinstance(value, str) or "「末」" in value:
-            raise UnsupportedFeature("the dialect vcp can write only strings without its own brackets")
-        return f",\n{key}:「始」{value}「末」"
+        text = plain_value(value, "vcp", "「末」")
+        if "「末」" in text:
+            raise UnsupportedFeature("the dialect vcp cannot write a value that contains its own brackets")
+        return f",\n{key}:「始」{text}「末」"
 
     return "\n".join(
         f"<<<[TOOL_REQUEST]>>>\ntool_name:「始」{call.name}「末」"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import A_NAME, TOOL, Anchor, Dialect, Opener, Standing, WrittenCall
-from mustcall.dialects.envelope import dump
+from mustcall.dialects.envelope import Held, dump, read_alone
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.python_calls import read_python_call, write_python_call
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
@@ -22,17 +22,21 @@ _REST = re.compile(r"[^\s\"'{}\[\]()]*+")
 
 def _tool_line(span: Span) -> Parse[None]:
     """`Tool: name(arg=value)`."""
-    yield from read_python_call(span)
+    yield from read_alone(span, lambda held: read_python_call(span, held), "")
 
 
 def _python_line(span: Span) -> Parse[None]:
     """A line that begins with an offered tool's name and an opening parenthesis."""
     span.reader.position -= len(span.marker)
-    yield from read_python_call(span)
+    yield from read_alone(span, lambda held: read_python_call(span, held), "")
 
 
 def _react(span: Span) -> Parse[None]:
     """`Action: name`, then on a line of its own `Action Input: {…}`."""
+    yield from read_alone(span, lambda held: _read_action(span, held), "")
+
+
+def _read_action(span: Span, held: Held) -> Parse[None]:
     reader = span.reader
     name = yield from run(reader, _REST, 256, Reason.MISSING_NAME)
     yield from run(reader, _SPACES, 256, Reason.BAD_MARKUP)
@@ -42,14 +46,18 @@ def _react(span: Span) -> Parse[None]:
     yield from expect(reader, "Action Input:")
     if (yield from blanks(reader)) != "{":
         raise Fault(Reason.NOT_OBJECT)
-    call = span.begin(name)
+    call = span.begin(held.name(name))
     call.commit()
     yield from call.read_arguments()
-    call.end()
+    held.hold(call)
 
 
 def _pair(span: Span) -> Parse[None]:
     """`[name, {…}]`, the name bare or quoted."""
+    yield from read_alone(span, lambda held: _read_pair(span, held), "")
+
+
+def _read_pair(span: Span, held: Held) -> Parse[None]:
     reader = span.reader
     quote = yield from accept_any(reader, ('"', "'"))
     name = yield from run(reader, _PAIR_NAME, 256, Reason.MISSING_NAME)
@@ -58,14 +66,14 @@ def _pair(span: Span) -> Parse[None]:
     yield from expect(reader, ",")
     if (yield from blanks(reader)) != "{":
         raise Fault(Reason.NOT_OBJECT)
-    call = span.begin(name)
+    call = span.begin(held.name(name))
     call.commit()
     yield from call.read_arguments()
     yield from blanks(reader)
     if not (yield from accept(reader, "]")):
         ended = reader.closed and reader.position == len(reader.buffer)
         raise Fault(Reason.TRUNCATED if ended else Reason.BAD_JSON)
-    call.end()
+    held.hold(call)
 
 
 _PAIR_NAME = re.compile(r"[A-Za-z0-9_.\-]*+")
@@ -112,7 +120,7 @@ DIALECTS = (
         "name_and_object",
         "loose lines",
         "prompt-engineered",
-        (Opener("[", _pair, (A_NAME + ",", '"', "'"), Anchor.LINE, soft=True),),
+        (Opener("[", _pair, (A_NAME + ",", '"', "'"), Anchor.BARE, soft=True),),
         (),
         _render_pairs,
         Standing.LOOSE,
@@ -121,7 +129,7 @@ DIALECTS = (
         "python_line",
         "loose lines",
         "prompt-engineered",
-        (Opener(f"{TOOL}(", _python_line, anchor=Anchor.LINE, soft=True),),
+        (Opener(f"{TOOL}(", _python_line, anchor=Anchor.BARE, soft=True),),
         (),
         _render_python_lines,
         Standing.NAMED,

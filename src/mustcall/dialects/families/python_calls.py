@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump, read_items
+from mustcall.dialects.envelope import Held, dump, read_alone, read_items
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import quote
 from mustcall.dialects.pyliteral import read_literal
@@ -22,7 +22,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORD = re.compile(r"\w*+")
 
 
-def read_python_call(span: Span) -> Parse[None]:
+def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
     """Read one call, blanks before it included."""
     reader = span.reader
     yield from blanks(reader)
@@ -37,12 +37,17 @@ def read_python_call(span: Span) -> Parse[None]:
         name = yield from run(reader, _NAME, 256, Reason.BAD_LITERAL)
         yield from blanks(reader)
         yield from expect(reader, "(", Reason.BAD_LITERAL)
-    call = span.begin(_offered_part(span, name))
+    call = span.begin(_offered_part(span, name if held is None else held.name(name)))
+    # What is held is not released before, refused or not.
+    span.flow = span.flow and held is None
     yield from _read_keywords(call)
     if printed:
         yield from blanks(reader)
         yield from expect(reader, ")", Reason.BAD_LITERAL)
-    call.end()
+    if held is not None:
+        held.hold(call)
+    else:
+        call.end()
 
 
 def _offered_part(span: Span, name: str) -> str:
@@ -121,11 +126,11 @@ def _read_mapping(call: Call, keys: set[str]) -> Parse[None]:
     reader.position += 1
 
 
-def _read_list(span: Span) -> Parse[None]:
+def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
     """Read calls up to the list's end; its opening bracket was read."""
     reader = span.reader
     while True:
-        yield from read_python_call(span)
+        yield from read_python_call(span, held)
         following = yield from blanks(reader)
         if not following:
             span.open_ended = True
@@ -134,7 +139,8 @@ def _read_list(span: Span) -> Parse[None]:
             raise Fault(Reason.BAD_LITERAL)
         reader.position += 1
         if following == "]":
-            span.drop()
+            if held is None:
+                span.drop()
             return
 
 
@@ -142,7 +148,7 @@ def _bare_list(span: Span) -> Parse[None]:
     """`[f(a=1)]` without any marker: where no tools are known it must be the reply's beginning."""
     if span.offered.anything and not span.fresh:
         raise Fault(Reason.STRAY_MARKER)
-    yield from _read_list(span)
+    yield from read_alone(span, lambda held: _read_list(span, held))
 
 
 def _list_in(*closers: str) -> Parser:
@@ -245,7 +251,7 @@ DIALECTS = (
         "pythonic",
         "Python calls",
         "Llama 3.2, Llama 4, ToolACE",
-        (Opener("[", _bare_list, (A_NAME + "(",), Anchor.LINE, soft=True),),
+        (Opener("[", _bare_list, (A_NAME + "(",), Anchor.BARE, soft=True),),
         (),
         _renderer("[", "]"),
     ),
