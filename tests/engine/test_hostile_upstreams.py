@@ -172,8 +172,16 @@ DEEP_REPLIES = {
 async def test_deeply_nested_replies(mine: Wire, theirs: Wire, stream: bool) -> None:
     """A reply that can just be read but not be written is the upstream's garbage, not our crash."""
     before, after = DEEP_REPLIES[theirs]
+    statuses: set[int] = set()
     for depth in critical_depths():
-        await check_only_our_errors(inbound(mine, stream=stream), theirs, FakeReply(deep(before, depth, after)))
+        try:  # what comes back may be too deep to be read here
+            outcome = await carry(inbound(mine, stream=stream), theirs, FakeReply(deep(before, depth, after)))
+        except MustcallError as error:
+            statuses.add(error.info().status)
+        else:
+            statuses.add(outcome.status)
+    assert 200 in statuses
+    assert statuses <= {200, 502}
 
 
 @pairs
