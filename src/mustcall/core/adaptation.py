@@ -25,6 +25,21 @@ class AdaptationKind(StrEnum):
     STATE_DROPPED = "state_dropped"
     ESTIMATED = "estimated"
     RETRIED = "retried"
+    HISTORY_MENDED = "history_mended"
+    SCHEMA_REDUCED = "schema_reduced"
+    FORCE_SOFTENED = "force_softened"
+    FORCE_DROPPED = "force_dropped"
+    FORCE_ADDED = "force_added"
+    REASONING_OFF = "reasoning_off"
+    DIRECTIVE_ADDED = "directive_added"
+    CALL_DROPPED = "call_dropped"
+    CALL_PROMOTED = "call_promoted"
+    ARGUMENTS_COERCED = "arguments_coerced"
+    MARKUP_STRIPPED = "markup_stripped"
+    FINISH_CORRECTED = "finish_corrected"
+    TEXT_DROPPED = "text_dropped"
+    REPORTED = "reported"
+    LEARNT = "learnt"
 
 
 class Adaptation(msgspec.Struct, frozen=True, order=True):

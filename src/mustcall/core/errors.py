@@ -5,6 +5,7 @@
     │   ├── InvalidRequest          400  not JSON, wrong type, missing field
     │   ├── UnsupportedFeature      400  legal on the caller's wire, impossible on the upstream's
     │   ├── Unauthorized            401  no key, or a wrong one
+    │   ├── ForcedToolMissing       400  the forced tool is not on offer, or locked off
     │   ├── ForeignOrigin           403  a web page that is not on the list
     │   ├── UnknownModel            404  no route serves the model
     │   ├── UnknownRoute            404  no such path
@@ -12,11 +13,24 @@
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
     ├── ConfigError                 500  the configuration cannot be used
-    └── UpstreamError               the upstream's fault
-        ├── UpstreamRejected        (its own status)  the upstream refused the request
-        ├── UpstreamUnavailable     502  no connection, reset, cut stream
-        ├── UpstreamTimeout         504  no answer in time
-        └── UpstreamGarbage         502  an answer that is not the wire's
+    ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
+    ├── UpstreamError               the upstream's fault
+    │   ├── UpstreamRejected        (its own status)  the upstream refused the request
+    │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
+    │   ├── UpstreamTimeout         504  no answer in time
+    │   └── UpstreamGarbage         502  an answer that is not the wire's
+    └── ModelError                  502  the model's fault: every attempt failed the contract
+        ├── TextToolCallError       calls came as text
+        ├── PhantomCall             the finish said calls, there were none
+        ├── ForceUnmet              the demanded tool was not called
+        ├── UnknownToolCalled       a tool that is not on offer was called
+        ├── BadArguments            arguments that do not fit the tool's schema
+        ├── StructuredOutputError   an answer that does not fit the schema asked for
+        ├── TruncatedReply          a call that was cut off
+        ├── EmptyReply              nothing was said
+        ├── ThinkingOnly            nothing but reasoning came
+        ├── LoopBlocked             the same call again and again
+        └── StarvedPrompt           the server cut the prompt silently
 
 Each has a stable `code`, an HTTP `status`, `retryable`, and a message that names the value and the fix. Any other
 exception that leaves the engine is a bug.
@@ -27,17 +41,31 @@ from typing import Any, ClassVar
 import msgspec
 
 __all__ = [
+    "BadArguments",
     "BodyTooLarge",
+    "BudgetSpent",
     "CallerError",
     "ConfigError",
+    "EmptyReply",
     "ErrorInfo",
+    "ForceUnmet",
+    "ForcedToolMissing",
     "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
+    "LoopBlocked",
+    "ModelError",
     "MustcallError",
+    "PhantomCall",
+    "StarvedPrompt",
+    "StructuredOutputError",
+    "TextToolCallError",
+    "ThinkingOnly",
+    "TruncatedReply",
     "Unauthorized",
     "UnknownModel",
     "UnknownRoute",
+    "UnknownToolCalled",
     "UnsupportedFeature",
     "UpstreamError",
     "UpstreamGarbage",
@@ -120,6 +148,12 @@ class Unauthorized(CallerError):
     status = 401
 
 
+class ForcedToolMissing(CallerError):
+    """The request forces a tool that is not on offer, or that is locked off (rule 8)."""
+
+    code = "forced_tool_missing"
+
+
 class ForeignOrigin(CallerError):
     """A web page calls that nobody listed; its visitors must not spend the operator's keys."""
 
@@ -173,6 +207,13 @@ class ConfigError(MustcallError):
     code = "config_error"
 
 
+class BudgetSpent(MustcallError):
+    """A session cap is reached. `details` says which, in the words of rule 94."""
+
+    code = "budget_spent"
+    status = 429
+
+
 class UpstreamError(MustcallError):
     """The upstream did not do its part."""
 
@@ -213,3 +254,76 @@ class UpstreamGarbage(UpstreamError):
     """The upstream's answer is not what its wire says it must be."""
 
     code = "upstream_garbage"
+
+
+class ModelError(MustcallError):
+    """The model did not keep the contract in any attempt. `details` holds the record of them."""
+
+    code = "model_error"
+    status = 502
+
+
+class TextToolCallError(ModelError):
+    """Tool calls came as text, attempt after attempt (rule 48)."""
+
+    code = "text_tool_call"
+
+
+class PhantomCall(ModelError):
+    """The reply ended "with tool calls" and held none."""
+
+    code = "phantom_call"
+
+
+class ForceUnmet(ModelError):
+    """The tool the request demands was not called, on any rung of the ladder (rule 27)."""
+
+    code = "force_unmet"
+
+
+class UnknownToolCalled(ModelError):
+    """The model called a tool that is not on offer."""
+
+    code = "unknown_tool"
+
+
+class BadArguments(ModelError):
+    """The model's arguments do not fit the tool's schema."""
+
+    code = "bad_arguments"
+
+
+class StructuredOutputError(ModelError):
+    """The model's answer does not fit the schema the caller asked for."""
+
+    code = "bad_answer"
+
+
+class TruncatedReply(ModelError):
+    """A call was cut off; half a call is none."""
+
+    code = "truncated"
+
+
+class EmptyReply(ModelError):
+    """The model said nothing."""
+
+    code = "empty"
+
+
+class ThinkingOnly(ModelError):
+    """The model thought, and said nothing."""
+
+    code = "thinking_only"
+
+
+class LoopBlocked(ModelError):
+    """The model makes the same call again and again, and its tool's setting blocks that."""
+
+    code = "looping"
+
+
+class StarvedPrompt(ModelError):
+    """The server cut the prompt silently, so its answer cannot be trusted."""
+
+    code = "starved"

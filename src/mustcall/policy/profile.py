@@ -1,0 +1,108 @@
+"""What an upstream really does, as far as is known: the facts every decision about a turn is made from.
+
+A profile is plain data. Where nothing is known, the default of a field is the choice whose failure costs tokens
+rather than a 400 (rule 74). Which profile belongs to which endpoint and model is decided in `mustcall.profiles`.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+__all__ = ["Forcing", "Profile", "Protocol", "ReasoningHabit", "ReasoningPolicy", "SchemaTarget"]
+
+
+class Protocol(StrEnum):
+    """How tools are used with an upstream."""
+
+    NATIVE = "native"
+    PROMPT = "prompt"
+    HYBRID = "hybrid"
+    OFF = "off"
+
+
+class Forcing(StrEnum):
+    """What the upstream does with a forced tool choice."""
+
+    ALWAYS = "always"  # obeyed, reasoning or not
+    WITHOUT_REASONING = "without_reasoning"  # obeyed; refused while reasoning is on
+    NEVER = "never"  # refused with a 400
+    IGNORED = "ignored"  # accepted and not obeyed
+    UNKNOWN = "unknown"
+
+
+class ReasoningHabit(StrEnum):
+    """When the model reasons."""
+
+    NEVER = "never"
+    ASKED = "asked"  # when the request turns it on
+    DEFAULT = "default"  # unless the request turns it off
+    ALWAYS = "always"
+    UNKNOWN = "unknown"
+
+
+class ReasoningPolicy(StrEnum):
+    """What happens to reasoning of earlier turns (rule 124)."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+class SchemaTarget(StrEnum):
+    """Which subset of JSON Schema the upstream takes for tool parameters (rule 130)."""
+
+    FULL = "full"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a turn must know of its upstream. The defaults are those of an unknown model."""
+
+    name: str = "unknown"
+    #: native, prompt, hybrid or off (rule 70).
+    protocol: Protocol = Protocol.HYBRID
+    forced: Forcing = Forcing.UNKNOWN
+    #: Whether one tool can be forced by name; if not, the tools are reduced to it and `required` is sent (rule 7).
+    named: bool = True
+    reasoning: ReasoningHabit = ReasoningHabit.UNKNOWN
+    #: Whether reasoning can be turned off for one request; None if that is not known.
+    reasoning_off: bool | None = None
+    #: Extra body fields that turn it off; empty where the wire's own setting does (`thinking: {type: disabled}`).
+    reasoning_off_fields: dict[str, Any] = {}
+    #: Whether a request may end on an assistant turn (rule 100).
+    prefill: bool = False
+    #: Whether reasoning handed back is bound to everything before it, so nothing may change there (rule 134).
+    prefix_bound: bool = False
+    #: Whether answers can be constrained to a JSON schema by the wire's own setting.
+    schema_output: bool = False
+    #: The body field that takes a JSON schema for constrained decoding (`guided_json`), if the server has one.
+    grammar_field: str | None = None
+    #: Whether constrained rungs come first when a call is forced (small local models).
+    constrain_first: bool = False
+    #: Whether several calls may come in one reply.
+    parallel: bool = True
+    #: Whether call arguments may be released as they stream, before they are complete (design, "Streaming").
+    trusted_arguments: bool = False
+    #: What call ids must look like; the empty string means no rule beyond the wire's.
+    id_pattern: str = ""
+    id_length: int = 64
+    #: What tool names must look like beyond the wire's rule.
+    name_pattern: str = ""
+    name_length: int = 64
+    #: The chat field that carries reasoning text back to the model (`reasoning_content`, `reasoning`), if any.
+    reasoning_field: str | None = None
+    reasoning_history: ReasoningPolicy = ReasoningPolicy.KEEP
+    #: Whether a reply of nothing but reasoning is this family's way to answer (rule 38).
+    reasoning_only_final: bool = False
+    #: Whether a history with tool calls needs tools on offer (rule 104).
+    history_needs_tools: bool = False
+    schema_target: SchemaTarget = SchemaTarget.FULL
+    #: The most tools one request may offer; 0 for no limit.
+    most_tools: int = 0
+    #: Dialects looked for in text (`auto`, or names), and the one tools are rendered in under `prompt`.
+    dialects: tuple[str, ...] = ("auto",)
+    prompt_dialect: str = "hermes"
+    #: Whether the upstream itself separates reasoning from text.
+    separates_reasoning: bool = False
