@@ -15,35 +15,40 @@ from mustcall.core.events import (
     TextDelta,
     UsageUpdated,
 )
-from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 
-__all__ = ["unroll"]
+__all__ = ["unroll", "unroll_part"]
 
 
 def unroll(reply: Reply) -> Iterator[Event]:
     """Yield the events; assembling them gives the reply back."""
     yield Started(reply.id, reply.model, reply.created)
     for index, part in enumerate(reply.parts):
-        match part:
-            case Text(text=text) | Refusal(text=text):
-                yield PartStarted(index, part.evolve(text=""))
-                yield TextDelta(index, text)
-            case ToolCall(arguments=arguments):
-                yield PartStarted(index, part.evolve(arguments=""))
-                yield ArgumentsDelta(index, arguments)
-            case Reasoning():
-                yield PartStarted(index, part.evolve(text="", summary=(), state=None))
-                for number, summary in enumerate(part.summary):
-                    yield ReasoningDelta(index, summary, number)
-                if part.text:
-                    yield ReasoningDelta(index, part.text)
-                if part.state is not None:
-                    yield StateDelta(index, part.state)
-            case _:
-                yield PartStarted(index, part)
-        yield PartEnded(index)
+        yield from unroll_part(index, part)
     if reply.usage is not None:
         yield UsageUpdated(reply.usage)
     yield Finished(reply.finish, reply.reported_finish, reply.stop_sequence)
     yield Ended()
+
+
+def unroll_part(index: int, part: Part) -> Iterator[Event]:
+    """Yield the events of one part."""
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            yield PartStarted(index, part.evolve(text=""))
+            yield TextDelta(index, text)
+        case ToolCall(arguments=arguments):
+            yield PartStarted(index, part.evolve(arguments=""))
+            yield ArgumentsDelta(index, arguments)
+        case Reasoning():
+            yield PartStarted(index, part.evolve(text="", summary=(), state=None))
+            for number, summary in enumerate(part.summary):
+                yield ReasoningDelta(index, summary, number)
+            if part.text:
+                yield ReasoningDelta(index, part.text)
+            if part.state is not None:
+                yield StateDelta(index, part.state)
+        case _:
+            yield PartStarted(index, part)
+    yield PartEnded(index)

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from mustcall.core.errors import ErrorInfo
+from mustcall.policy.rejection import Rejection, classify_rejection
 from mustcall.wire.overflow import is_overflow
 
 __all__ = ["Backoff", "is_transient", "retry_after"]
@@ -50,6 +51,8 @@ def is_transient(error: ErrorInfo) -> bool:
     """Tell whether the same request may well succeed a little later."""
     if error.status not in _TRANSIENT_STATUSES:
         return False
+    if classify_rejection(error) is Rejection.GENERATION:
+        return False  # what the model wrote is in it, to be judged like a reply (rule 128)
     said = f"{error.type} {error.code} {error.message}".lower()
     return not any(word in said for word in _PERMANENT_WORDS) and not is_overflow(said)
 

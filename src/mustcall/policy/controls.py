@@ -71,6 +71,9 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     other_tool: OtherTool = OtherTool.RETRY
     #: Strict: a forced tool that is not on offer is an error; lenient: the force is dropped and reported (rule 8).
     strict_force: bool = True
+    #: Whether a force lasts when a tool result is already there (rule 11 lets it go); for agents whose every step is a
+    #: call, the final answer included.
+    force_after_results: bool = False
     salvage: Salvage = Salvage.RELEASED
     #: Whether markup in a reply that ended ordinarily counts, too (rule 44).
     broad: bool = True

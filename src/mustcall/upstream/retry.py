@@ -17,7 +17,7 @@ from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamTimeout
 from mustcall.policy.backoff import Backoff, is_transient, retry_after
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
-__all__ = ["Answer", "Clock", "SystemClock", "send_patiently"]
+__all__ = ["Answer", "Clock", "SystemClock", "Tries", "send_patiently"]
 
 
 class Clock(Protocol):
@@ -52,6 +52,34 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class Tries:
+    """The transport retries of one turn.
+
+    They are counted apart from every other counter (rule 111) and, where `may` says so, under the turn's ceiling
+    (rule 96); `note` is told of each.
+    """
+
+    __slots__ = ("_may", "_note", "used")
+
+    def __init__(self, may: Callable[[], bool] | None = None, note: Callable[[], None] | None = None) -> None:
+        self._may = may
+        self._note = note
+        self.used = 0
+
+    def wait(self, backoff: Backoff, asked: float | None, clock: Clock, deadline: float) -> float | None:
+        """Return the seconds to wait before another try, None if there is to be none."""
+        if self._may is not None and not self._may():
+            return None
+        wait = backoff.wait(self.used + 1, asked, clock.jitter())
+        return None if wait is None or clock.monotonic() + wait >= deadline else wait
+
+    def spend(self) -> None:
+        """Count one more."""
+        self.used += 1
+        if self._note is not None:
+            self._note()
+
+
 class Answer(msgspec.Struct):
     """What came back: a reply still to be read, or an error status with its body."""
 
@@ -68,14 +96,14 @@ async def send_patiently(
     clock: Clock,
     deadline: float,
     log: AdaptationLog,
+    tries: Tries | None = None,
 ) -> Answer:
     """Send until an answer is worth handing on; raise the last failure when it is not worth another try.
 
     `deadline` is in the clock's monotonic seconds: no wait goes past it.
     """
-    attempt = 0
+    tries = tries or Tries()
     while True:
-        attempt += 1
         failure: MustcallError | None = None
         answer: Answer | None = None
         asked: float | None = None
@@ -99,13 +127,14 @@ async def send_patiently(
             transient = is_transient(read_error(reply.status, body))
             why = f"HTTP {reply.status}"
             asked = retry_after(reply.headers, clock.now())
-        wait = backoff.wait(attempt, asked, clock.jitter()) if transient else None
-        if wait is None or clock.monotonic() + wait >= deadline:
+        wait = tries.wait(backoff, asked, clock, deadline) if transient else None
+        if wait is None:
             if answer is not None:
                 return answer
             assert failure is not None, "an attempt ends in an answer or a failure"
             raise failure
-        log.add(AdaptationKind.RETRIED, f"attempt {attempt}", why)
+        tries.spend()
+        log.add(AdaptationKind.RETRIED, f"attempt {tries.used}", why)
         await clock.sleep(wait)
 
 

@@ -80,6 +80,13 @@ class Binding:
             arguments = text
         return call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=arguments)
 
+    def restore_readable(self, call: ToolCall) -> ToolCall:
+        """Do as `restore`; a custom call whose input cannot be read keeps its stand-in form under the tool's name."""
+        tool = self.tool(call)
+        if tool is not None and self.unreadable(call):
+            return call.evolve(name=tool.name, namespace=tool.namespace)
+        return self.restore(call)
+
     def restore_reply(self, reply: Reply) -> Reply:
         """Return a reply whose calls the caller knows."""
         if not self._tools or not any(self.tool(call) for call in reply.calls):

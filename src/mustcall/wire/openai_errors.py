@@ -1,4 +1,9 @@
-"""The error body that Chat Completions and Responses share: `{"error": {message, type, param, code}}`."""
+"""The error body that Chat Completions and Responses share: `{"error": {message, type, param, code}}`.
+
+Two things beyond these fields are kept in `details`, because decisions are made from them: the model's generation
+that Groq shows beside an error (`failed_generation`), and what a router was told by the provider behind it
+(OpenRouter's `metadata.raw`, kept as `provider_error`).
+"""
 
 from typing import Any
 
@@ -22,6 +27,8 @@ _TYPES = {
     422: "invalid_request_error",
     429: "rate_limit_error",
 }
+_LONGEST = 2_000
+_LONGEST_GENERATION = 1_000_000
 
 
 def error_type(status: int) -> str:
@@ -61,7 +68,19 @@ def error_info(error: Any, status: int) -> ErrorInfo:
         code=OVERFLOW_CODE if is_overflow(word, said, message) else word,
         type=said,
         param=param if isinstance(param, str) else None,
+        details=_details(fields),
     )
+
+
+def _details(fields: JsonObject) -> JsonObject | None:
+    details: JsonObject = {}
+    generation = _text(fields.get("failed_generation"), _LONGEST_GENERATION)
+    if generation:
+        details["failed_generation"] = generation
+    told = _text((maybe_object(fields.get("metadata")) or {}).get("raw"))[:_LONGEST]
+    if told:
+        details["provider_error"] = told
+    return details or None
 
 
 def decode_error_body(status: int, body: bytes) -> ErrorInfo:
@@ -88,12 +107,12 @@ def _failure(status: int) -> int:
     return status if status >= 400 else 502
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, longest: int = _LONGEST) -> str:
     if value is None or value == {}:
         return ""
     if isinstance(value, str):
         return value
     try:
-        return msgspec.json.encode(value).decode()[:2000]
+        return msgspec.json.encode(value).decode()[:longest]
     except RecursionError:
         return ""

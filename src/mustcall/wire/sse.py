@@ -136,6 +136,16 @@ class SseDecoder:
         block = self._framer.feed(chunk)
         return self._read(block) if block else []
 
+    def feed_block(self, chunk: bytes) -> tuple[bytes, list[SseEvent]]:
+        """Do as `feed`, and return the bytes the events were read from as well."""
+        block = self._framer.feed(chunk)
+        return (block, self._read(block)) if block else (block, [])
+
+    def close_block(self) -> tuple[bytes, list[SseEvent]]:
+        """Do as `close`, and return the bytes as well."""
+        block = self._framer.close()
+        return (block, self._read(block)) if block else (block, [])
+
     def close(self) -> list[SseEvent]:
         """Take the end of the bytes.
 

@@ -1,0 +1,284 @@
+"""Where a turn stands: which rung, what was tried, what goes to the tail next. All counters of a turn are here.
+
+It is told what came back (`settle`, `refused`) and says what to do; it sends nothing. The caller's own request is
+never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.message import Message
+from mustcall.core.request import Request
+from mustcall.core.tools import Tool
+from mustcall.core.verdict import Verdict
+from mustcall.policy.controls import Controls
+from mustcall.policy.history import drop_reasoning, remove_trailing_assistant
+from mustcall.policy.judge import Case, Judgement
+from mustcall.policy.lens import Lookout
+from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
+from mustcall.policy.profile import Profile, Protocol, ReasoningHabit
+from mustcall.policy.rejection import Rejection, classify_rejection, lesson
+from mustcall.policy.remedy import Decision, Remedy, Situation, decide
+from mustcall.policy.schemas import compile_tools
+from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
+from mustcall.policy.wording import Wording, fill
+
+__all__ = ["Course", "Lesson"]
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A profile fact that a rejection taught."""
+
+    field: str
+    value: object
+    why: str
+
+
+class Course:
+    """The course of one turn. `caller` is the request as decoded, `request` the same with its history mended."""
+
+    def __init__(
+        self,
+        caller: Request,
+        request: Request,
+        plan: Plan,
+        *,
+        profile: Profile,
+        controls: Controls,
+        wording: Wording,
+        log: AdaptationLog,
+    ) -> None:
+        self._caller = caller
+        self._request = request
+        self._controls = controls
+        self._wording = wording
+        self._place = 0
+        self._kept: list[Message] = []
+        self._reminder: Message | None = None
+        self._shaped: Shaped | None = None
+        self._tried: Counter[Verdict] = Counter()
+        self._refusals: set[Rejection] = set()
+        self._climbed: list[Rung] = []
+        self._mends: list[Callable[[Request], Request]] = []
+        self.plan = plan
+        self.profile = profile
+        #: Upstream calls made beyond the first.
+        self.extra = 0
+        self.log = log
+
+    @property
+    def rung(self) -> Rung:
+        """The rung of the next attempt."""
+        return self.plan.rungs[self._place]
+
+    @property
+    def may_call(self) -> bool:
+        """Whether another upstream call is allowed (rule 96)."""
+        return self.extra < self._controls.limits.extra_calls
+
+    def count_call(self) -> None:
+        """Count one upstream call beyond the first."""
+        self.extra += 1
+
+    def shaped(self) -> Shaped:
+        """Return the request of the next attempt; the same object when the same bytes are to be sent again."""
+        if self._shaped is None:
+            tail = [*self._kept, *([self._reminder] if self._reminder is not None else ())]
+            request = self._request
+            for mend in self._mends:
+                request = mend(request)
+            self._shaped = shape(
+                request, self.plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log
+            )
+        return self._shaped
+
+    def lookout(self) -> Lookout | None:
+        """Return what to look for in the text of the next reply, None for nothing."""
+        tools = tuple(tool for tool in self._caller.tools if isinstance(tool, Tool))
+        if self.plan.protocol is Protocol.OFF or self.rung.constrains:
+            return None
+        native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT
+        if native and not tools:
+            return None
+        return Lookout(
+            tools=tools,
+            dialects=self.profile.dialects,
+            loose=self.reads_text,
+            separated=native or self.profile.separates_reasoning,
+        )
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether text is the primary channel for calls on this rung."""
+        return self.plan.protocol is Protocol.PROMPT or self.rung.kind is RungKind.TEXT
+
+    def case(self, token: str, prompt_bound: int) -> Case:
+        """Return what the reply of the current attempt is judged by."""
+        return Case(
+            request=self._caller,
+            demand=self.plan.demand,
+            profile=self.profile,
+            controls=self._controls,
+            protocol=self.plan.protocol,
+            rung=self.rung,
+            token=token,
+            prompt_bound=prompt_bound,
+            sent_limit=self.shaped().request.max_tokens,
+        )
+
+    def settle(self, judged: Judgement, *, released: bool, spoke: bool) -> Decision:
+        """Take a verdict and return what is done about it; the next attempt is then ready to be shaped."""
+        verdict = judged.verdict
+        decision = decide(
+            verdict,
+            Situation(
+                limits=self._controls.limits,
+                tried=self._tried[verdict],
+                extra=self.extra,
+                rungs_left=self._place + 1 < len(self.plan.rungs),
+                forced=self.plan.demand.forced,
+                greedy=self._request.temperature == 0,
+                reads_text=self.reads_text,
+                released=released,
+                spoke=spoke,
+                salvageable=judged.salvage is not None,
+                salvage=self._controls.salvage,
+                cut_call=judged.cut_call,
+                final_thought=self.profile.reasoning_only_final,
+                on_unmet=self._controls.on_unmet,
+                blocks=judged.blocks,
+            ),
+        )
+        match decision.remedy:
+            case Remedy.RESAMPLE:
+                self._tried[verdict] += 1
+            case Remedy.REMIND:
+                self._tried[verdict] += 1
+                self._remind(self._reminder_for(judged))
+            case Remedy.CLIMB:
+                self._climb(judged)
+            case Remedy.ACCEPT | Remedy.SALVAGE | Remedy.FAIL:
+                pass
+        return decision
+
+    def _reminder_for(self, judged: Judgement) -> str:
+        words = self._wording
+        match judged.verdict:
+            case Verdict.TEXT_CALL:
+                return words.format_correction if self.reads_text else words.text_call
+            case Verdict.PHANTOM_CALL:
+                return words.phantom_call
+            case Verdict.UNKNOWN_TOOL:
+                return words.unknown_tool
+            case Verdict.BAD_ARGUMENTS:
+                return fill(words.bad_arguments, problem=judged.problem)
+            case Verdict.BAD_ANSWER:
+                return fill(words.bad_answer, problem=judged.problem)
+            case Verdict.TRUNCATED:
+                return words.truncated
+            case Verdict.THINKING_ONLY:
+                return words.thinking_only
+            case _:
+                return words.empty
+
+    def _remind(self, sentence: str) -> None:
+        self._reminder = user_turn(sentence)
+        self._shaped = None
+
+    def _climb(self, judged: Judgement) -> None:
+        """Go to the next rung; a clean answer stays in context, followed by a user turn (rule 25)."""
+        self._climbed.append(self.rung)
+        self._place += 1
+        self._shaped = None
+        self._reminder = None
+        answer = kept_answer(judged.reply.parts) if judged.keeps else None
+        rung = self.rung
+        if rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
+            asked = user_turn(demand_sentence(self.plan.demand, self._wording, max(1, rung.firmness)))
+            if answer is not None:
+                self._kept += [answer, asked]
+            else:
+                self._reminder = asked
+        else:
+            self._kept.clear()  # another form of asking starts afresh
+
+    def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
+        """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
+        rejection = classify_rejection(error)
+        if not self.may_call or rejection in self._refusals:
+            return False, None
+        self._refusals.add(rejection)
+        taught = lesson(rejection)
+        learnt = Lesson(taught[0], taught[1], str(rejection)) if taught is not None else None
+        sent, self._shaped = self.shaped(), None
+        again = self._mend(rejection, learnt)
+        # What would be sent again as it was would be refused again.
+        again = again and not self._repeats(sent)
+        return again, learnt if again else None
+
+    def _repeats(self, sent: Shaped) -> bool:
+        shaped = self.shaped()
+        return shaped.request == sent.request and shaped.extra == sent.extra
+
+    def _mend(self, rejection: Rejection, learnt: Lesson | None) -> bool:
+        match rejection:
+            case Rejection.PREFILL:
+                self._mends.append(remove_trailing_assistant)
+                self.log.add(AdaptationKind.HISTORY_MENDED, "messages", "the trailing assistant turn was refused")
+                return True
+            case Rejection.REASONING_STATE:
+                self._mends.append(drop_reasoning)
+                self._kept = []
+                self.log.add(AdaptationKind.STATE_DROPPED, "reasoning", "the upstream refused it")
+                return True
+            case Rejection.PARALLEL_UNSUPPORTED:
+                self._mends.append(_without_parallel)
+                self.log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "refused; enforced here instead")
+                return True
+            case Rejection.OVERFLOW | Rejection.OTHER | Rejection.GENERATION:
+                return self._skip()
+            case _:
+                return (learnt is not None and self._replan(learnt)) or self._skip()
+
+    def _replan(self, learnt: Lesson) -> bool:
+        """Plan anew with what was learnt; tell whether that changes what would be sent (rule 33)."""
+        profile = msgspec.structs.replace(self.profile, **{learnt.field: learnt.value})
+        controls = self._controls
+        if learnt.field == "protocol":
+            controls = msgspec.structs.replace(controls, protocol=None)
+        plan = make_plan(self._request, self.plan.demand, profile, controls)
+        if learnt.field == "forced" and not plan.reasoning:
+            plan = make_plan(
+                self._request,
+                self.plan.demand,
+                msgspec.structs.replace(profile, reasoning=ReasoningHabit.ALWAYS),
+                controls,
+            )
+        if learnt.field == "forced":
+            self._climbed.append(self.rung)
+        untried = [place for place, rung in enumerate(plan.rungs) if rung not in self._climbed]
+        if not untried:
+            return False
+        if learnt.field == "schema_target":
+            self._request = compile_tools(self._request, profile, self.log)
+        if learnt.field == "reasoning_history":
+            self._mends.append(drop_reasoning)
+        self.profile, self.plan, self._place = profile, plan, untried[0]
+        self._kept, self._reminder = [], None
+        return True
+
+    def _skip(self) -> bool:
+        """Go past a rung that is refused; the first one is the caller's own request, so its refusal stands."""
+        if self._place == 0 or self._place + 1 >= len(self.plan.rungs):
+            return False
+        self._place += 1
+        self._reminder = None
+        return True
+
+
+def _without_parallel(request: Request) -> Request:
+    return request.evolve(parallel_tool_calls=None)

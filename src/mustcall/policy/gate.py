@@ -1,0 +1,226 @@
+"""Which parts of a streamed reply may go out before its verdict (rules 53, 113, 135).
+
+Text and reasoning go out as they come, once there is something to see. From the first call on everything waits for
+the verdict, and where a force is unmet everything waits from the start. `Shown` knows what went out, so that the rest
+of an accepted reply can follow it; what went out is never taken back.
+"""
+
+from collections.abc import Iterable
+
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.core.unroll import unroll, unroll_part
+
+__all__ = ["Gate", "Shown"]
+
+
+class Gate:
+    """Lets events of one attempt through, in order, until something has to wait for the verdict."""
+
+    __slots__ = ("_trusted", "_waiting", "begun", "stopped")
+
+    def __init__(self, *, closed: bool, trusted: bool = False, begun: bool = False) -> None:
+        self._trusted = trusted
+        self._waiting: list[Event] = []
+        #: Whether anything a reader sees has gone out.
+        self.begun = begun
+        #: Whether everything from here on waits for the verdict.
+        self.stopped = closed
+
+    def stop(self) -> None:
+        """Let nothing more out before the verdict."""
+        self.stopped = True
+        self._waiting.clear()
+
+    def feed(self, event: Event) -> list[Event]:
+        """Take one event and return what may go out now."""
+        if self.stopped:
+            return []
+        match event:
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                if self.begun:
+                    return [event]
+                shows = bool(text) and not text.isspace()
+            case PartStarted(part=ToolCall()) if not self._trusted:
+                self.stop()
+                return []
+            case PartStarted(part=part):
+                shows = not isinstance(part, Text | Reasoning | Refusal) or bool(getattr(part, "text", "").strip())
+            case Finished() | Ended() | Failed():
+                self.stop()
+                return []
+            case _:
+                shows = False
+        if self.begun:
+            return [event]
+        self._waiting.append(event)
+        if not shows:
+            return []
+        self.begun = True
+        out, self._waiting = self._waiting, []
+        return out
+
+
+class _Progress:
+    """One part as far as it went out."""
+
+    __slots__ = ("arguments", "ended", "part", "stated", "summaries", "text")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.text: list[str] = [part.text] if isinstance(part, Text | Refusal | Reasoning) else []
+        self.arguments: list[str] = [part.arguments] if isinstance(part, ToolCall) else []
+        self.summaries: dict[int, list[str]] = {}
+        self.stated = isinstance(part, Reasoning) and part.state is not None
+        self.ended = False
+
+
+class Shown:
+    """What the caller has been sent of this turn. Events are only noted as they go out, and read when it is asked."""
+
+    __slots__ = ("_known", "_read", "_started", "events")
+
+    def __init__(self) -> None:
+        #: Everything that went out, in order.
+        self.events: list[Event] = []
+        self._read = 0
+        self._started = False
+        self._known: dict[int, _Progress] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Note events that went out."""
+        self.events += events
+
+    @property
+    def _parts(self) -> dict[int, _Progress]:
+        """The parts as far as they went out."""
+        if self._read < len(self.events):
+            new = self.events[self._read :]
+            self._read = len(self.events)
+            self._note(new)
+        return self._known
+
+    def _note(self, events: list[Event]) -> None:
+        parts = self._known
+        for event in events:
+            match event:
+                case TextDelta(index=index, text=text):
+                    parts[index].text.append(text)
+                case ReasoningDelta(index=index, text=text, summary=summary):
+                    if summary is None:
+                        parts[index].text.append(text)
+                    else:
+                        parts[index].summaries.setdefault(summary, []).append(text)
+                case ArgumentsDelta(index=index, text=text):
+                    parts[index].arguments.append(text)
+                case PartStarted(index=index, part=part):
+                    parts[index] = _Progress(part)
+                case PartEnded(index=index):
+                    parts[index].ended = True
+                case StateDelta(index=index):
+                    parts[index].stated = True
+                case Started():
+                    self._started = True
+                case _:
+                    pass
+
+    def rest(self, reply: Reply) -> list[Event]:
+        """Return the events that complete a reply; raise `UpstreamGarbage` if it contradicts what went out."""
+        parts = self._parts
+        if not self._started:
+            return list(unroll(reply))
+        out: list[Event] = []
+        following: list[Part] = []
+        for index, part in enumerate(reply.parts):
+            progress = parts.get(index)
+            if progress is None:
+                following.append(part)
+            elif not progress.ended:
+                out += _complete(index, part, progress)
+        if any(index >= len(reply.parts) for index in parts):
+            raise _contradiction()
+        return [*out, *self._append(following), *_ending(reply)]
+
+    @property
+    def spoke(self) -> bool:
+        """Whether more than reasoning went out: then a later attempt can add its calls and nothing else."""
+        return any(not isinstance(progress.part, Reasoning) for progress in self._parts.values())
+
+    def more(self, reply: Reply) -> list[Event]:
+        """Return the events that end what went out and add what a later attempt may add to it.
+
+        After reasoning alone that is its text and its calls; after text it is its calls.
+        """
+        kinds = ToolCall if self.spoke else Text | Refusal | ToolCall
+        ends: list[Event] = [PartEnded(index) for index, progress in self._parts.items() if not progress.ended]
+        return [*ends, *self._append([part for part in reply.parts if isinstance(part, kinds)]), *_ending(reply)]
+
+    def _append(self, parts: list[Part]) -> list[Event]:
+        out: list[Event] = []
+        place = max(self._parts, default=-1) + 1
+        for part in parts:
+            if isinstance(part, Text) and not part.text:
+                continue
+            out += unroll_part(place, part)
+            place += 1
+        return out
+
+
+def _ending(reply: Reply) -> list[Event]:
+    out: list[Event] = [] if reply.usage is None else [UsageUpdated(reply.usage)]
+    return [*out, Finished(reply.finish, reply.reported_finish, reply.stop_sequence), Ended()]
+
+
+def _complete(index: int, part: Part, progress: _Progress) -> list[Event]:
+    """Return the events that end a part of which some went out already."""
+    out: list[Event] = []
+    match part, progress.part:
+        case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
+            out += _tail(index, text, progress.text, TextDelta)
+        case ToolCall(arguments=arguments), ToolCall():
+            out += _tail(index, arguments, progress.arguments, ArgumentsDelta)
+        case Reasoning() as thought, Reasoning():
+            out += _tail(index, thought.text, progress.text, ReasoningDelta)
+            for number, summary in enumerate(thought.summary):
+                sent = "".join(progress.summaries.get(number, ()))
+                if not summary.startswith(sent):
+                    raise _contradiction()
+                if len(summary) > len(sent):
+                    out.append(ReasoningDelta(index, summary[len(sent) :], number))
+            if thought.state is not None and not progress.stated:
+                out.append(StateDelta(index, thought.state))
+        case _:
+            if type(part) is not type(progress.part):
+                raise _contradiction()
+    return [*out, PartEnded(index)]
+
+
+def _tail(
+    index: int, whole: str, pieces: list[str], make: type[TextDelta] | type[ArgumentsDelta] | type[ReasoningDelta]
+) -> list[Event]:
+    sent = "".join(pieces)
+    if not whole.startswith(sent):
+        raise _contradiction()
+    return [make(index, whole[len(sent) :])] if len(whole) > len(sent) else []
+
+
+def _contradiction() -> UpstreamGarbage:
+    return UpstreamGarbage("the upstream contradicted at its end what it had streamed before")

@@ -1,0 +1,408 @@
+"""What a finished reply is: a pure function of the request, the intent and the reply (rules 34 to 44, 121 to 133).
+
+It names the verdict and prepares what may be delivered; what is done about a bad verdict is `remedy`'s. A reply that
+is delivered untouched is the same object that came in.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.request import OutputKind, Request
+from mustcall.core.tools import ProviderTool, Tool
+from mustcall.core.verdict import Verdict
+from mustcall.dialects import Reason
+from mustcall.dialects.names import Offered
+from mustcall.policy.announcing import announces_call
+from mustcall.policy.arguments import check_arguments, describe_problems
+from mustcall.policy.callform import answer_problems, read_call
+from mustcall.policy.controls import Controls, OtherTool
+from mustcall.policy.demand import Demand
+from mustcall.policy.lens import Found
+from mustcall.policy.loops import loop_of
+from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.shape import candidates
+from mustcall.policy.starving import is_starved
+
+__all__ = ["Case", "Judgement", "is_blank", "judge"]
+
+#: Words by which wires say that a reply ends with tool calls.
+_CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
+#: Words that say nothing about calls: Responses ends every complete reply with `completed`.
+_NEUTRAL_WORDS = frozenset({"completed", None})
+
+_COUNTS_AS_TEXT_CALL = frozenset(Reason) - {Reason.STRAY_MARKER, Reason.UNKNOWN_TOOL}
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a reply is judged by. `request` is the caller's, as offered; `sent_limit` the token cap sent."""
+
+    request: Request
+    demand: Demand
+    profile: Profile
+    controls: Controls
+    protocol: Protocol
+    rung: Rung
+    token: str
+    prompt_bound: int = 0
+    sent_limit: int | None = None
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether text is the primary channel for calls."""
+        return self.protocol is Protocol.PROMPT or self.rung.kind is RungKind.TEXT
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict and what goes with it.
+
+    `reply` is what may be delivered if the verdict is accepted. `salvage` is the reply with its text calls promoted,
+    where they are complete, on offer and valid. `problem` is one neutral line for a reminder; `keeps` tells whether
+    the text may stay in context; `cut_call` whether a call was cut off.
+    """
+
+    verdict: Verdict
+    reply: Reply
+    salvage: Reply | None = None
+    problem: str = ""
+    keeps: bool = False
+    cut_call: bool = False
+    blocks: bool = False
+    notes: tuple[Adaptation, ...] = ()
+
+
+def is_blank(parts: Iterable[Part]) -> bool:
+    """Tell whether parts hold nothing a reader would see."""
+    return all(isinstance(part, Reasoning) or (isinstance(part, Text) and not part.text.strip()) for part in parts)
+
+
+def judge(case: Case, reply: Reply, found: Found) -> Judgement:
+    """Return what a reply is."""
+    starved = is_starved(case.prompt_bound, reply.usage)
+    if starved and case.controls.refuse_starved:
+        return Judgement(verdict=Verdict.STARVED, reply=reply)
+    judged = _judge(case, reply, found)
+    if case.rung.kind is RungKind.HARD and judged.verdict is not Verdict.THINKING_ONLY:
+        judged = _without_reasoning(judged)
+    if starved:
+        noted = Adaptation(AdaptationKind.REPORTED, "starved", "the server seems to have cut the prompt")
+        judged = msgspec.structs.replace(judged, notes=(*judged.notes, noted))
+    return judged
+
+
+def _without_reasoning(judged: Judgement) -> Judgement:
+    """Drop the reasoning with which a request that turned it off was answered all the same (rule 31)."""
+    if not any(isinstance(part, Reasoning) for part in judged.reply.parts):
+        return judged
+    spoken, salvage = (
+        reply and _with_parts(reply, tuple(part for part in reply.parts if not isinstance(part, Reasoning)))
+        for reply in (judged.reply, judged.salvage)
+    )
+    dropped = Adaptation(AdaptationKind.PART_DROPPED, "reasoning", "it was turned off for this attempt")
+    notes = (*judged.notes, dropped)
+    return msgspec.structs.replace(judged, reply=spoken, salvage=salvage, notes=notes)
+
+
+def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
+    if reply.finish in (FinishReason.CONTENT_FILTER, FinishReason.REFUSAL):
+        verdict = Verdict.FILTERED if reply.finish is FinishReason.CONTENT_FILTER else Verdict.REFUSED
+        kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
+        return Judgement(verdict=verdict, reply=_with_parts(reply, kept))
+    if case.rung.constrains:
+        return _judge_constrained(case, reply)
+    calls = reply.calls
+    if calls and case.demand.forbids:
+        kept = found.cleaned if found.cleaned is not None else reply.parts
+        kept = tuple(part for part in kept if not isinstance(part, ToolCall))
+        dropped = Adaptation(AdaptationKind.CALL_DROPPED, calls[0].name, "nothing may be called")
+        return _judge_text(case, _with_parts(reply, kept, finish=FinishReason.STOP), Found(), (dropped,))
+    if calls:
+        parts = reply.parts if found.cleaned is None else found.cleaned
+        notes = () if found.cleaned is None else _stripped(found)
+        return _judge_calls(case, reply, parts, notes)
+    return _judge_markup(case, reply, found)
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _judge_calls(
+    case: Case, reply: Reply, parts: tuple[Part, ...], notes: tuple[Adaptation, ...], *, promoted: bool = False
+) -> Judgement:
+    """Judge the structured calls among the parts; any that does not fit spoils the reply."""
+    if reply.finish is FinishReason.LENGTH or _at_limit(case, reply):
+        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+    checked = _Calls(case, notes)
+    kept: list[Part] = []
+    for part in parts:
+        if not isinstance(part, ToolCall):
+            kept.append(part)
+            continue
+        call, verdict = checked.check(part)
+        if verdict is not None:
+            return Judgement(
+                verdict=verdict, reply=reply, problem=checked.problem, cut_call=verdict is Verdict.TRUNCATED
+            )
+        if call is not None:
+            kept.append(call)
+    if not any(isinstance(part, ToolCall) for part in kept):
+        # Only other tools than the one demanded were called (rule 29).
+        others = reply.evolve(parts=(*kept, *checked.others), finish=FinishReason.TOOL_CALLS, reported_finish=None)
+        return Judgement(verdict=Verdict.FORCE_MISSED, reply=others, notes=notes)
+    if not promoted and reply.reported_finish not in _CALL_WORDS | _NEUTRAL_WORDS:
+        checked.note(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} to tool calls")
+        checked.touched = True
+    touched = promoted or checked.touched or tuple(kept) != parts or parts is not reply.parts
+    settled = reply
+    if touched:
+        settled = reply.evolve(parts=tuple(kept), finish=FinishReason.TOOL_CALLS, reported_finish=None)
+    loop = loop_of(case.request, settled.calls, case.controls.tools)
+    if loop is not None:
+        checked.note(AdaptationKind.REPORTED, "looping", loop.name)
+        if loop.block:
+            return Judgement(verdict=Verdict.LOOPING, reply=settled, blocks=True, notes=checked.notes)
+    return Judgement(verdict=Verdict.CALLED, reply=settled, notes=checked.notes)
+
+
+class _Calls:
+    """Checks the calls of one reply in order."""
+
+    def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
+        self._case = case
+        self._tools = {(tool.namespace, tool.name): tool for tool in case.request.tools if isinstance(tool, Tool)}
+        self._offered = Offered(list(self._tools.values()))
+        #: Tools the provider defined and the client runs (`bash_20250124`): their input has no schema here.
+        self._defined = {tool.value.get("name") for tool in case.request.tools if isinstance(tool, ProviderTool)}
+        self._ids: set[str] | None = None
+        self._made = 0
+        self._delivered = 0
+        self._notes = list(notes)
+        self.others: list[ToolCall] = []
+        self.problem = ""
+        self.touched = False
+
+    @property
+    def notes(self) -> tuple[Adaptation, ...]:
+        return tuple(self._notes)
+
+    def note(self, kind: AdaptationKind, subject: str, detail: str) -> None:
+        self._notes.append(Adaptation(kind, subject, detail))
+
+    def check(self, call: ToolCall) -> tuple[ToolCall | None, Verdict | None]:
+        """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
+        tool = self._find(call)
+        if tool is None:
+            return (call, None) if call.name in self._defined else (None, Verdict.UNKNOWN_TOOL)
+        if call.kind is not tool.kind:
+            # The function that stood in for a custom tool: what it was given is read as JSON to see whether it was cut.
+            cut = check_arguments(tool.evolve(kind=call.kind), call.arguments).truncated
+            self.problem = f"{tool.name}: one input string is expected"
+            return None, Verdict.TRUNCATED if cut else Verdict.BAD_ARGUMENTS
+        checked = check_arguments(tool, call.arguments)
+        if checked.problems or checked.truncated:
+            self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
+            return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
+        demand = self._case.demand
+        if not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
+            if not demand.forced:
+                return None, Verdict.UNKNOWN_TOOL
+            if self._case.controls.other_tool is OtherTool.RETRY:
+                self.note(AdaptationKind.CALL_DROPPED, tool.name, "not the tool that was demanded")
+                self.others.append(call.evolve(name=tool.name, arguments=checked.arguments))
+                return None, None
+            self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
+        if self._case.request.parallel_tool_calls is False and self._delivered:
+            self.note(AdaptationKind.CALL_DROPPED, tool.name, "one call at a time was asked for")
+            return None, None
+        changes: dict[str, Any] = {}
+        if checked.arguments != call.arguments:
+            changes["arguments"] = checked.arguments
+            for change in checked.changes or ("arguments",):
+                self.note(AdaptationKind.ARGUMENTS_COERCED, tool.name, change)
+        if tool.name != call.name:
+            changes["name"] = tool.name
+            self.note(AdaptationKind.NAME_MAPPED, tool.name, "the only tool that differs in case or separators")
+        identifier = self._unique(call.id)
+        if identifier != call.id:
+            changes["id"] = identifier
+            self.note(AdaptationKind.ID_MAPPED, "call id", "it was taken")
+        self._delivered += 1
+        if changes:
+            self.touched = True
+            return call.evolve(**changes), None
+        return call, None
+
+    def _find(self, call: ToolCall) -> Tool | None:
+        """Return the tool a call means: by its exact name, else by the one that differs in case or separators."""
+        exact = self._tools.get((call.namespace, call.name))
+        if exact is not None:
+            return exact
+        name = self._offered.resolve(call.name) if self._tools else None
+        matches = [tool for (_, tool_name), tool in self._tools.items() if tool_name == name]
+        return matches[0] if len(matches) == 1 else None
+
+    def _unique(self, identifier: str) -> str:
+        """Return an id that no other call of the conversation has (rule 67)."""
+        if self._ids is None:
+            self._ids = {call.id for message in self._case.request.messages for call in message.calls}
+        made = identifier
+        while made in self._ids or not made:
+            made = f"call_{self._case.token}_{self._made}"
+            self._made += 1
+        self._ids.add(made)
+        return made
+
+
+def _at_limit(case: Case, reply: Reply) -> bool:
+    """Tell whether the reply used every token it was allowed (rule 123)."""
+    usage, limit = reply.usage, case.sent_limit
+    return usage is not None and limit is not None and limit > 0 and usage.output_tokens >= limit
+
+
+def _judge_constrained(case: Case, reply: Reply) -> Judgement:
+    """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+    tools = candidates(case.request, case.demand)
+    read = read_call(text, tools)
+    if reply.calls:
+        return _judge_calls(case, reply, reply.parts, ())
+    if read is None:
+        cut = reply.finish is FinishReason.LENGTH
+        return Judgement(verdict=Verdict.TRUNCATED if cut else Verdict.FORCE_MISSED, reply=reply, cut_call=cut)
+    name, arguments = read
+    kept = tuple(part for part in reply.parts if isinstance(part, Reasoning))
+    call = ToolCall(id=f"call_{case.token}_0", name=name, arguments=arguments)
+    note = Adaptation(AdaptationKind.CALL_PROMOTED, name, "from a JSON answer")
+    return _judge_calls(case, reply, (*kept, call), (note,), promoted=True)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
+    """Judge a reply without structured calls by the markup in its text."""
+    says_calls = reply.reported_finish in _CALL_WORDS
+    if case.demand.forbids:
+        return _judge_text(case, _cleaned(reply, found), Found(), _stripped(found) if found.calls else ())
+    if found.calls:
+        return _judge_text_calls(case, reply, found)
+    spoilt = [entry for entry in found.malformed if entry.reason in _COUNTS_AS_TEXT_CALL]
+    if spoilt and (case.reads_text or says_calls or _is_broad(case) or case.demand.forced):
+        cut = reply.finish is FinishReason.LENGTH and any(entry.reason is Reason.TRUNCATED for entry in spoilt)
+        if cut:
+            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+        return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
+    if case.reads_text and any(entry.reason is Reason.UNKNOWN_TOOL for entry in found.malformed):
+        return Judgement(verdict=Verdict.UNKNOWN_TOOL, reply=reply)
+    if says_calls:
+        verdict = Verdict.TEXT_CALL if found.malformed else Verdict.PHANTOM_CALL
+        return Judgement(verdict=verdict, reply=reply, keeps=not found.malformed)
+    notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
+    return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+
+
+def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
+    """Judge complete text calls of offered tools: promoted where text may carry calls, salvage elsewhere."""
+    assert found.promoted is not None, "calls were found"
+    dialects = ", ".join(sorted({call.dialect for call in found.calls}))
+    note = Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})")
+    suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
+    judged = (
+        Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+        if suspicious
+        else _judge_calls(case, reply, found.promoted, (note,), promoted=True)
+    )
+    if case.reads_text:
+        return judged
+    valid = judged.verdict is Verdict.CALLED
+    if valid and case.protocol is Protocol.HYBRID:
+        return judged
+    if judged.verdict is Verdict.TRUNCATED:
+        return judged
+    if not (reply.reported_finish in _CALL_WORDS or _is_broad(case) or case.demand.forced):
+        return _judge_text(case, reply, Found(), ())
+    salvage = judged.reply if valid else None
+    return Judgement(
+        verdict=Verdict.TEXT_CALL, reply=reply, salvage=salvage, problem=judged.problem, notes=judged.notes
+    )
+
+
+def _is_broad(case: Case) -> bool:
+    return case.controls.broad and bool(case.request.tools)
+
+
+def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation, ...]) -> Judgement:
+    """Judge a reply that is text, or nothing."""
+    blank = is_blank(reply.parts)
+    if case.demand.forced:
+        if reply.finish is FinishReason.LENGTH:
+            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
+        if not blank:
+            return Judgement(verdict=Verdict.FORCE_MISSED, reply=reply, keeps=not found.malformed, notes=notes)
+    if reply.finish is FinishReason.PAUSE:
+        return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+    if reply.finish is FinishReason.LENGTH and not _is_structured(case.request):
+        # The caller's own limit: the finish says that the answer is not whole.
+        return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+    if blank:
+        thought = any(isinstance(part, Reasoning) for part in reply.parts)
+        return Judgement(verdict=Verdict.THINKING_ONLY if thought else Verdict.EMPTY, reply=reply, notes=notes)
+    if _is_structured(case.request):
+        judged = _judge_structured(case, reply, notes)
+        if judged is not None:
+            return judged
+    if reply.finish is FinishReason.UNKNOWN:
+        degraded = Adaptation(AdaptationKind.REPORTED, "finish", f"unknown reason {reply.reported_finish!r}")
+        notes = (*notes, degraded)
+    if case.request.tools and announces_call(_text(reply.parts), case.request.tools):
+        announced = Adaptation(AdaptationKind.REPORTED, "announced_only", "a call was announced and none made")
+        return Judgement(verdict=Verdict.ANNOUNCED_ONLY, reply=reply, notes=(*notes, announced))
+    return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+
+
+def _is_structured(request: Request) -> bool:
+    return request.output is not None and request.output.kind is not OutputKind.TEXT
+
+
+def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -> Judgement | None:
+    """Return the judgement of an answer that does not fit the schema asked for, None if it fits."""
+    output = case.request.output
+    if output is None or any(isinstance(part, Refusal) for part in reply.parts):
+        return None
+    problems = answer_problems(output.schema if output.kind is OutputKind.SCHEMA else None, _text(reply.parts))
+    if not problems:
+        return None
+    if reply.finish is FinishReason.LENGTH:
+        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
+    return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(problems), notes=notes)
+
+
+def _text(parts: Sequence[Part]) -> str:
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return texts[0] if len(texts) == 1 else "".join(texts)
+
+
+def _cleaned(reply: Reply, found: Found) -> Reply:
+    """Return the reply without call markup and leaked reasoning; the same object if there was none."""
+    if found.cleaned is None or (not found.calls and not found.thought):
+        return reply
+    return _with_parts(reply, found.cleaned)
+
+
+def _stripped(found: Found) -> tuple[Adaptation, ...]:
+    subject = found.calls[0].name if found.calls else "reasoning"
+    return (Adaptation(AdaptationKind.MARKUP_STRIPPED, subject, "call markup in the text"),)
+
+
+def _with_parts(reply: Reply, parts: tuple[Part, ...], finish: FinishReason | None = None) -> Reply:
+    if parts == reply.parts and finish in (None, reply.finish):
+        return reply
+    finish = finish or reply.finish
+    if finish is FinishReason.TOOL_CALLS and not any(isinstance(part, ToolCall) for part in parts):
+        finish = FinishReason.STOP
+    return reply.evolve(parts=parts, finish=finish)

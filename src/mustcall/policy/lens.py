@@ -1,0 +1,304 @@
+"""Looks through a reply's text as it streams: text stays text, leaked reasoning is reasoning, calls are kept aside.
+
+Events go in as the upstream's codec made them and come out as they may be shown; a text without markup passes as the
+very same events. It finds and decides nothing: whether a text call is promoted, discarded or left alone is the
+judge's. Each character is scanned once, and a lens that looks for nothing passes everything on.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from mustcall.core.events import ArgumentsDelta, Event, PartEnded, PartStarted, ReasoningDelta, StateDelta, TextDelta
+from mustcall.core.parts import Part, Reasoning, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.core.tools import Tool
+from mustcall.dialects import CallEnd, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner
+from mustcall.dialects import Reasoning as ScannedReasoning
+from mustcall.dialects import Text as ScannedText
+
+__all__ = ["Found", "Lens", "Lookout"]
+
+#: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
+_HARMLESS = frozenset({Reason.STRAY_MARKER})
+
+
+class Lookout(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for: the tools on offer, the dialects, and who separates reasoning."""
+
+    tools: tuple[Tool, ...]
+    dialects: tuple[str, ...] = ("auto",)
+    loose: bool = False
+    separated: bool = False
+
+    def scanner(self) -> Scanner:
+        """Return a scanner for one text."""
+        dialects: Literal["auto"] | Iterable[str] = "auto" if "auto" in self.dialects else self.dialects
+        return Scanner(
+            dialects=dialects,
+            tools=self.tools,
+            loose=self.loose,
+            reasoning="separated" if self.separated else "marked",
+        )
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the texts of a reply held.
+
+    `cleaned` are the reply's parts without call markup and leaked reasoning, `promoted` the same with the calls in
+    their places; both are None where there was nothing to take out.
+    """
+
+    calls: tuple[CallEnd, ...] = ()
+    malformed: tuple[Malformed, ...] = ()
+    thought: bool = False
+    ended_open: bool = False
+    cleaned: tuple[Part, ...] | None = None
+    promoted: tuple[Part, ...] | None = None
+
+
+class _Kind(Enum):
+    TEXT = "text"
+    REASONING = "reasoning"
+    CALL = "call"
+    OTHER = "other"
+
+
+class _Slot:
+    """One part as it comes out."""
+
+    __slots__ = ("call", "fragments", "kind", "source")
+
+    def __init__(self, kind: _Kind, source: int) -> None:
+        self.kind = kind
+        self.source = source
+        self.fragments: list[str] = []
+        self.call: CallEnd | None = None
+
+
+class _TextScan:
+    """One text part as it goes in: its scanner, and the slot its characters go to."""
+
+    __slots__ = ("after_markup", "emitted", "fed", "part", "place", "scanner", "started")
+
+    def __init__(self, part: Text, place: int, scanner: Scanner) -> None:
+        self.part = part
+        self.place = place
+        self.scanner = scanner
+        self.started = False
+        self.after_markup = False
+        self.fed = 0
+        self.emitted = 0
+
+
+class Lens:
+    """One attempt's look at its text. `token` makes the ids of calls found there."""
+
+    __slots__ = (
+        "_calls",
+        "_lookout",
+        "_malformed",
+        "_open",
+        "_others",
+        "_slots",
+        "_token",
+        "late",
+        "marked",
+        "touched",
+    )
+
+    def __init__(self, lookout: Lookout | None, token: str) -> None:
+        self._lookout = lookout
+        self._token = token
+        self._slots: list[_Slot] = []
+        self._open: dict[int, _TextScan] = {}
+        self._others: dict[int, int] = {}
+        self._calls: list[CallEnd] = []
+        self._malformed: list[Malformed] = []
+        #: Whether something that may be a call was seen in text.
+        self.marked = False
+        #: Whether what comes out differs from what went in.
+        self.touched = False
+        #: Whether text that had come out already turned out to be reasoning.
+        self.late = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether characters went in that have not come out."""
+        return any(scan.fed != scan.emitted for scan in self._open.values())
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether a text ended with a complete call whose closing marker had not come."""
+        return any(scan.scanner.ended_open for scan in self._open.values())
+
+    def feed(self, event: Event) -> list[Event]:
+        """Take one event and return what may be shown."""
+        if self._lookout is None:
+            return [event]
+        match event:
+            case TextDelta(index=index, text=text):
+                scan = self._open.get(index)
+                return [self._moved(event)] if scan is None else self._text(scan, text, event)
+            case PartStarted(index=index, part=part):
+                if isinstance(part, Text):
+                    self._slots.append(_Slot(_Kind.TEXT, index))
+                    scan = self._open[index] = _TextScan(part, len(self._slots) - 1, self._lookout.scanner())
+                    return self._text(scan, part.text, None) if part.text else []
+                self._others[index] = len(self._slots)
+                self._slots.append(_Slot(_Kind.OTHER, index))
+                return [self._moved(event)]
+            case PartEnded(index=index, part=part):
+                scan = self._open.get(index)
+                return [self._moved(event)] if scan is None else self._end(scan, event, part)
+            case ReasoningDelta() | ArgumentsDelta() | StateDelta():
+                return [self._moved(event)]
+            case _:
+                return [event]
+
+    def read(self, reply: Reply) -> "Found":
+        """Look through a whole reply."""
+        for index, part in enumerate(reply.parts):
+            self.feed(PartStarted(index, part))
+            if isinstance(part, Text):
+                self.feed(PartEnded(index))
+        return self.found(reply)
+
+    def found(self, reply: Reply) -> "Found":
+        """Return what was found in a reply whose events were fed."""
+        if not (self.marked or self.touched):
+            return Found()
+        promoted: list[Part] = []
+        numbered = 0
+        for slot in self._slots:
+            text = "".join(slot.fragments)
+            source = reply.parts[slot.source]
+            match slot.kind:
+                case _Kind.OTHER:
+                    promoted.append(source)
+                case _Kind.CALL:
+                    assert slot.call is not None, "a call slot has its call"
+                    name, arguments = slot.call.name, slot.call.arguments
+                    promoted.append(ToolCall(id=f"call_{self._token}_{numbered}", name=name, arguments=arguments))
+                    numbered += 1
+                case _Kind.REASONING:
+                    promoted.append(Reasoning(text=text))
+                case _Kind.TEXT:
+                    promoted.append(source.evolve(text=text) if isinstance(source, Text) else source)
+        return Found(
+            calls=tuple(self._calls),
+            malformed=tuple(self._malformed),
+            thought=any(slot.kind is _Kind.REASONING for slot in self._slots),
+            ended_open=self.ended_open,
+            cleaned=tuple(
+                part for part, slot in zip(promoted, self._slots, strict=True) if slot.kind is not _Kind.CALL
+            ),
+            promoted=tuple(promoted),
+        )
+
+    def _moved(
+        self, event: PartStarted | PartEnded | TextDelta | ReasoningDelta | ArgumentsDelta | StateDelta
+    ) -> Event:
+        """Return an event of another part at the place its part has now."""
+        place = self._others.get(event.index, event.index)
+        return event if place == event.index else msgspec.structs.replace(event, index=place)
+
+    def _text(self, scan: _TextScan, text: str, event: TextDelta | None) -> list[Event]:
+        scan.fed += len(text)
+        found = scan.scanner.feed(text)
+        if event is not None and not self.touched and scan.started and len(found) == 1:
+            only = found[0]
+            if isinstance(only, ScannedText) and only.text is text:
+                # Most deltas of most replies: text in, the same text out.
+                scan.emitted += len(text)
+                self._slots[scan.place].fragments.append(text)
+                return [event if scan.place == event.index else TextDelta(scan.place, text)]
+        return self._show(scan, found)
+
+    def _show(self, scan: _TextScan, found: list[ScanEvent]) -> list[Event]:
+        out: list[Event] = []
+        for event in found:
+            match event:
+                case ScannedText(text=text):
+                    scan.emitted += len(text)
+                    if scan.after_markup and not scan.started:
+                        text = text.lstrip("\n")
+                    if text:
+                        self._begin(scan, _Kind.TEXT, out)
+                        self._slots[scan.place].fragments.append(text)
+                        out.append(TextDelta(scan.place, text))
+                case ScannedReasoning(text=text):
+                    self.touched = True
+                    self._begin(scan, _Kind.REASONING, out)
+                    self._slots[scan.place].fragments.append(text)
+                    out.append(ReasoningDelta(scan.place, text))
+                case CallEnd():
+                    if not event.in_reasoning:
+                        self.marked = self.touched = True
+                        self._calls.append(event)
+                        self._place(scan, _Kind.CALL, out)
+                        self._slots[scan.place].call = event
+                        self._next(scan)
+                case Malformed():
+                    if not event.in_reasoning and event.reason not in _HARMLESS:
+                        self.marked = True
+                        self._malformed.append(event)
+                case LateReasoningEnd():
+                    self._turn_into_reasoning(scan)
+                case _:
+                    if not getattr(event, "in_reasoning", False):
+                        self.marked = True
+        return out
+
+    def _begin(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+        """Make sure that the part being written is of this kind and has started."""
+        self._place(scan, kind, out)
+        if not scan.started:
+            scan.started = True
+            out.append(PartStarted(scan.place, scan.part.evolve(text="") if kind is _Kind.TEXT else Reasoning()))
+
+    def _place(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+        """Take the slot of this part that is still unused, or the next one after ending the one in use."""
+        slot = self._slots[scan.place]
+        if slot.kind is kind and (scan.started or kind is not _Kind.CALL):
+            return
+        if scan.started:
+            out.append(PartEnded(scan.place))
+            self._next(scan)
+        self._slots[scan.place].kind = kind
+
+    def _next(self, scan: _TextScan) -> None:
+        """Open a new slot for what follows."""
+        self._slots.append(_Slot(_Kind.TEXT, self._slots[scan.place].source))
+        scan.place = len(self._slots) - 1
+        scan.started = False
+        scan.after_markup = True
+
+    def _turn_into_reasoning(self, scan: _TextScan) -> None:
+        """Take text for reasoning after the fact, if none of it has come out; otherwise it can only be reported."""
+        self.touched = True
+        slot = self._slots[scan.place]
+        if scan.started:
+            self.late = True
+        else:
+            slot.kind = _Kind.REASONING
+            scan.started = True
+            self._next(scan)
+
+    def _end(self, scan: _TextScan, event: PartEnded, final: Part | None) -> list[Event]:
+        """End a text part: what was held comes out, and what the final word has beyond the deltas."""
+        out: list[Event] = []
+        if isinstance(final, Text) and len(final.text) > scan.fed:
+            rest = final.text[scan.fed :]
+            scan.fed += len(rest)
+            out += self._show(scan, scan.scanner.feed(rest))
+        out += self._show(scan, scan.scanner.close())
+        if not self.touched:
+            if not scan.started:
+                out.append(PartStarted(scan.place, scan.part.evolve(text="")))
+            out.append(event if scan.place == event.index else PartEnded(scan.place, final))
+        elif scan.started:
+            out.append(PartEnded(scan.place))
+        return out

@@ -1,0 +1,239 @@
+"""The request as it goes out on one rung: choice, reasoning, tools and what is added at the tail.
+
+Only the tail is ever added to; nothing before it changes except where the rung is another rendering of the tools
+(`prompt` and `text`), so that caches and prefix-bound reasoning live on. A request that needs no change comes back as
+the same object and is forwarded byte for byte.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import JsonObject, Origin
+from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolResult
+from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
+from mustcall.dialects import Prompt, WrittenCall
+from mustcall.policy.callform import call_schema
+from mustcall.policy.demand import Demand
+from mustcall.policy.plan import Plan, Rung, RungKind
+from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.wording import Wording, fill
+from mustcall.wire.turns import result_text
+
+__all__ = ["Shaped", "candidates", "demand_sentence", "kept_answer", "shape", "user_turn"]
+
+
+class Shaped(msgspec.Struct, frozen=True):
+    """A request for one attempt; `extra` are body fields that no wire has a word for."""
+
+    request: Request
+    extra: Mapping[str, Any] = {}
+
+
+def shape(
+    request: Request,
+    plan: Plan,
+    rung: Rung,
+    tail: Sequence[Message],
+    *,
+    profile: Profile,
+    wording: Wording,
+    log: AdaptationLog,
+) -> Shaped:
+    """Return the request for an attempt on this rung, with `tail` behind the caller's messages."""
+    demand = plan.demand
+    extra: JsonObject = {}
+    changes: dict[str, Any] = {}
+    texts = [demand.directive] if demand.directive else []
+    match rung.kind:
+        case RungKind.PLAIN:
+            # A choice without tools is not sent (rule 4); the `none` that came with stub tools stands (rule 104).
+            if demand.choice != request.tool_choice and (demand.choice is not None or not request.tools):
+                changes["tool_choice"] = demand.choice
+        case RungKind.NATIVE | RungKind.HARD:
+            changes |= _forced(request, demand, profile, log)
+            if plan.rungs[0].kind is RungKind.SOFT:  # the first attempt's prompt stays the prefix of this one
+                texts.append(demand_sentence(demand, wording, 0))
+        case RungKind.SOFT:
+            log.add(AdaptationKind.FORCE_SOFTENED, "tool_choice", "auto and a directive")
+            changes["tool_choice"] = _softened(demand.choice)
+            texts.append(demand_sentence(demand, wording, 0))
+        case RungKind.TEXT:
+            texts.append(demand_sentence(demand, wording, rung.firmness))
+        case RungKind.SCHEMA | RungKind.GRAMMAR:
+            tools = candidates(request, demand)
+            schema = call_schema(tools, single=True)
+            texts.append(fill(wording.call_as_json, tools=_listing(tools)))
+            changes |= _without_calling(request, profile)
+            if rung.kind is RungKind.SCHEMA:
+                changes["output"] = OutputFormat(kind=OutputKind.SCHEMA, schema=schema, name="tool_call")
+            else:
+                extra[profile.grammar_field or "guided_json"] = schema
+    if rung.kind is RungKind.HARD:
+        changes |= _without_reasoning(request, profile, extra, log)
+    messages = request.messages
+    directed = [user_turn(text) for text in texts]
+    if directed:
+        log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(directed)} at the tail")
+    if directed or tail:
+        messages = (*messages, *directed, *tail)
+        changes["messages"] = messages
+    if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
+        changes.pop("tool_choice", None)
+    shaped = request.evolve(**changes) if changes else request
+    if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and not rung.constrains):
+        shaped = _as_text(shaped, profile, log)
+    return Shaped(shaped, extra)
+
+
+def demand_sentence(demand: Demand, wording: Wording, firmness: int) -> str:
+    """Return the directive for a demand, built from the caller's own choice (rule 21)."""
+    choice = demand.choice
+    if choice is not None and choice.mode is ChoiceMode.NAMED:
+        sentences = wording.call_named
+        return fill(sentences[min(firmness, len(sentences) - 1)], tool=choice.name or "")
+    return wording.call_any[min(firmness, len(wording.call_any) - 1)]
+
+
+def user_turn(text: str) -> Message:
+    """Return a user turn of our own."""
+    return Message(role=Role.USER, parts=(Text(text=text),))
+
+
+def kept_answer(parts: Iterable[Part]) -> Message | None:
+    """Return what may stay in context of an attempt that answered in clean text (rule 25), None if there is none."""
+    kept = tuple(part for part in parts if isinstance(part, Text | Reasoning))
+    if not any(isinstance(part, Text) and part.text.strip() for part in kept):
+        return None
+    return Message(role=Role.ASSISTANT, parts=kept)
+
+
+def candidates(request: Request, demand: Demand) -> list[Tool]:
+    """Return the tools whose call would satisfy the demand."""
+    names = demand.names
+    return [
+        tool
+        for tool in request.tools
+        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and (names is None or tool.name in names)
+    ]
+
+
+def _softened(choice: ToolChoice | None) -> ToolChoice:
+    if choice is not None and choice.mode is ChoiceMode.REQUIRED and choice.allowed is not None:
+        return ToolChoice(mode=ChoiceMode.AUTO, allowed=choice.allowed)
+    return ToolChoice(mode=ChoiceMode.AUTO)
+
+
+def _forced(request: Request, demand: Demand, profile: Profile, log: AdaptationLog) -> dict[str, Any]:
+    """Return the forced choice as this upstream takes it (rules 6, 7)."""
+    choice = demand.choice
+    assert choice is not None, "a forced demand has a choice"
+    if choice.mode is not ChoiceMode.NAMED or profile.named:
+        return {"tool_choice": choice}
+    required = ToolChoice(mode=ChoiceMode.REQUIRED)
+    if profile.prefix_bound:
+        return {"tool_choice": required}
+    only = tuple(tool for tool in request.tools if isinstance(tool, Tool) and tool.name == choice.name)
+    if len(only) != len(request.tools):
+        log.add(AdaptationKind.TOOL_DROPPED, "tools", f"reduced to {choice.name}: it cannot be forced by name here")
+    return {"tool_choice": required, "tools": only}
+
+
+def _without_calling(request: Request, profile: Profile) -> dict[str, Any]:
+    """Return the changes that let a reply be a JSON answer: no tools, or none to be called where they must stay."""
+    called = any(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
+    if called or profile.prefix_bound:
+        return {"tool_choice": ToolChoice(mode=ChoiceMode.NONE)}
+    return {"tools": (), "tool_choice": None, "parallel_tool_calls": None}
+
+
+def _without_reasoning(request: Request, profile: Profile, extra: JsonObject, log: AdaptationLog) -> dict[str, Any]:
+    """Return the changes that turn reasoning off for one request; what needs reasoning goes with it (rules 24, 31)."""
+    log.add(AdaptationKind.REASONING_OFF, "reasoning", "for this attempt only")
+    changes: dict[str, Any] = {"reasoning": ReasoningConfig(mode=ReasoningMode.DISABLED)}
+    extra.update(profile.reasoning_off_fields)
+    if extra:
+        changes["reasoning"] = None
+    origin = request.origin
+    if origin is not None and "thinking" in origin.fields:
+        fields = {name: value for name, value in origin.fields.items() if name != "thinking"}
+        changes["origin"] = Origin(origin.wire, fields, None, origin.spelling)
+    return changes
+
+
+def _listing(tools: Iterable[Tool]) -> str:
+    lines = [f"- {tool.name}: {tool.description}" if tool.description else f"- {tool.name}" for tool in tools]
+    return "\n".join(lines)
+
+
+def _as_text(request: Request, profile: Profile, log: AdaptationLog) -> Request:
+    """Render tools, past calls and their results as text in one grammar (rules 71, 72)."""
+    prompt = Prompt(profile.prompt_dialect)
+    tools = [tool for tool in request.tools if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION]
+    messages = tuple(_rendered(request.messages, prompt))
+    choice = request.tool_choice
+    if not tools or (choice is not None and choice.mode is ChoiceMode.NONE):
+        same = len(messages) == len(request.messages) and all(map(_is, messages, request.messages))
+        if not request.tools and same:
+            return request
+        return request.evolve(messages=messages, tools=(), tool_choice=None, parallel_tool_calls=None)
+    rendered = prompt.system(tools)
+    log.add(AdaptationKind.TOOL_RESHAPED, "tools", f"rendered as text ({profile.prompt_dialect})")
+    system, messages = _with_system(request, rendered.text, messages)
+    return request.evolve(system=system, messages=messages, tools=(), tool_choice=None, parallel_tool_calls=None)
+
+
+def _is(one: Message, other: Message) -> bool:
+    return one is other
+
+
+def _with_system(
+    request: Request, text: str, messages: tuple[Message, ...]
+) -> tuple[Message | None, tuple[Message, ...]]:
+    """Put the tools first in the system prompt, wherever the caller keeps it: what comes first stays cached."""
+    if request.system is not None:
+        return request.system.evolve(parts=(Text(text=text), *request.system.parts)), messages
+    if messages and messages[0].role in (Role.SYSTEM, Role.DEVELOPER):
+        first = messages[0].evolve(parts=(Text(text=f"{text}\n\n"), *messages[0].parts))
+        return None, (first, *messages[1:])
+    return Message(role=Role.SYSTEM, parts=(Text(text=text),)), messages
+
+
+def _rendered(messages: Iterable[Message], prompt: Prompt) -> Iterable[Message]:
+    names: dict[str, str] = {}
+    for message in messages:
+        if not any(isinstance(part, ToolCall | ToolResult) for part in message.parts):
+            yield message
+            continue
+        parts: list[Part] = []
+        calls: list[WrittenCall] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[part.id] = part.name
+                calls.append(WrittenCall(part.name, _object(part)))
+                continue
+            if calls:
+                parts.append(Text(text=prompt.calls(calls)))
+                calls = []
+            if isinstance(part, ToolResult):
+                written = result_text(part)
+                parts.append(Text(text=prompt.result(names.get(part.call_id, "tool"), written.text)))
+                parts.extend(written.media)
+            else:
+                parts.append(part)
+        if calls:
+            parts.append(Text(text=prompt.calls(calls)))
+        role = Role.USER if message.role is Role.TOOL else message.role
+        yield Message(role=role, parts=tuple(parts))
+
+
+def _object(call: ToolCall) -> JsonObject:
+    """Return a past call's arguments; free text and what cannot be read are shown as one `input`."""
+    try:
+        return msgspec.json.decode(call.arguments, type=JsonObject)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {"input": call.arguments}

@@ -1,0 +1,196 @@
+"""Where a JSON schema holds other schemas, and where its local references point.
+
+The one table of keywords every walk over a schema is made from, so that a property called `$ref` or an example that
+looks like a schema is never mistaken for one. It decides nothing about upstreams and fetches nothing: a reference out
+of the document resolves to None.
+
+Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` copies each referenced part once.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from mustcall.core.origin import JsonObject
+from mustcall.dialects.schema import type_name
+
+__all__ = [
+    "MAPS",
+    "MAX_DEPTH",
+    "Path",
+    "as_list",
+    "as_object",
+    "deeper_than",
+    "hoist",
+    "resolve",
+    "rewrite",
+    "types_of",
+]
+
+#: How deep a schema or a value may nest before it is refused; the same bound as the text readers'.
+MAX_DEPTH = 100
+
+_MAX_REFS = 16
+_ONE = (
+    "items",
+    "additionalProperties",
+    "additionalItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contains",
+    "propertyNames",
+    "contentSchema",
+    "not",
+    "if",
+    "then",
+    "else",
+)
+_MANY = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+#: Keywords that hold schemas by name.
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+
+_DOCUMENT_KEYS = frozenset({"$schema", "$id", "$defs", "definitions"})
+
+Path = tuple[str | int, ...]
+
+
+def as_object(value: Any) -> JsonObject | None:
+    """Return the value if it is an object; a schema comes from outside, so only its shape is certain."""
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def rewrite(schema: JsonObject, change: Callable[[JsonObject, Path], JsonObject], path: Path = ()) -> JsonObject:
+    """Apply `change` to every schema in the document, inner ones first; what nothing changed is the same object."""
+    changed: JsonObject = {}
+    for keyword in _ONE:
+        inner = as_object(schema.get(keyword))
+        if inner is not None and (new := rewrite(inner, change, (*path, keyword))) is not inner:
+            changed[keyword] = new
+    for keyword in _MANY:
+        members = as_list(schema.get(keyword))
+        new_members = [_rewritten(member, change, (*path, keyword, index)) for index, member in enumerate(members)]
+        if any(new is not old for new, old in zip(new_members, members, strict=True)):
+            changed[keyword] = new_members
+    for keyword in MAPS:
+        named = as_object(schema.get(keyword)) or {}
+        new_named = {name: _rewritten(member, change, (*path, keyword, name)) for name, member in named.items()}
+        if any(new_named[name] is not member for name, member in named.items()):
+            changed[keyword] = new_named
+    return change({**schema, **changed} if changed else schema, path)
+
+
+def _rewritten(member: Any, change: Callable[[JsonObject, Path], JsonObject], path: Path) -> Any:
+    inner = as_object(member)
+    return member if inner is None else rewrite(inner, change, path)
+
+
+def resolve(root: JsonObject, reference: object) -> JsonObject | None:
+    """Return the schema a local reference (`#`, `#/…`) points at, None if there is none in this document."""
+    if reference == "#":
+        return root
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    target: Any = root
+    for written in reference[2:].split("/"):
+        step = written.replace("~1", "/").replace("~0", "~")
+        match target:
+            case dict():
+                target = cast("JsonObject", target).get(step)
+            case list() if step.isdecimal() and step.isascii() and len(step) < 7:
+                members = cast("list[Any]", target)
+                target = members[int(step)] if int(step) < len(members) else None
+            case _:
+                return None
+    return as_object(target)
+
+
+def types_of(schema: JsonObject, root: JsonObject, left: int = _MAX_REFS) -> frozenset[str] | None:
+    """Return the JSON types a schema admits as far as it says so, None if it does not; `nullable` counts."""
+    if left <= 0:
+        return None
+    target = resolve(root, schema["$ref"]) if "$ref" in schema else None
+    if target is not None:
+        return types_of(target, root, left - 1)
+    found = _declared(schema)
+    if found is None:
+        for word in ("anyOf", "oneOf"):
+            branches = [
+                types_of(branch, root, left // 4) if (branch := as_object(member)) is not None else None
+                for member in as_list(schema.get(word))
+            ]
+            if branches and None not in branches:
+                found = frozenset[str]().union(*(branch for branch in branches if branch is not None))
+    if found is None:
+        for member in as_list(schema.get("allOf")):
+            branch = as_object(member)
+            found = found or (types_of(branch, root, left // 4) if branch is not None else None)
+    if found is None and as_object(schema.get("properties")) is not None:
+        found = frozenset({"object"})
+    return found | {"null"} if found is not None and schema.get("nullable") is True else found
+
+
+def _declared(schema: JsonObject) -> frozenset[str] | None:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset({declared})
+    if isinstance(declared, list):
+        return frozenset(str(item) for item in as_list(cast("Any", declared)))
+    values = as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
+    return frozenset(type_name(value) for value in values) or None
+
+
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and arrays nest deeper than this."""
+    level: list[Any] = [value]
+    depth = 0
+    while level:
+        below: list[Any] = []
+        for container in level:
+            match container:
+                case dict():
+                    below.extend(cast("JsonObject", container).values())
+                case list():
+                    below.extend(cast("list[Any]", container))
+                case _:
+                    pass
+        level = [item for item in below if isinstance(item, dict | list)]
+        depth += 1
+        if depth > limit:
+            return True
+    return False
+
+
+def hoist(schema: JsonObject, prefix: str) -> tuple[JsonObject, dict[str, JsonObject]]:
+    """Return the schema fit to stand inside another, and what its references need in that one's root `$defs`.
+
+    Definitions are named by the prefix and a number in order of appearance, so the same schema always gives the same
+    text. A reference to nothing in the document is left out.
+    """
+    names: dict[str, str] = {}
+
+    def point(node: JsonObject, _path: Path) -> JsonObject:
+        reference = node.get("$ref")
+        if reference is None:
+            return node
+        if not isinstance(reference, str) or resolve(schema, reference) is None:
+            return {key: value for key, value in node.items() if key != "$ref"}
+        name = names.setdefault(reference, f"{prefix}{len(names)}")
+        return {**node, "$ref": f"#/$defs/{name}"}
+
+    def moved(node: JsonObject) -> JsonObject:
+        if not _DOCUMENT_KEYS.isdisjoint(node):
+            node = {key: value for key, value in node.items() if key not in _DOCUMENT_KEYS}
+        return rewrite(node, point)
+
+    body = moved(schema)
+    definitions: dict[str, JsonObject] = {}
+    while len(definitions) < len(names):
+        for reference, name in list(names.items())[len(definitions) :]:
+            target = resolve(schema, reference)
+            assert target is not None  # only references that resolve are given a name
+            definitions[name] = moved(target)
+    return body, definitions

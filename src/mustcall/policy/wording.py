@@ -1,0 +1,48 @@
+"""The sentences mustcall adds to a conversation, in one place, so that each can be read, documented and replaced.
+
+All are short and neutral, and none quotes what the model wrote: quoting a bad call teaches it (rules 46, 69, 110).
+"""
+
+import msgspec
+
+__all__ = ["Wording", "fill"]
+
+
+class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every sentence with its default. `{tool}` stands for the demanded tool, `{problem}` for what did not fit."""
+
+    #: Demands, by firmness: for one tool, and for any of them (rules 20, 28).
+    call_named: tuple[str, ...] = (
+        "Use the tool `{tool}` for this: call it now.",
+        "The tool `{tool}` has not been called yet. Call it now, before anything else.",
+        "Reply with a call of the tool `{tool}` and nothing else.",
+        "A call of the tool `{tool}` is required. Make exactly that call now; write no text.",
+    )
+    call_any: tuple[str, ...] = (
+        "Use at least one tool for this: call it now.",
+        "No tool has been called yet. Call at least one tool now, before anything else.",
+        "Reply with a tool call and nothing else.",
+        "A tool call is required. Make one now; write no text.",
+    )
+    text_call: str = "Make tool calls through the tool interface, not as text."
+    format_correction: str = "The tool call could not be read. Write it again, exactly in the form described."
+    phantom_call: str = "No tool call arrived. Make the call again, or answer in text."
+    unknown_tool: str = "That tool does not exist. Use one of the tools on offer."
+    bad_arguments: str = "The tool call did not fit its schema: {problem}. Make the call again."
+    bad_answer: str = "The answer did not fit the requested schema: {problem}. Answer again with valid JSON only."
+    truncated: str = "The tool call was too large and got cut off. Make it again with a smaller payload."
+    empty: str = "The reply was empty. Please answer."
+    thinking_only: str = "Please give the answer now."
+    looping: str = "The same call was made several times. Use its result, or try something else."
+    #: The schema rungs: the call is asked for as a JSON answer.
+    call_as_json: str = (
+        'Answer with one JSON object {{"name": …, "arguments": …}} that calls one of these tools:\n{tools}'
+    )
+    continue_turn: str = "Continue."
+    #: What goes with the last request before the step cap (rule 109).
+    step_cap: str = "No more tools can be called for this. Answer now with what you have."
+
+
+def fill(sentence: str, **values: str) -> str:
+    """Return a sentence with its places filled; one without places is returned as it is."""
+    return sentence.format(**values)

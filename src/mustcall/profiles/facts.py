@@ -1,0 +1,97 @@
+"""A fact: one field of a profile, its value, and how that is known. Decides which values a field may have."""
+
+import re
+import typing
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.dialects.catalogue import BY_NAME
+from mustcall.policy.profile import Profile
+
+__all__ = ["FIELDS", "Fact", "Observed", "checked", "legal_values"]
+
+
+class Observed(StrEnum):
+    """How a fact is known."""
+
+    DOCS = "docs"  # the provider says so
+    CODE = "code"  # public code does so
+    ISSUE = "issue"  # people reported it
+    MEASURED = "measured"  # seen here
+    ASSUMED = "assumed"  # common knowledge that nobody looked up
+    CONFIG = "config"  # the operator says so
+    LEARNT = "learnt"  # the upstream refused the contrary in this process
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of one profile field and where it comes from."""
+
+    value: Any
+    observed: Observed
+    note: str = ""
+    #: Month of the observation, where it was noted (`2026-09`).
+    when: str = ""
+    #: Who says so: `claude.toml: claude-opus-5.5`, `mustcall.toml: profile 1`.
+    source: str = ""
+
+
+#: The fields of a profile and their types.
+FIELDS: dict[str, Any] = {name: typing.get_type_hints(Profile)[name] for name in Profile.__struct_fields__}
+
+_LEGAL: dict[Any, str] = {
+    bool: "true or false",
+    bool | None: "true or false",
+    int: "a whole number",
+    str: "a string",
+    str | None: "a string",
+    tuple[str, ...]: "a list of strings",
+    dict[str, Any]: "a table",
+}
+_PATTERNS = ("id_pattern", "name_pattern")
+_LEAST = {"id_length": 1, "name_length": 1, "most_tools": 0}
+
+
+def legal_values(field: str) -> str:
+    """Return in words what a field may be set to."""
+    kind = FIELDS[field]
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return "one of " + ", ".join(kind)
+    return _LEGAL[kind]
+
+
+def checked(field: str, value: object, where: str) -> Any:
+    """Return the value as the field's own type; raise `ConfigError` naming the field and its legal values."""
+    if field not in FIELDS:
+        raise ConfigError(f"{where}: {field!r} is no field of a profile; the fields are: {', '.join(FIELDS)}")
+    try:
+        read = msgspec.convert(value, FIELDS[field])
+    except msgspec.ValidationError:
+        raise _wrong(field, value, where, legal_values(field)) from None
+    if field in _PATTERNS:
+        try:
+            re.compile(read)
+        except re.error as error:
+            raise _wrong(field, value, where, f"a regular expression ({error})") from None
+    if field in _LEAST and read < _LEAST[field]:
+        raise _wrong(field, value, where, f"{_LEAST[field]} or more")
+    for name in _dialects(field, read):
+        if name not in BY_NAME and (name != "auto" or field != "dialects"):
+            raise _wrong(field, value, where, "known dialects; `mustcall dialects` lists them")
+    return read
+
+
+def _dialects(field: str, value: Any) -> tuple[str, ...]:
+    match field:
+        case "dialects":
+            return value
+        case "prompt_dialect":
+            return (value,)
+        case _:
+            return ()
+
+
+def _wrong(field: str, value: object, where: str, legal: str) -> ConfigError:
+    return ConfigError(f"{where}: {field} must be {legal}, got {value!r:.80}")

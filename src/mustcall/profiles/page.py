@@ -1,0 +1,176 @@
+"""The reference page of profiles (docs/profiles.md), written from the same data the engine decides from."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from mustcall.policy.profile import Profile
+from mustcall.policy.rejection import LESSONS, SIGNS, Rejection
+from mustcall.profiles.catalogue import Entry, load
+from mustcall.profiles.facts import FIELDS, Fact, legal_values
+
+__all__ = ["MEANINGS", "markdown"]
+
+#: What each field says, for people who set one.
+MEANINGS: dict[str, str] = {
+    "name": "the profile's name in traces",
+    "protocol": "how tools are used: the upstream's tool API, text, the API with text calls promoted, or not at all",
+    "forced": "what a forced tool choice does",
+    "named": "whether one tool can be forced by name; if not, the tools are reduced to it",
+    "reasoning": "when the model reasons",
+    "reasoning_off": "whether reasoning can be turned off for one request; absent: not known",
+    "reasoning_off_fields": "extra body fields that turn it off, where the wire's own setting does not",
+    "prefill": "whether a request may end on an assistant turn",
+    "prefix_bound": "whether reasoning handed back is bound to everything before it",
+    "schema_output": "whether answers can be constrained to a JSON schema by the wire's own setting",
+    "grammar_field": "the body field that takes a JSON schema for constrained decoding",
+    "constrain_first": "whether constrained rungs come first when a call is forced",
+    "parallel": "whether several calls may come in one reply",
+    "trusted_arguments": "whether call arguments are released as they stream, before they are complete",
+    "id_pattern": "what call ids must look like, beyond the wire's rule",
+    "id_length": "the longest call id",
+    "name_pattern": "what tool names must look like, beyond the wire's rule",
+    "name_length": "the longest tool name",
+    "reasoning_field": "the chat field that carries reasoning text back",
+    "reasoning_history": "whether reasoning of earlier turns is handed back",
+    "reasoning_only_final": "whether a reply of nothing but reasoning is an answer",
+    "history_needs_tools": "whether a history with calls needs tools on offer",
+    "schema_target": "which subset of JSON Schema tool parameters are compiled to",
+    "most_tools": "the most tools one request may offer; 0 for no limit",
+    "dialects": "dialects looked for in text: `auto`, or names",
+    "prompt_dialect": "the dialect tools are rendered in under `prompt`",
+    "separates_reasoning": "whether the upstream itself separates reasoning from text",
+}
+
+_HEAD = """\
+# Profiles
+
+<!-- Generated from the data in src/mustcall/profiles/data by `mustcall.profiles.markdown()`; do not edit. -->
+
+A profile says what an upstream really does. mustcall comes with the facts below, each with how it was observed:
+`docs` (the provider says so), `code` (public code does so), `issue` (people reported it), `measured` (seen by us),
+`assumed` (common knowledge that nobody looked up).
+They are where mustcall starts: none was checked against a live paid API. A fact that a refusal contradicts is
+corrected for the rest of the process.
+
+Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: a door's facts
+stand over a model's, a model at a door over the door, a longer pattern over a shorter one. In patterns `*`, `?` and
+`[…]` are wildcards, case does not matter, `.`, `-` and `_` in model names are alike, a number ends where the pattern
+ends it (`gpt-5*` is not `gpt-50`), and a vendor's prefix before the model (`anthropic/`, `us.anthropic.`) is skipped.
+Endpoint patterns are matched against host, port and path of the `base_url`.
+
+## Your own facts
+
+Write them into `mustcall.toml`. They stand over everything on this page; of two that match, the later one wins.
+
+```toml
+[[profile]]
+models = ["my-model*"]           # any of models, endpoints, upstreams, wires; what is left out matches all
+endpoints = ["localhost:8000*"]
+forced = "always"
+named = false
+reasoning_off_fields = { chat_template_kwargs = { enable_thinking = false } }
+```
+"""
+
+
+def markdown() -> str:
+    """Return the whole page."""
+    parts = [_HEAD, "## Fields\n", "The defaults are what is assumed of an unknown model.\n", _fields()]
+    for file, entries in groupby(load(), key=lambda entry: entry.file):
+        parts.append(f"## {file.removesuffix('.toml').capitalize()}\n")
+        parts.append(_facts(entries))
+    parts.append(_REFUSALS)
+    parts.append(_lessons())
+    parts.append(_signs())
+    return "\n".join(parts)
+
+
+_REFUSALS = """\
+## Refusals
+
+An error whose words are known is not the end of a turn: it says what to do otherwise, and most say something about
+the upstream that is remembered per endpoint and model until the process ends.
+"""
+
+
+def _fields() -> str:
+    unknown = Profile()
+    rows = [
+        (f"`{field}`", MEANINGS[field], _choices(field), _shown(getattr(unknown, field)))
+        for field in Profile.__struct_fields__
+    ]
+    return _table(("field", "meaning", "values", "default"), rows)
+
+
+def _choices(field: str) -> str:
+    kind = FIELDS[field]
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return ", ".join(f"`{value}`" for value in kind)
+    return legal_values(field)
+
+
+def _facts(entries: Iterable[Entry]) -> str:
+    rows: list[Sequence[str]] = []
+    for entry in entries:
+        about = _about(entry)
+        for field, fact in entry.facts.items():
+            rows.append((*about, f"`{field}`", _shown(fact.value), _how(fact), fact.note))
+            about = ("", "")
+    return _table(("profile", "for", "field", "value", "observed", "note"), rows)
+
+
+def _about(entry: Entry) -> tuple[str, str]:
+    places = [f"`{pattern.text}`" for pattern in entry.endpoints]
+    models = [f"`{pattern.text}`" for pattern in entry.models]
+    where = " ".join(models)
+    if places:
+        where = f"{where} at {' '.join(places)}" if models else f"at {' '.join(places)}"
+    if entry.wires:
+        where += f" on {', '.join(entry.wires)}"
+    return entry.name, where
+
+
+def _how(fact: Fact) -> str:
+    return f"{fact.observed}, {fact.when}" if fact.when else str(fact.observed)
+
+
+def _lessons() -> str:
+    rows = [
+        (f"`{rejection}`", f"`{taught[0]}` = {_shown(taught[1])}" if (taught := LESSONS.get(rejection)) else "")
+        for rejection in Rejection
+    ]
+    return _table(("refusal", "learnt"), rows)
+
+
+def _signs() -> str:
+    rows = [
+        (f"`{sign.rejection}`", " … ".join(_code(words) for words in sign.words), sign.who, sign.observed)
+        for sign in SIGNS
+    ]
+    return _table(("refusal", "words (case does not matter)", "said by", "observed"), rows)
+
+
+def _shown(value: Any) -> str:
+    if value in (None, "", {}):
+        return "none"
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case dict() | tuple():
+            return _code(msgspec.json.encode(value).decode())
+        case _:
+            return _code(str(value))
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines += [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return "".join(f"| {line} |\n" for line in lines)

@@ -1,0 +1,75 @@
+"""Which profile a model has at an endpoint: every entry that matches, merged field by field, the most specific last.
+
+Nothing known gives the defaults of `Profile`, which are the safe side (rule 74). After the first time for a model the
+answer comes from a bounded cache.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from mustcall.core.origin import Wire
+from mustcall.policy.profile import Profile
+from mustcall.profiles.catalogue import Entry, Specificity, load
+from mustcall.profiles.facts import Fact
+from mustcall.profiles.overrides import ProfileOverride
+from mustcall.profiles.patterns import LONGEST_NAME, place_of, spellings
+
+__all__ = ["Resolved", "resolve"]
+
+_REMEMBERED = 1024
+_UNKNOWN = Profile()
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """A profile, and for every field that is known, how."""
+
+    profile: Profile
+    facts: Mapping[str, Fact]
+
+
+def resolve(
+    model: str,
+    base_url: str,
+    wire: Wire,
+    overrides: Sequence[ProfileOverride] = (),
+    *,
+    upstream: str = "",
+) -> Resolved:
+    """Return what is known of a model at an endpoint. `upstream` is the endpoint's name in the configuration."""
+    if len(model) > LONGEST_NAME:  # such a name is a caller's joke, and the cache is for names that come again
+        return _resolve(model, base_url, wire, tuple(overrides), upstream)
+    return _remembered(model, base_url, wire, tuple(overrides), upstream)
+
+
+def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOverride, ...], upstream: str) -> Resolved:
+    names, place = spellings(model), place_of(base_url)
+    ranked: list[tuple[Specificity, int, Entry]] = []
+    for number, entry in enumerate(load()):
+        rank = entry.specificity(names, place, wire)
+        if rank is not None:
+            ranked.append((rank, number, entry))
+    ranked.sort(key=lambda item: item[:2])
+    facts: dict[str, Fact] = {}
+    for _, _, entry in ranked:
+        facts.update(entry.facts)
+    off = facts.get("reasoning_off")
+    if off is not None and off.value is False:  # a broader entry's word for "off" means nothing where there is none
+        facts.pop("reasoning_off_fields", None)
+    for override in overrides:
+        if override.applies(names, place, wire, upstream):
+            facts.update(override.facts)
+    values = {"name": _name([entry for _, _, entry in ranked])} | {field: fact.value for field, fact in facts.items()}
+    profile = msgspec.structs.replace(_UNKNOWN, **values)
+    return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts)
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)
+
+
+def _name(entries: Sequence[Entry]) -> str:
+    """Return the name of the most specific model entry, and the door's: `claude-opus-5.5 via openrouter`."""
+    model = next((entry.name for entry in reversed(entries) if not entry.endpoints), _UNKNOWN.name)
+    door = next((entry.name for entry in reversed(entries) if entry.endpoints), None)
+    return model if door is None else f"{model} via {door}"
