@@ -1,10 +1,11 @@
-"""A call that the token limit fell into: the caller is told of the limit, and is given no call it could run."""
+"""A call that was cut off is never delivered: one retry says that it was too large, then comes a typed error."""
 
 import json
 from typing import Any
 
 import pytest
 
+from mustcall.policy.wording import Wording
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import Response, post
@@ -12,22 +13,55 @@ from support.http import Response, post
 Json = dict[str, Any]
 
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-MESSAGES: Json = {
-    "model": "m",
-    "max_tokens": 5,
-    "messages": [{"role": "user", "content": "hi"}],
-    "tools": [{"name": "f", "input_schema": SCHEMA}],
+BODIES: dict[str, Json] = {
+    "chat": {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+    },
+    "messages": {
+        "model": "m",
+        "max_tokens": 500,
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"name": "f", "input_schema": SCHEMA}],
+    },
+    "responses": {
+        "model": "m",
+        "input": "hi",
+        "tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}],
+    },
+    "custom": {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "f"}]},
 }
-RESPONSES: Json = {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "f"}]}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+    "custom": "/v1/responses",
+}
+HALVES = {"chat": '{"a":"abc', "messages": '{"a":"abc', "responses": '{"a":"abc', "custom": '{"input":"abc'}
+WHOLE: dict[str, Json] = {
+    "chat": {"a": "abc"},
+    "messages": {"a": "abc"},
+    "responses": {"a": "abc"},
+    "custom": {"input": "abc"},
+}
+#: What only half a call has in it, on any wire.
+HALF = "abc"
+
+callers = pytest.mark.parametrize("caller", BODIES)
+streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+finishes = pytest.mark.parametrize("finish", ["length", "tool_calls", "stop"])
 
 
-def ask(path: str, body: Json, turn: Turn) -> Response:
-    """Post a request to a gateway before a chat upstream that answers with this turn."""
-    with ScriptedUpstream([turn]) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
-        answer = post(gateway.url + path, body)
-        assert len(upstream.requests) == 1
-    assert answer.status == 200
-    return answer
+def ask(caller: str, *script: Turn, stream: bool, upstream_wire: str = "chat") -> tuple[Response, list[Json]]:
+    """Post a request to a gateway before an upstream with this script; the answer, and each body it sent."""
+    body = {**BODIES[caller], **({"stream": True} if stream else {})}
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
+    ):
+        answer = post(gateway.url + PATHS[caller], body)
+        return answer, [request.body for request in upstream.requests]
 
 
 def events_of(answer: Response) -> list[Json]:
@@ -36,60 +70,94 @@ def events_of(answer: Response) -> list[Json]:
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
 
-def test_messages_whole() -> None:
-    """The cut call is left out; the stop reason tells."""
-    answer = ask("/v1/messages", MESSAGES, Turn(Call("f", '{"a":"abc'), finish="length")).json
-    assert (answer["stop_reason"], answer["content"]) == ("max_tokens", [])
+def assert_retried_once(sent: list[Json]) -> None:
+    """The second request is the first with one user turn more, which says that the payload was too large."""
+    first, second = sent
+    reminder = {"role": "user", "content": Wording().truncated}
+    assert second == {**first, "messages": [*first["messages"], reminder]}
 
 
-def test_messages_stream() -> None:
-    """What was streamed of the call is closed as Anthropic closes it: no error event, and the stop reason tells."""
-    turn = Turn(Call("f", '{"a":"abc'), finish="length")
-    events = events_of(ask("/v1/messages", {**MESSAGES, "stream": True}, turn))
-    kinds = [event["type"] for event in events if event["type"] not in ("content_block_delta", "ping")]
-    assert kinds == ["message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"]
-    pieces = [event["delta"]["partial_json"] for event in events if event["type"] == "content_block_delta"]
-    assert "".join(pieces) == '{"a":"abc'
-    assert events[-2]["delta"]["stop_reason"] == "max_tokens"
+@callers
+@finishes
+@streaming
+def test_cut_twice_is_a_typed_error(caller: str, finish: str, stream: bool) -> None:
+    """Rules 40, 123: whatever the finish says, half a call is none; nothing of it is in the error."""
+    cut = Turn(Call("f", HALVES[caller]), finish=finish)
+    answer, sent = ask(caller, cut, cut, stream=stream)
+    assert_retried_once(sent)
+    assert answer.status == 502
+    assert answer.headers["x-should-retry"] == "false"
+    assert answer.headers["x-mustcall-verdicts"] == "truncated,truncated"
+    assert answer.headers["x-mustcall-attempts"] == "2"
+    error = answer.json["error"]
+    assert error["message"].startswith("TruncatedReply: ")
+    assert [attempt["verdict"] for attempt in error["details"]["attempts"]] == ["truncated"] * 2
+    if caller != "messages":  # whose errors have no code
+        assert error["code"] == "truncated"
+    assert HALF.encode() not in answer.body
 
 
-def test_messages_stream_broken_otherwise() -> None:
-    """A broken call without the limit as its reason stays an error."""
-    turn = Turn(Call("f", '{"a":"abc'), finish="tool_calls")
-    events = events_of(ask("/v1/messages", {**MESSAGES, "stream": True}, turn))
-    assert events[-1]["type"] == "error"
+@callers
+@streaming
+def test_cut_once_is_mended_by_the_retry(caller: str, stream: bool) -> None:
+    """Rule 123: the caller gets the whole call of the second attempt, and nothing of the first."""
+    cut = Turn(Say("Let me see."), Call("f", HALVES[caller], id="call_first"), finish="length")
+    whole = Turn(Call("f", WHOLE[caller], id="call_second"))
+    answer, sent = ask(caller, cut, whole, stream=stream)
+    assert_retried_once(sent)
+    assert answer.status == 200
+    assert b"call_second" in answer.body
+    assert b"call_first" not in answer.body
+    # Text that was streamed before the call stays; in one piece only the accepted attempt is there.
+    assert (b"Let" in answer.body) is stream
 
 
-@pytest.mark.parametrize("before", [(), (Say("Hm"),)], ids=["alone", "after text"])
-def test_responses_custom_whole(before: tuple[Say, ...]) -> None:
-    """The cut custom call is left out; the status tells."""
-    turn = Turn(*before, Call("f", '{"input":"abc'), finish="length")
-    answer = ask("/v1/responses", RESPONSES, turn).json
-    assert answer["status"] == "incomplete"
-    assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert [item["type"] for item in answer["output"]] == ["message"] * len(before)
-
-
-@pytest.mark.parametrize("before", [(), (Say("Hm"),)], ids=["alone", "after text"])
-def test_responses_custom_stream(before: tuple[Say, ...]) -> None:
-    """A cut custom call is never announced: Codex would run it at `output_item.done`."""
-    turn = Turn(*before, Call("f", '{"input":"abc'), finish="length")
-    answer = ask("/v1/responses", {**RESPONSES, "stream": True}, turn)
+@callers
+def test_cut_after_released_text_is_an_error_event(caller: str) -> None:
+    """Rule 135: text has gone out, so the failure is an event of the stream, and no call is announced before it."""
+    cut = Turn(Say("Hm"), Call("f", HALVES[caller]), finish="length")
+    answer, sent = ask(caller, cut, cut, stream=True)
+    assert_retried_once(sent)
+    assert answer.status == 200
+    assert HALF.encode() not in answer.body
     events = events_of(answer)
-    assert events[-1]["type"] == "response.incomplete"
-    assert events[-1]["response"]["status"] == "incomplete"
-    assert [item["type"] for item in events[-1]["response"]["output"]] == ["message"] * len(before)
-    items = [event["item"]["type"] for event in events if event["type"].startswith("response.output_item.")]
-    assert items == ["message"] * 2 * len(before)
-    assert b"custom_tool_call" not in answer.body
+    last = events[-1]
+    match caller:
+        case "chat":
+            assert last["error"]["code"] == "truncated"
+            assert not any(choice["delta"].get("tool_calls") for event in events[:-1] for choice in event["choices"])
+        case "messages":
+            assert (last["type"], last["error"]["message"][:16]) == ("error", "TruncatedReply: ")
+            blocks = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+            assert blocks == ["text"]
+        case _:  # Codex runs a call at `output_item.done`
+            assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+            items = [event["item"]["type"] for event in events if event["type"].startswith("response.output_item.")]
+            assert items == ["message", "message"]
+            assert [item["type"] for item in last["response"]["output"]] == ["message"]
 
 
-def test_responses_stream_of_a_function_call() -> None:
-    """Codex runs a call at `output_item.done`: half a call comes there as incomplete, in an incomplete response."""
-    tools = [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}]
-    turn = Turn(Call("f", '{"a":"abc'), finish="length")
-    events = events_of(ask("/v1/responses", {**RESPONSES, "tools": tools, "stream": True}, turn))
-    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    assert [(item["type"], item["status"]) for item in done] == [("function_call", "incomplete")]
-    assert events[-1]["type"] == "response.incomplete"
-    assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+@pytest.mark.parametrize("wire", ["chat", "messages", "responses"])
+@streaming
+def test_cut_on_the_same_wire(wire: str, stream: bool) -> None:
+    """Rules 40, 112: bytes that would be forwarded as they are wait for the verdict where they hold a call."""
+    cut = Turn(Call("f", HALVES[wire]), finish="length")
+    answer, sent = ask(wire, cut, cut, stream=stream, upstream_wire=wire)
+    assert len(sent) == 2
+    assert answer.status == 502
+    assert answer.json["error"]["message"].startswith("TruncatedReply: ")
+    assert HALF.encode() not in answer.body
+
+
+@streaming
+def test_usage_at_the_limit_is_a_cut(stream: bool) -> None:
+    """Rule 123: a call that parses is not trusted when every token allowed was used."""
+    capped = {**BODIES["messages"], "max_tokens": 12, **({"stream": True} if stream else {})}
+    turn = Turn(Call("f", {"a": "abc"}))  # the scripted usage is 12 output tokens
+    with ScriptedUpstream(default=turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        answer = post(gateway.url + "/v1/messages", capped)
+        fine = post(gateway.url + "/v1/messages", {**capped, "max_tokens": 13})
+        assert len(upstream.requests) == 3
+    assert answer.status == 502
+    assert answer.headers["x-mustcall-verdicts"] == "truncated,truncated"
+    assert (fine.status, b"abc" in fine.body or b"tool_use" in fine.body) == (200, True)

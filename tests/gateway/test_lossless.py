@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from mustcall.engine.turns import House
+from mustcall.policy.controls import Controls
+from mustcall.policy.profile import Protocol
 from mustcall.testing import Call, Raw, RawStream, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post
@@ -39,11 +42,10 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
                 },
                 {"role": "tool", "tool_call_id": "c1", "name": "f", "content": [{"type": "text", "text": "r"}]},
                 {"role": "system", "content": "late"},
-                {"role": "user", "content": ""},
                 {"role": "user", "content": "again"},
             ],
             "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "web_search_preview"}],
-            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "tool_choice": "auto",
             "parallel_tool_calls": False,
             "max_completion_tokens": 5,
             "stop": ["Observation:"],
@@ -91,7 +93,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "messages": [
-        {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
+        {"model": "m", "max_tokens": 900, "messages": [{"role": "user", "content": "hi"}]},
         {
             "model": "m",
             "max_tokens": 32000,
@@ -140,10 +142,43 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 }
 #: Replies with parts no version of the gateway knows.
 REPLIES: dict[str, dict[str, Any]] = {
-    "chat": {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "new": 1}]},
+    "chat": {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "new": 1}]},
     "responses": {"id": "x", "object": "response", "status": "completed", "output": [{"type": "new_item"}]},
     "messages": {"id": "x", "type": "message", "role": "assistant", "content": [{"type": "new"}], "usage": {}},
 }
+#: The tool that streamed turns call, as each wire offers it.
+OFFERS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": {"name": "f", "parameters": TOOL}},
+    "responses": {"type": "function", "name": "f", "parameters": TOOL},
+    "messages": {"name": "f", "input_schema": TOOL},
+}
+#: What breaks the contract, or is mended on the way, and passes all the same where the protocol is `off`.
+ODD: dict[str, dict[str, Any]] = {
+    "chat": {
+        **SHAPES["chat"][1],
+        "messages": [*SHAPES["chat"][1]["messages"], {"role": "user", "content": ""}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+    },
+    "responses": {
+        "model": "m",
+        "input": [{"type": "function_call_output", "call_id": "lost", "output": "r"}],
+        "tools": [OFFERS["responses"]],
+        "tool_choice": {"type": "function", "name": "f"},
+    },
+    "messages": {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": '<invoke name="f">'}],
+        "tools": [OFFERS["messages"]],
+        "tool_choice": {"type": "tool", "name": "f"},
+    },
+}
+EMPTY: dict[str, dict[str, Any]] = {
+    "chat": {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "new": 1}]},
+    "responses": {"id": "x", "object": "response", "status": "completed", "output": []},
+    "messages": {"id": "x", "type": "message", "role": "assistant", "content": [], "usage": {}},
+}
+OFF = House(controls=Controls(protocol=Protocol.OFF))
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 CASES = [(wire, number) for wire, shapes in SHAPES.items() for number in range(len(shapes))]
 
@@ -202,7 +237,7 @@ def test_error_comes_back_unchanged(wire: str) -> None:
 @pytest.mark.parametrize("chunking", [None, 1, 7])
 def test_stream_comes_back_unchanged(wire: str, chunking: int | None) -> None:
     """Rule 112: a stream's bytes are forwarded as they are, whatever the chunking."""
-    request = {**SHAPES[wire][0], "stream": True}
+    request = {**SHAPES[wire][0], "stream": True, "tools": [OFFERS[wire]]}
     turn = Turn(Say("Ünïcödé text "), Call("f", {"q": "x"}), id="fixed")
     with (
         ScriptedUpstream([turn], chunking=chunking) as upstream,
@@ -214,6 +249,64 @@ def test_stream_comes_back_unchanged(wire: str, chunking: int | None) -> None:
     assert through.headers["content-type"].startswith("text/event-stream")
     assert through.body == direct.body
     assert len(through.body) > 300
+
+
+@pytest.mark.parametrize("wire", SHAPES)
+def test_off_passes_odd_requests_and_empty_replies(wire: str) -> None:
+    """Rule 70: under `off` nothing is mended, forced, judged or tried again; bytes in are bytes out."""
+    sent = json.dumps(ODD[wire], indent=1).encode()
+    body = json.dumps(EMPTY[wire], indent=2).encode()
+    with (
+        ScriptedUpstream([Raw(200, body)]) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}", house=OFF) as gateway,
+    ):
+        answer = post(gateway.url + PATHS[wire], sent)
+        assert [request.raw for request in upstream.requests] == [sent]
+    assert (answer.status, answer.body) == (200, body)
+    assert answer.headers["x-mustcall-protocol"] == "off"
+
+
+@pytest.mark.parametrize("wire", SHAPES)
+@pytest.mark.parametrize("chunking", [None, 1, 7])
+def test_off_passes_streams_of_unoffered_calls(wire: str, chunking: int | None) -> None:
+    """Rule 70: under `off` a stream's bytes pass, a call of a tool nobody offered included."""
+    request = {**SHAPES[wire][0], "stream": True}
+    turn = Turn(Say("Ünïcödé text "), Call("f", {"q": "x"}), id="fixed")
+    with (
+        ScriptedUpstream([turn], chunking=chunking) as upstream,
+        ScriptedUpstream([turn], chunking=chunking) as twin,
+        RunningGateway(f"{wire}={upstream.base_url}", house=OFF) as gateway,
+    ):
+        through = post(gateway.url + PATHS[wire], request)
+        direct = post(twin.url + PATHS[wire], request)
+        assert len(upstream.requests) == 1
+    assert through.body == direct.body
+    assert len(through.body) > 300
+
+
+@pytest.mark.parametrize("wire", SHAPES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_force_that_works_passes_unchanged(wire: str, stream: bool) -> None:
+    """Rules 30, 112: a demand on a model that obeys it is sent as is, and the bytes of its call come back as is."""
+    choices = {"chat": "required", "responses": "required", "messages": {"type": "any"}}
+    request = {
+        **SHAPES[wire][0],
+        "model": "gpt-4o",
+        "tools": [OFFERS[wire]],
+        "tool_choice": choices[wire],
+        **({"stream": True} if stream else {}),
+    }
+    sent = json.dumps(request, indent=1).encode()
+    turn = Turn(Call("f", {"q": "x"}), id="fixed")
+    with (
+        ScriptedUpstream([turn]) as upstream,
+        ScriptedUpstream([turn]) as twin,
+        RunningGateway(f"{wire}={upstream.base_url}") as gateway,
+    ):
+        through = post(gateway.url + PATHS[wire], sent)
+        direct = post(twin.url + PATHS[wire], sent)
+        assert [one.raw for one in upstream.requests] == [sent]
+    assert (through.status, through.body) == (200, direct.body)
 
 
 def test_events_are_forwarded_without_waiting() -> None:

@@ -18,6 +18,7 @@ __all__ = ["main"]
 COMMANDS = {
     "serve": ("mustcall.cli.serve", "Run the gateway."),
     "config": ("mustcall.cli.config", "Check the configuration."),
+    "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),
     "dialects": ("mustcall.cli.dialects", "List the ways models write tool calls as text."),
 }

@@ -36,7 +36,7 @@ from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
 from mustcall.wire.sse import SseDecoder, SseFramer
 
-__all__ = ["Inbound", "StreamedReply", "WholeReply", "exchange"]
+__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream"]
 
 #: How long a finished stream is waited for to be closed by its upstream; then it is cut off.
 _DRAIN_SECONDS = 0.2
@@ -162,7 +162,7 @@ class _Crossing:
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
         """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
-        if _is_event_stream(reply.headers):
+        if is_event_stream(reply.headers):
             decoded = await self._assemble(reply)
             body = self._encode(decoded)
             return self._whole(200, body, reply.headers)
@@ -179,7 +179,7 @@ class _Crossing:
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
         """Return a stream; one that fails before its first event is raised instead."""
-        if not _is_event_stream(reply.headers):
+        if not is_event_stream(reply.headers):
             body = await reply.read()
             await reply.close()
             self._check_not_error(body)
@@ -250,7 +250,7 @@ class _Crossing:
                         yield block
                         if any(mark in block for mark in marks) and self._has_closed(framer):
                             closed = True
-                            await _drain(pieces)
+                            await drain(pieces)
                             break
         except MustcallError as error:
             failure = error
@@ -288,7 +288,7 @@ class _Crossing:
                         events = decoder.feed_all(sse.feed(piece))
                         yield bound(events)
                         if events and isinstance(events[-1], Ended | Failed):
-                            await _drain(pieces)
+                            await drain(pieces)
                             return
                 yield bound(decoder.feed_all(sse.close()) + decoder.close())
             finally:
@@ -316,7 +316,7 @@ class _Crossing:
                     return
 
 
-async def _drain(pieces: AsyncGenerator[bytes]) -> None:
+async def drain(pieces: AsyncGenerator[bytes]) -> None:
     """Read what follows a stream's last event, so that the connection can be used again; not for long."""
     with suppress(MustcallError, TimeoutError):
         async with asyncio.timeout(_DRAIN_SECONDS):
@@ -324,7 +324,8 @@ async def _drain(pieces: AsyncGenerator[bytes]) -> None:
                 pass
 
 
-def _is_event_stream(headers: Mapping[str, str]) -> bool:
+def is_event_stream(headers: Mapping[str, str]) -> bool:
+    """Tell whether an answer is a stream of events."""
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
 
 

@@ -8,22 +8,26 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
+from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import (
     BodyTooLarge,
     ForeignOrigin,
     GatewayBusy,
     InvalidRequest,
+    ModelError,
     MustcallError,
     Unauthorized,
     UnknownRoute,
     WrongMethod,
 )
 from mustcall.core.origin import Wire
-from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.exchange import WholeReply
+from mustcall.engine.records import Progress
+from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
@@ -31,6 +35,7 @@ from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.codec import Codec
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Gateway"]
@@ -64,6 +69,13 @@ def _strip(path: str) -> str:
         if path.startswith(prefix):
             return path[len(prefix) - 1 :]
     return path
+
+
+#: Our headers that a web page may read.
+_EXPOSED = b", ".join(
+    b"x-mustcall-" + name
+    for name in (b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace")
+)
 
 
 class _Gone(Exception):
@@ -136,7 +148,12 @@ class Gateway:
                 ending = codec_for(call.wire).encode_stream_error(problem.info(), call.request_id)
                 await call.send({"type": "http.response.body", "body": ending})
             return
-        headers = reply_headers(call.request_id, {}, (), content_type=_JSON)
+        record = call.progress.record
+        noted = record.adaptations if record is not None else ()
+        headers = reply_headers(call.request_id, {}, noted, content_type=_JSON, record=record)
+        if isinstance(problem, ModelError):
+            # Clients retry 5xx by themselves; this turn has already been tried as often as it may.
+            headers.append((b"x-should-retry", b"false"))
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
         if isinstance(problem, GatewayBusy):
@@ -182,21 +199,32 @@ class Gateway:
         service = self._serve()
         headers = self._upstream_view(call.headers)
         if call.path == _COUNT:
-            reply: WholeReply | StreamedReply = await service.count_tokens(body, headers, call.query, call.token)
-        else:
-            reply = await service.turn(call.wire, body, headers, call.query, call.token)
-        if isinstance(reply, WholeReply):
-            answer = reply_headers(call.request_id, reply.upstream_headers, reply.adaptations, content_type=_JSON)
-            await call.send_whole(reply.status, reply.body, answer)
+            counted = await service.count_tokens(body, headers, call.query, call.token)
+            answer = reply_headers(call.request_id, counted.upstream_headers, counted.adaptations, content_type=_JSON)
+            await call.send_whole(counted.status, counted.body, answer)
             return
-        answer = reply_headers(call.request_id, reply.upstream_headers, reply.adaptations, content_type=_EVENTS)
-        answer.append((b"cache-control", b"no-cache"))
-        call.streaming = True
-        async with aclosing(reply.chunks) as chunks:
-            await call.send({"type": "http.response.start", "status": reply.status, "headers": answer})
-            await call.send({"type": "http.response.body", "body": reply.first, "more_body": True})
-            async for chunk in chunks:
-                await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        progress = call.progress
+        codec = codec_for(call.wire)
+
+        async def keep_alive() -> None:
+            await call.begin_stream({}, ())
+            await call.send_piece(codec.keepalive)
+
+        with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
+            reply = await service.turn(call.wire, body, headers, call.query, call.token, progress=progress)
+            await heartbeat.settle()
+            if isinstance(reply, WholeReply):
+                await call.send_reply(reply, codec)
+                return
+            async with aclosing(reply.chunks) as chunks:
+                await call.begin_stream(reply.upstream_headers, reply.adaptations)
+                await call.send_piece(reply.first)
+                heartbeat.last = call.sent_at
+                async for chunk in chunks:
+                    await heartbeat.settle()
+                    await call.send_piece(chunk)
+                    heartbeat.last = call.sent_at
+            await heartbeat.settle()
         await call.send({"type": "http.response.body", "body": b""})
 
     async def _probe(self, call: "_Call") -> None:
@@ -242,7 +270,7 @@ class Gateway:
             (b"access-control-allow-origin", origin.encode("latin-1")),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
             (b"access-control-allow-headers", asked.encode("latin-1") or b"authorization, content-type, x-api-key"),
-            (b"access-control-expose-headers", b"x-mustcall-request-id, x-mustcall-adaptations"),
+            (b"access-control-expose-headers", _EXPOSED),
             (b"vary", b"origin"),
         ]
 
@@ -267,8 +295,10 @@ class _Call:
         "headers",
         "method",
         "path",
+        "progress",
         "query",
         "request_id",
+        "sent_at",
         "started",
         "streaming",
         "token",
@@ -292,6 +322,8 @@ class _Call:
         )
         self.started = False
         self.streaming = False
+        self.sent_at = 0.0
+        self.progress = Progress()
         self._extra = cors(self.headers)
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -301,6 +333,33 @@ class _Call:
             if self._extra:
                 message["headers"] = [*message["headers"], *self._extra]
         await self._send(message)
+
+    async def begin_stream(self, upstream: Mapping[str, str], adaptations: Iterable[Adaptation]) -> None:
+        """Begin a streamed answer, unless a sign of life has begun it already."""
+        if self.started:
+            return
+        self.streaming = True
+        record = self.progress.record
+        headers = reply_headers(self.request_id, upstream, adaptations, content_type=_EVENTS, record=record)
+        headers.append((b"cache-control", b"no-cache"))
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def send_piece(self, data: bytes) -> None:
+        """Send a piece of a streamed answer."""
+        self.sent_at = asyncio.get_running_loop().time()
+        await self.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def send_reply(self, reply: WholeReply, codec: Codec) -> None:
+        """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""
+        if self.started:
+            error = codec.decode_error(reply.status, reply.body)
+            await self.send({"type": "http.response.body", "body": codec.encode_stream_error(error, self.request_id)})
+            return
+        record = self.progress.record
+        headers = reply_headers(
+            self.request_id, reply.upstream_headers, reply.adaptations, content_type=_JSON, record=record
+        )
+        await self.send_whole(reply.status, reply.body, headers)
 
     async def send_whole(self, status: int, body: bytes, headers: list[Header]) -> None:
         """Send an answer in one piece; without its body for HEAD."""

@@ -7,6 +7,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import MustcallError
+from mustcall.engine.records import TurnRecord
 from mustcall.wire.codec import Codec
 
 __all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers"]
@@ -24,7 +25,12 @@ _MAX_HEADER = 1024
 
 
 def reply_headers(
-    request_id: str, upstream: Mapping[str, str], adaptations: Iterable[Adaptation], *, content_type: bytes
+    request_id: str,
+    upstream: Mapping[str, str],
+    adaptations: Iterable[Adaptation],
+    *,
+    content_type: bytes,
+    record: TurnRecord | None = None,
 ) -> list[Header]:
     """Return the headers of an answer: the upstream's useful ones, and ours."""
     ours = request_id.encode()
@@ -36,9 +42,26 @@ def reply_headers(
         headers.append((b"request-id", ours))
     if "x-request-id" not in upstream:
         headers.append((b"x-request-id", ours))
+    if record is not None:
+        headers += _turn_headers(record, ours)
     noted = _compact(adaptations)
     if noted:
         headers.append((b"x-mustcall-adaptations", noted))
+    return headers
+
+
+def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
+    """Return what a turn came to. A stream's headers leave before its end: they say what was known then."""
+    headers: list[Header] = [
+        (b"x-mustcall-outcome", str(record.outcome or "streaming").encode()),
+        (b"x-mustcall-attempts", b"%d" % record.calls),
+        (b"x-mustcall-force", record.force.encode()),
+        (b"x-mustcall-protocol", record.protocol.encode()),
+        (b"x-mustcall-trace", trace),
+    ]
+    verdicts = ",".join(str(attempt.verdict) for attempt in record.attempts if attempt.verdict is not None)
+    if verdicts:
+        headers.append((b"x-mustcall-verdicts", verdicts.encode()))
     return headers
 
 

@@ -9,7 +9,10 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.records import Progress
+from mustcall.engine.turns import Turns
+from mustcall.gateway.asking import take_controls
 from mustcall.gateway.settings import Settings
 from mustcall.policy.routing import choose, is_routed
 from mustcall.upstream.endpoint import Endpoint, request_headers
@@ -33,11 +36,13 @@ class Service:
         self._transport = transport
         self._clock = clock
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
+        self._turns = Turns(transport, clock, settings.house)
 
     async def turn(
-        self, wire: Wire, body: bytes, headers: Mapping[str, str], query: str, token: str
+        self, wire: Wire, body: bytes, headers: Mapping[str, str], query: str, token: str, *, progress: Progress
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply."""
+        controls, body = take_controls(body, headers, self._turns.house.controls)
         seen = codec_for(wire).peek(body)
         endpoint, model = self._route(seen.model, wire)
         inbound = Inbound(
@@ -50,7 +55,15 @@ class Service:
             request_id=f"req_{token}",
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
-        return await exchange(inbound, endpoint, model, self._transport, self._clock, deadline=deadline)
+        return await self._turns.take(
+            inbound,
+            endpoint,
+            model,
+            asked=seen.model,
+            controls=controls,
+            progress=progress,
+            deadline=deadline,
+        )
 
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
         """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""

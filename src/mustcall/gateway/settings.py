@@ -5,14 +5,20 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.engine.turns import House
 from mustcall.policy.backoff import Backoff
+from mustcall.policy.controls import Controls
+from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
+from mustcall.policy.wording import Wording
+from mustcall.profiles import read_overrides
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
@@ -37,6 +43,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     request_timeout: float = 900.0
     #: Seconds that running requests get when the gateway is told to stop.
     shutdown_grace: float = 10.0
+    #: Seconds of silence after which a held stream gets a sign of life; 0 for none.
+    keepalive: float = 4.0
     #: The environment variable that holds the keys callers must present, separated by commas.
     client_keys_env: str | None = None
     #: Origins of web pages that may call the gateway; none by default.
@@ -64,6 +72,10 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     server: ServerSettings = ServerSettings()
     upstream: tuple[UpstreamSettings, ...] = ()
     route: tuple[Route, ...] = ()
+    contract: Controls = Controls()
+    wording: Wording = Wording()
+    grounding: tuple[GroundingRule, ...] = ()
+    profile: tuple[dict[str, Any], ...] = ()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...]
     routes: tuple[Route, ...] = ()
     client_keys: tuple[str, ...] = ()
+    house: House = House()
 
     def __repr__(self) -> str:
         return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
@@ -120,15 +133,24 @@ def load_settings(
         endpoints=tuple(_endpoint(upstream, env) for upstream in upstreams),
         routes=routes,
         client_keys=_client_keys(server, env),
+        house=_house(read, path),
     )
     _check(settings)
     return settings
 
 
-def settings_from_flags(*flags: str, server: ServerSettings | None = None) -> Settings:
+def _house(read: _File, path: Path | None) -> House:
+    """Check what the file says about turns."""
+    check_rules(read.grounding)
+    overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
+    return House(rules=read.grounding, overrides=overrides, wording=read.wording, controls=read.contract)
+
+
+def settings_from_flags(*flags: str, server: ServerSettings | None = None, house: House | None = None) -> Settings:
     """Return settings made of upstream flags alone: no file, no environment."""
     settings = Settings(
         server=server or ServerSettings(),
+        house=house or House(),
         endpoints=tuple(_endpoint(upstream, {}) for upstream in _from_flags(flags)),
     )
     _check(settings)

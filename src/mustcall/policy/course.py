@@ -16,7 +16,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.core.verdict import Verdict
 from mustcall.policy.controls import Controls
-from mustcall.policy.history import drop_reasoning, remove_trailing_assistant
+from mustcall.policy.history import drop_reasoning, mend_history, remove_trailing_assistant
 from mustcall.policy.judge import Case, Judgement
 from mustcall.policy.lens import Lookout
 from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
@@ -50,12 +50,14 @@ class Course:
         profile: Profile,
         controls: Controls,
         wording: Wording,
+        issuer: str,
         log: AdaptationLog,
     ) -> None:
         self._caller = caller
         self._request = request
         self._controls = controls
         self._wording = wording
+        self._issuer = issuer
         self._place = 0
         self._kept: list[Message] = []
         self._reminder: Message | None = None
@@ -231,7 +233,7 @@ class Course:
                 self.log.add(AdaptationKind.HISTORY_MENDED, "messages", "the trailing assistant turn was refused")
                 return True
             case Rejection.REASONING_STATE:
-                self._mends.append(drop_reasoning)
+                self._mends.append(self._without_reasoning)
                 self._kept = []
                 self.log.add(AdaptationKind.STATE_DROPPED, "reasoning", "the upstream refused it")
                 return True
@@ -243,6 +245,10 @@ class Course:
                 return self._skip()
             case _:
                 return (learnt is not None and self._replan(learnt)) or self._skip()
+
+    def _without_reasoning(self, request: Request) -> Request:
+        """Drop earlier reasoning; nothing binds the history then, so what could not be mended before is mended now."""
+        return mend_history(drop_reasoning(request), self.profile, self._issuer, self.log, self._wording)
 
     def _replan(self, learnt: Lesson) -> bool:
         """Plan anew with what was learnt; tell whether that changes what would be sent (rule 33)."""
@@ -266,7 +272,7 @@ class Course:
         if learnt.field == "schema_target":
             self._request = compile_tools(self._request, profile, self.log)
         if learnt.field == "reasoning_history":
-            self._mends.append(drop_reasoning)
+            self._mends.append(self._without_reasoning)
         self.profile, self.plan, self._place = profile, plan, untried[0]
         self._kept, self._reminder = [], None
         return True

@@ -203,7 +203,8 @@ class _Calls:
             cut = check_arguments(tool.evolve(kind=call.kind), call.arguments).truncated
             self.problem = f"{tool.name}: one input string is expected"
             return None, Verdict.TRUNCATED if cut else Verdict.BAD_ARGUMENTS
-        checked = check_arguments(tool, call.arguments)
+        # A strict schema answer says null where it leaves a field out.
+        checked = check_arguments(tool, call.arguments, null_is_absent=self._case.rung.constrains or None)
         if checked.problems or checked.truncated:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
@@ -296,7 +297,9 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         cut = reply.finish is FinishReason.LENGTH and any(entry.reason is Reason.TRUNCATED for entry in spoilt)
         if cut:
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
-        return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
+        unknown = any(entry.reason is Reason.UNKNOWN_MARKUP for entry in spoilt)
+        note = Adaptation(AdaptationKind.REPORTED, "dialect unknown", "a call in a form that is not known (rule 121)")
+        return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
     if case.reads_text and any(entry.reason is Reason.UNKNOWN_TOOL for entry in found.malformed):
         return Judgement(verdict=Verdict.UNKNOWN_TOOL, reply=reply)
     if says_calls:

@@ -218,8 +218,12 @@ class Lens:
         return self._show(scan, found)
 
     def _show(self, scan: _TextScan, found: list[ScanEvent]) -> list[Event]:
+        """Take what a scanner found and return what may be shown: nothing from the first sign of a call on."""
         out: list[Event] = []
-        for event in found:
+        ready = 0 if self.marked else None
+        starts: list[int] = []
+        for number, event in enumerate(found):
+            starts.append(len(out))
             match event:
                 case ScannedText(text=text):
                     scan.emitted += len(text)
@@ -250,7 +254,9 @@ class Lens:
                 case _:
                     if not getattr(event, "in_reasoning", False):
                         self.marked = True
-        return out
+            if self.marked and ready is None:
+                ready = starts[_start_of(found, number)]
+        return out if ready is None else out[:ready]
 
     def _begin(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
         """Make sure that the part being written is of this kind and has started."""
@@ -295,6 +301,8 @@ class Lens:
             scan.fed += len(rest)
             out += self._show(scan, scan.scanner.feed(rest))
         out += self._show(scan, scan.scanner.close())
+        if self.marked:
+            return out  # the rest of this part waits, and with it its end
         if not self.touched:
             if not scan.started:
                 out.append(PartStarted(scan.place, scan.part.evolve(text="")))
@@ -302,3 +310,17 @@ class Lens:
         elif scan.started:
             out.append(PartEnded(scan.place))
         return out
+
+
+def _start_of(found: list[ScanEvent], number: int) -> int:
+    """Return where the span of a sign begins: a malformed one is reported behind the text it is made of."""
+    event = found[number]
+    if isinstance(event, Malformed):
+        left = len(event.raw)
+        while left > 0 and number:
+            before = found[number - 1]
+            if not isinstance(before, ScannedText):
+                break
+            number -= 1
+            left -= len(before.text)
+    return number

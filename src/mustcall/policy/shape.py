@@ -21,6 +21,7 @@ from mustcall.policy.callform import call_schema
 from mustcall.policy.demand import Demand
 from mustcall.policy.plan import Plan, Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.schemas import compile_schema
 from mustcall.policy.wording import Wording, fill
 from mustcall.wire.turns import result_text
 
@@ -66,13 +67,14 @@ def shape(
             texts.append(demand_sentence(demand, wording, rung.firmness))
         case RungKind.SCHEMA | RungKind.GRAMMAR:
             tools = candidates(request, demand)
-            schema = call_schema(tools, single=True)
             texts.append(fill(wording.call_as_json, tools=_listing(tools)))
             changes |= _without_calling(request, profile)
             if rung.kind is RungKind.SCHEMA:
-                changes["output"] = OutputFormat(kind=OutputKind.SCHEMA, schema=schema, name="tool_call")
+                changes["output"] = _call_as_answer(tools, profile)
             else:
-                extra[profile.grammar_field or "guided_json"] = schema
+                extra[profile.grammar_field or "guided_json"] = call_schema(
+                    tools, single=True, bound=profile.constrain_first
+                )
     if rung.kind is RungKind.HARD:
         changes |= _without_reasoning(request, profile, extra, log)
     messages = request.messages
@@ -141,6 +143,14 @@ def _forced(request: Request, demand: Demand, profile: Profile, log: AdaptationL
     if len(only) != len(request.tools):
         log.add(AdaptationKind.TOOL_DROPPED, "tools", f"reduced to {choice.name}: it cannot be forced by name here")
     return {"tool_choice": required, "tools": only}
+
+
+def _call_as_answer(tools: Sequence[Tool], profile: Profile) -> OutputFormat:
+    """Return the output format whose answer is one call; strict where the upstream can hold all of it."""
+    form = call_schema(tools, single=True, rooted=True, bound=profile.constrain_first)
+    compiled = compile_schema(form, profile.schema_target, strict=True)
+    strict = True if compiled.expressible else None
+    return OutputFormat(kind=OutputKind.SCHEMA, schema=compiled.schema, name="tool_call", strict=strict)
 
 
 def _without_calling(request: Request, profile: Profile) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import msgspec
 import uvicorn
 
+from mustcall.engine.turns import House
 from mustcall.gateway.app import Gateway
 from mustcall.gateway.server import bind, server_config
 from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
@@ -21,13 +22,19 @@ _PATIENCE = 10.0
 class RunningGateway:
     """`with RunningGateway("chat=http://127.0.0.1:9000/v1") as gateway:` and point a client at `gateway.base_url`.
 
-    Upstreams are given as on the command line, or as whole `settings`; keyword arguments are `[server]` settings.
+    Upstreams are given as on the command line, or as whole `settings`; `house` is what the operator says about turns;
+    keyword arguments are `[server]` settings.
     """
 
     def __init__(
-        self, *upstreams: str, settings: Settings | None = None, clock: Clock | None = None, **server: Any
+        self,
+        *upstreams: str,
+        settings: Settings | None = None,
+        house: House | None = None,
+        clock: Clock | None = None,
+        **server: Any,
     ) -> None:
-        given = settings or settings_from_flags(*upstreams)
+        given = settings or settings_from_flags(*upstreams, house=house)
         changed: ServerSettings = msgspec.structs.replace(
             given.server, **{"port": 0, "shutdown_grace": _PATIENCE / 5, **server}
         )

@@ -167,9 +167,9 @@ class PromptWriter:
         foreign = self._note_part_fields(part)
         match part:
             case Text():
-                return write_text(part) if part.text else None
+                return write_text(part) if part.text.strip() else None
             case Refusal(text=text):
-                return {"type": "text", "text": text} if text else None
+                return {"type": "text", "text": text} if text.strip() else None
             case ToolCall():
                 return self._call(part, foreign=foreign)
             case ToolResult():

@@ -1,0 +1,298 @@
+"""`mustcall explain`: the plan for a request, offline: what would be sent on each rung, what would change and why.
+
+It reads files and prints; what is done with a request is decided by the engine. No key is needed, as nothing is sent.
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from mustcall.core.adaptation import Adaptation
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wire
+from mustcall.engine.turns import House
+from mustcall.gateway.asking import take_controls
+from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.policy.controls import OnUnmet
+from mustcall.policy.demand import DemandSource
+from mustcall.policy.plan import RungKind
+from mustcall.policy.profile import Protocol
+from mustcall.policy.routing import choose
+from mustcall.profiles import Fact
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.wire.registry import codec_for
+
+__all__ = ["command"]
+
+_WIRES = click.Choice([str(wire) for wire in Wire])
+
+#: Longer strings are cut in what is printed for people.
+_LONGEST = 240
+
+_ASKERS: dict[DemandSource, str] = {
+    DemandSource.STEP_CAP: "the step cap",
+    DemandSource.FORCE_TOOLS: "force_tools",
+    DemandSource.CALLER: "the request's own choice",
+    DemandSource.ANSWER_PHASE: "the answer phase",
+    DemandSource.GROUNDING: "a grounding rule",
+    DemandSource.DEFAULT: "nobody chose",
+}
+
+_MEANINGS: dict[RungKind, str] = {
+    RungKind.PLAIN: "nothing is forced",
+    RungKind.NATIVE: "the provider's own forced choice",
+    RungKind.SOFT: "`auto` and a directive at the tail",
+    RungKind.HARD: "the forced choice, with reasoning off for this one request",
+    RungKind.SCHEMA: "the call as a JSON-schema answer",
+    RungKind.GRAMMAR: "the call by the server's constrained decoding",
+    RungKind.TEXT: "the tools as text, the call read from the text",
+}
+
+
+@click.command(name="explain")
+@click.argument("request", type=click.Path(dir_okay=False, allow_dash=True, path_type=str), default="-")
+@click.option("--model", help="The model to plan for.  [default: the request's own]")
+@click.option("--wire", type=_WIRES, help="The wire the request is written for.  [default: as its fields tell]")
+@click.option("--to", "upstream_wire", type=_WIRES, help="The upstream's wire.  [default: the request's]")
+@click.option("--base-url", default="", help="The upstream's address: facts differ by door.")
+@click.option("-H", "--header", "headers", multiple=True, help="A header of the request, as NAME: VALUE.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A configuration whose upstreams, profiles and rules apply.  [default: mustcall.toml if it is there]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, with every body in full.")
+def command(
+    request: str,
+    *,
+    model: str | None,
+    wire: str | None,
+    upstream_wire: str | None,
+    base_url: str,
+    headers: tuple[str, ...],
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what would be sent for REQUEST (a JSON file; standard input by default), without sending anything."""
+    body = _read(request)
+    caller = Wire(wire) if wire else guess_wire(body)
+    endpoint = None
+    if upstream_wire or base_url:
+        endpoint = Endpoint(name="upstream", wire=Wire(upstream_wire) if upstream_wire else caller, base_url=base_url)
+    settings, routed = _settings(file)
+    house = settings.house if settings is not None else House()
+    controls, body = take_controls(body, dict(_header(text) for text in headers), house.controls)
+    house = msgspec.structs.replace(house, controls=controls)
+    asked = model or codec_for(caller).peek(body).model
+    if endpoint is None and settings is not None and routed:
+        destination = choose(asked, caller, settings.routes, settings.doors)
+        endpoint = next(one for one in settings.endpoints if one.name == destination.upstream)
+        asked = destination.model
+    endpoint = endpoint or Endpoint(name="upstream", wire=caller, base_url="")
+    explained = explain(body, caller, endpoint, asked, house)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_as_json(explained)), indent=2))
+    else:
+        click.echo("\n".join(_lines(explained)))
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _read(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise ConfigError(f"the header {text!r} must be NAME: VALUE")
+    return name.strip().lower(), value.strip()
+
+
+class _Keyless(Mapping[str, str]):
+    """The environment with a stand-in for every key: nothing is sent, so none is needed."""
+
+    def __getitem__(self, name: str) -> str:
+        return os.environ[name] if name.startswith("MUSTCALL_") or name in os.environ else "none"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        return len(os.environ)
+
+
+def _settings(file: Path | None) -> tuple[Settings | None, bool]:
+    """Return the configuration if there is one, and whether it has upstreams; explaining needs neither."""
+    named = os.environ.get("MUSTCALL_CONFIG")
+    path = file or Path(named or DEFAULT_FILE)
+    flags = "MUSTCALL_UPSTREAM" in os.environ
+    if file is None and not named and not path.is_file():
+        return (load_settings(environment=_Keyless()), True) if flags else (None, False)
+    if flags or _names_upstreams(path):
+        return load_settings(path, environment=_Keyless()), True
+    return load_settings(path, upstream_flags=["chat=http://upstream.invalid/v1"], environment=_Keyless()), False
+
+
+def _names_upstreams(path: Path) -> bool:
+    try:
+        return "upstream" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True  # whoever loads it says what is wrong with it
+
+
+# --- for programs -------------------------------------------------------------------------------------------------
+
+
+def _as_json(explained: Explanation) -> JsonObject:
+    return {
+        "wire": explained.wire,
+        "upstream_wire": explained.upstream_wire,
+        "upstream": explained.upstream,
+        "model": explained.model,
+        "profile": explained.profile.name,
+        "facts": {
+            name: {"value": fact.value, "observed": fact.observed, "note": fact.note}
+            for name, fact in explained.facts.items()
+        },
+        "protocol": explained.protocol,
+        "demand": explained.demand,
+        "source": explained.source,
+        "reasoning": explained.reasoning,
+        "notes": explained.notes,
+        "mended": explained.mended,
+        "rungs": [
+            {
+                "rung": rung.rung.kind,
+                "firmness": rung.rung.firmness,
+                "untouched": rung.untouched,
+                "adaptations": rung.adaptations,
+                "body": rung.body,
+            }
+            for rung in explained.rungs
+        ],
+        "unreached": [rung.kind for rung in explained.unreached],
+    }
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+
+def _lines(explained: Explanation) -> list[str]:
+    profile, reasoning = explained.profile.name, "on" if explained.reasoning else "off"
+    lines = [
+        f"model     {explained.model} (profile {profile}); {explained.wire} in, {explained.upstream_wire} out",
+        f"protocol  {explained.protocol}",
+        f"demand    {explained.demand} ({_ASKERS[explained.source]}); reasoning counts as {reasoning}",
+    ]
+    if explained.protocol is Protocol.OFF:
+        lines[2:] = ["demand    none is kept: everything passes through"]
+    lines += _section("facts", (_fact(name, fact) for name, fact in explained.facts.items()))
+    if not explained.facts:
+        lines += ["", "facts: none known; an unknown model is asked on the safe side"]
+    lines += _section("demanded", map(_adaptation, explained.notes))
+    lines += _section("mended before anything is sent", map(_adaptation, explained.mended))
+    same_wire = explained.wire is explained.upstream_wire
+    before, than = (explained.given, "the request") if same_wire else (None, "")
+    for number, rung in enumerate(explained.rungs, 1):
+        lines += _rung_lines(number, rung, before, than)
+        before, than = rung.body, f"attempt {number}"
+    return [*lines, "", *_ending(explained)]
+
+
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    shown = [f"  {entry}" for entry in entries]
+    return ["", f"{title}:", *shown] if shown else []
+
+
+def _fact(name: str, fact: Fact) -> str:
+    return f"{name} = {_compact(fact.value)}  ({fact.observed}{': ' + fact.note if fact.note else ''})"
+
+
+def _adaptation(entry: Adaptation) -> str:
+    return f"{entry.kind} {entry.subject}{': ' + entry.detail if entry.detail else ''}"
+
+
+def _rung_lines(number: int, rung: RungBody, before: JsonObject | None, than: str) -> list[str]:
+    when = "" if number == 1 else ", if the call is still missing"
+    lines = ["", f"attempt {number}{when}: {rung.rung.kind} ({_MEANINGS[rung.rung.kind]})"]
+    lines += [f"  {_adaptation(entry)}" for entry in rung.adaptations]
+    if rung.untouched:
+        return [*lines, "  the request as it is, byte for byte"]
+    if before is None:
+        body = msgspec.json.format(msgspec.json.encode(_cut(rung.body)), indent=2).decode()
+        return [*lines, "  sent:", *(f"    {line}" for line in body.splitlines())]
+    changes = [f"    {line}" for line in _changes(before, rung.body)]
+    return [*lines, f"  sent: as in {than}, but" if changes else f"  sent: as in {than}", *changes]
+
+
+def _ending(explained: Explanation) -> list[str]:
+    limits = explained.controls.limits
+    if explained.protocol is Protocol.OFF:
+        return ["replies pass through as they come"]
+    lines: list[str] = []
+    if explained.unreached:
+        kinds = ", ".join(str(rung.kind) for rung in explained.unreached)
+        lines.append(f"not reached with extra_calls = {limits.extra_calls}: {kinds}")
+    if explained.forced:
+        answers = explained.controls.on_unmet is OnUnmet.ANSWER
+        spent = "the reply as it is" if answers else "a force_unmet error"
+        lines.append(f"then {spent} (on_unmet = {explained.controls.on_unmet})")
+    return [*lines, f"every reply is judged; at most {limits.extra_calls} extra upstream calls are made in all"]
+
+
+def _changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    """Tell one body from another, field by field: `+` is new, `~` another value, `-` gone."""
+    for name, value in after.items():
+        old = before.get(name)
+        if name not in before:
+            yield f"+ {name}: {_compact(value)}"
+        elif old == value:
+            continue
+        elif isinstance(old, list) and isinstance(value, list):
+            yield f"~ {name}:"
+            yield from _list_changes(cast("list[Any]", old), cast("list[Any]", value))  # JSON knows no item type
+        else:
+            yield f"~ {name}: {_compact(value)}"
+    yield from (f"- {name}" for name in before if name not in after)
+
+
+def _list_changes(old: list[Any], new: list[Any]) -> Iterator[str]:
+    """Tell one list from another, item by item."""
+    was, now = ([msgspec.json.encode(item) for item in items] for items in (old, new))
+    for tag, first, last, start, end in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield f"    ({last - first} as before)"
+            continue
+        yield from (f"  - {_compact(item)}" for item in old[first:last])
+        yield from (f"  + {_compact(item)}" for item in new[start:end])
+
+
+def _compact(value: object) -> str:
+    return msgspec.json.encode(_cut(value)).decode()
+
+
+def _cut(value: object) -> object:
+    """Return a value with its long strings cut: a plan is read, and images are not."""
+    match value:
+        case str() if len(value) > _LONGEST:
+            return f"{value[:_LONGEST]}… ({len(value):,} characters)"
+        case list():
+            return [_cut(item) for item in cast("list[object]", value)]  # JSON knows no item type
+        case dict():
+            return {name: _cut(item) for name, item in cast("JsonObject", value).items()}
+        case _:
+            return value

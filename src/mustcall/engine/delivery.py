@@ -1,0 +1,60 @@
+"""The caller's end of a streamed turn: bytes as they came while nothing had to change, written anew from then on.
+
+Both ways can follow each other in one stream: the encoder is told what went out as bytes, and goes on from there.
+"""
+
+from collections.abc import Iterable
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.events import Event, Failed
+from mustcall.core.request import Request
+from mustcall.policy.gate import Shown
+from mustcall.wire.codec import Codec, Stamp, StreamEncoder
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """One stream to one caller."""
+
+    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_stamp", "shown")
+
+    def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, request_id: str) -> None:
+        self._codec = codec
+        self._request = request
+        self._stamp = stamp
+        self._log = log
+        self._request_id = request_id
+        self._encoder: StreamEncoder | None = None
+        self.shown = Shown()
+
+    def forward(self, block: bytes, events: list[Event]) -> bytes:
+        """Send bytes as they came; `events` are what they mean."""
+        self.shown.record(events)
+        return block
+
+    def forward_one(self, block: bytes, event: Event) -> bytes:
+        """Do as `forward` for bytes that mean one event."""
+        self.shown.events.append(event)
+        return block
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """Send events in the caller's wire."""
+        listed = list(events)
+        written = b"".join(map(self._writer().feed, listed))
+        self.shown.record(listed)
+        return written
+
+    def fail(self, error: ErrorInfo) -> bytes:
+        """End the stream with an error in the wire's own form."""
+        if self._encoder is None and self.shown:
+            return self._codec.encode_stream_error(error, self._request_id)
+        return self._writer().feed(Failed(error))
+
+    def _writer(self) -> StreamEncoder:
+        if self._encoder is None:
+            self._encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
+            for event in self.shown.events:
+                self._encoder.feed(event)
+        return self._encoder

@@ -1,0 +1,216 @@
+"""What a turn would do with a request, without sending anything: profile, demand, mended history, each rung's body.
+
+It drives the same course as a real turn, with an upstream that answers in text and never calls the tool, so what is
+shown is what would be sent; in place of the model's answers stands a word for them. Nothing here opens a connection.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.errors import InvalidRequest
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import Text
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.request import Request
+from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.core.verdict import Verdict
+from mustcall.engine.turns import House, set_course
+from mustcall.policy.controls import Controls
+from mustcall.policy.course import Course
+from mustcall.policy.demand import Demand, DemandSource
+from mustcall.policy.judge import Judgement
+from mustcall.policy.names import NameMap
+from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.remedy import Remedy
+from mustcall.profiles import Fact, resolve
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.wire.codec import Target
+from mustcall.wire.offer import offer_for
+from mustcall.wire.registry import codec_for
+from mustcall.wire.sealing import holds_seal
+
+__all__ = ["Explanation", "RungBody", "explain", "guess_wire"]
+
+#: Fields, and words inside others, that only Messages requests have.
+_MESSAGES_FIELDS = frozenset({"system", "thinking", "stop_sequences", "output_config", "anthropic_version"})
+_MESSAGES_WORDS = (b'"input_schema"', b'"tool_use"', b'"tool_result"')
+_MESSAGES_CHOICES = frozenset({"auto", "any", "tool", "none"})
+
+
+class _Choice(msgspec.Struct):
+    type: str
+
+
+class RungBody(msgspec.Struct, frozen=True):
+    """What would be sent on one rung; `untouched` says that it is the caller's own request, byte for byte."""
+
+    rung: Rung
+    body: JsonObject
+    untouched: bool
+    adaptations: tuple[Adaptation, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of one request.
+
+    `mended` is what is done to the history and the schemas before any rung, `notes` what became of the demand;
+    `unreached` are rungs that the ceiling of extra calls leaves out.
+    """
+
+    wire: Wire
+    upstream_wire: Wire
+    upstream: str
+    model: str
+    profile: Profile
+    facts: Mapping[str, Fact]
+    protocol: Protocol
+    choice: ToolChoice | None
+    source: DemandSource
+    forced: bool
+    reasoning: bool
+    notes: tuple[Adaptation, ...]
+    mended: tuple[Adaptation, ...]
+    rungs: tuple[RungBody, ...]
+    unreached: tuple[Rung, ...]
+    controls: Controls
+    given: JsonObject
+
+    @property
+    def demand(self) -> str:
+        """The demand in a few words."""
+        choice = self.choice
+        if choice is None:
+            return "none"
+        among = f" of {', '.join(choice.allowed)}" if choice.allowed is not None else ""
+        return f"{choice.mode} {choice.name}" if choice.mode is ChoiceMode.NAMED else f"{choice.mode}{among}"
+
+
+def guess_wire(body: bytes) -> Wire:
+    """Return the wire a request body was written for, by what only that wire has."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return Wire.CHAT
+    if "messages" not in fields:
+        return Wire.RESPONSES if "input" in fields else Wire.CHAT
+    tools = bytes(fields.get("tools", b""))
+    if b'"function"' in tools:
+        return Wire.CHAT
+    held = tools + bytes(fields["messages"])
+    if not _MESSAGES_FIELDS.isdisjoint(fields) or any(word in held for word in _MESSAGES_WORDS):
+        return Wire.MESSAGES
+    if _names_messages_choice(fields.get("tool_choice")):
+        return Wire.MESSAGES
+    # What is left is the same on both wires: the model's family tells, and the limit that Messages demands.
+    model = bytes(fields.get("model", b"")).lstrip(b' "').lower()
+    return Wire.MESSAGES if model.startswith(b"claude") and "max_tokens" in fields else Wire.CHAT
+
+
+def _names_messages_choice(raw: msgspec.Raw | None) -> bool:
+    try:
+        return raw is not None and msgspec.json.decode(raw, type=_Choice).type in _MESSAGES_CHOICES
+    except msgspec.DecodeError:
+        return False
+
+
+def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: House) -> Explanation:
+    """Return what would be done with a request; raise `CallerError` for one that would be refused."""
+    request = codec_for(wire).decode_request(body)
+    known = resolve(model, endpoint.base_url, endpoint.wire, house.overrides, upstream=endpoint.name)
+    course = set_course(
+        request, known.profile, endpoint.name, controls=house.controls, wording=house.wording, rules=house.rules
+    )
+    plan, mended = course.plan, course.log.entries
+    off = plan.protocol is Protocol.OFF
+    demand = Demand() if off else plan.demand
+    rungs: list[RungBody] = []
+    shaping = _Shaping(body, request, endpoint, model, NameMap.of(request, known.profile))
+    if off:
+        mended = ()
+        rungs.append(shaping.passed())
+    else:
+        if wire is not endpoint.wire and demand.forced and plan.protocol is not Protocol.PROMPT:
+            offer_for(request.evolve(tool_choice=demand.choice), endpoint.wire, AdaptationLog())
+        rungs.append(shaping.rung(course))
+        while demand.forced and _climbs(course, model, len(rungs)):
+            rungs.append(shaping.rung(course))
+    return Explanation(
+        wire=wire,
+        upstream_wire=endpoint.wire,
+        upstream=endpoint.name,
+        model=model,
+        profile=known.profile,
+        facts=known.facts,
+        protocol=plan.protocol,
+        choice=demand.choice,
+        source=demand.source,
+        forced=demand.forced,
+        reasoning=plan.reasoning,
+        notes=demand.notes,
+        mended=mended,
+        rungs=tuple(rungs),
+        unreached=() if off else plan.rungs[len(rungs) :],
+        controls=house.controls,
+        given=msgspec.json.decode(body, type=JsonObject),
+    )
+
+
+def _climbs(course: Course, model: str, attempt: int) -> bool:
+    """Answer an attempt in text without the call, and tell whether another rung follows."""
+    text = Text(text=f"(what the model said in attempt {attempt})")
+    reply = Reply(id="", model=model, parts=(text,), finish=FinishReason.STOP)
+    judged = Judgement(verdict=Verdict.FORCE_MISSED, reply=reply, keeps=True)
+    if course.settle(judged, released=False, spoke=False).remedy is not Remedy.CLIMB:
+        return False
+    course.count_call()
+    return True
+
+
+class _Shaping(msgspec.Struct, frozen=True):
+    """Makes the body of a rung, as `engine.turn` does."""
+
+    body: bytes
+    request: Request
+    endpoint: Endpoint
+    model: str
+    names: NameMap
+
+    def rung(self, course: Course) -> RungBody:
+        """Return the body of the rung the course stands on, with what was done for it alone."""
+        course.log = AdaptationLog()
+        shaped = course.shaped()
+        log = AdaptationLog()
+        outgoing = self.names.outgoing(shaped.request, log)
+        return self._encoded(course.rung, outgoing, shaped.extra, (*course.log.entries,), log)
+
+    def passed(self) -> RungBody:
+        """Return the request as it passes through where the protocol is off."""
+        return self._encoded(Rung(RungKind.PLAIN), self.request, {}, (), AdaptationLog())
+
+    def _encoded(
+        self,
+        rung: Rung,
+        outgoing: Request,
+        extra: Mapping[str, object],
+        notes: tuple[Adaptation, ...],
+        log: AdaptationLog,
+    ) -> RungBody:
+        endpoint, request = self.endpoint, self.request
+        own = outgoing is request and not extra and request.raw_for(endpoint.wire) is not None
+        untouched = own and not holds_seal(self.body)
+        if outgoing.model != self.model:
+            outgoing = outgoing.evolve(model=self.model)
+        most, wanted = endpoint.max_output_tokens, outgoing.max_tokens
+        if not untouched and most is not None and wanted is not None and wanted > most:
+            log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{wanted} to {most}")
+            outgoing = outgoing.evolve(max_tokens=most)
+        target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
+        try:
+            body = {**codec_for(endpoint.wire).encode_request(outgoing, target, log), **extra}
+        except RecursionError:
+            raise InvalidRequest("the body is nested too deeply") from None
+        untouched = untouched and request.model == self.model
+        return RungBody(rung, body, untouched, tuple(dict.fromkeys((*notes, *log.entries))))

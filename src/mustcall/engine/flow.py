@@ -1,0 +1,145 @@
+"""One attempt's stream on its way to the caller: decoded, looked through, and let out as far as the gate allows.
+
+While nothing has to change on a shared wire, what goes out are the upstream's own bytes: an event's bytes follow as
+soon as all it means may be seen. The first change ends that, and what follows is written anew.
+
+Cost: each event is decoded and scanned once. Bytes that must wait are kept as they came.
+"""
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
+from mustcall.core.events import Ended, Event, Failed, TextDelta
+from mustcall.core.reply import Reply
+from mustcall.engine.delivery import Delivery
+from mustcall.policy.gate import Gate
+from mustcall.policy.lens import Lens
+from mustcall.policy.rejection import without_generation
+from mustcall.wire.codec import StreamDecoder
+from mustcall.wire.sse import SseDecoder, SseEvent
+
+__all__ = ["Flow"]
+
+
+class Flow:
+    """The stream of one attempt. At its end either `failure` is set or `reply` can be taken."""
+
+    def __init__(self, decoder: StreamDecoder, lens: Lens, gate: Gate, delivery: Delivery | None, *, raw: bool) -> None:
+        self._sse = SseDecoder()
+        self._decoder = decoder
+        self._gate = gate
+        self._delivery = delivery
+        self._assembler = Assembler()
+        self._held: list[bytes] = []
+        self._released: list[Event] = []
+        self._ended = False
+        self.lens = lens
+        #: Whether the caller gets the upstream's own bytes.
+        self.raw = raw
+        self.failure: ErrorInfo | None = None
+        #: Whether the failure is the upstream's own word, in the bytes that came.
+        self.said_so = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the reply is complete, or has failed in its own words."""
+        return self._ended
+
+    @property
+    def holding(self) -> bool:
+        """Whether what comes now waits for the verdict."""
+        return self._gate.stopped
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
+        try:
+            return self._feed(*self._sse.feed_block(piece))
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
+
+    def fail(self, error: MustcallError) -> None:
+        """End the stream with a failure that is not the upstream's own word."""
+        self.failure = error.info()
+
+    def reply(self) -> Reply:
+        """Return the reply as a whole."""
+        return self._assembler.reply()
+
+    def rest(self) -> bytes:
+        """Return the bytes that waited, as they came."""
+        held, self._held = b"".join(self._held), []
+        return held if self._delivery is None else self._delivery.forward(held, [])
+
+    def close(self) -> bytes:
+        """Take the end of the bytes and return what may go out."""
+        block, events = self._sse.close_block()
+        # A server may hang up right after its last line, without the blank one that ends the event.
+        data = self._feed(block + b"\n\n" if block and not block.endswith((b"\n\n", b"\r\r")) else block, events)
+        if not self._ended:
+            self._take(self._decoder.close())
+            self.said_so = False  # the decoder's word: no byte of it came
+        return data
+
+    def _feed(self, block: bytes, events: list[SseEvent]) -> bytes:
+        """Take the events of one piece and return what may go out."""
+        if not block:
+            return b""
+        if not self.raw:
+            self._take(self._decoder.feed_all(events))
+            return self._write()
+        gate = self._gate
+        decoded = self._decoder.feed_all(events)
+        if len(decoded) == 1 and gate.begun and not gate.stopped and not self._held:
+            only = decoded[0]
+            if isinstance(only, TextDelta):
+                self._assembler.feed(only)
+                shown = self.lens.feed(only)
+                if len(shown) == 1 and shown[0] is only and self._delivery is not None:
+                    # Most pieces of most replies: text that is nothing but text.
+                    return self._delivery.forward_one(block, only)
+                self._show(shown)
+                return self._let_out(block)
+        self._take(decoded)
+        return self._let_out(block)
+
+    def _let_out(self, block: bytes) -> bytes:
+        """Return what may go out after a piece: its bytes if all they mean may be seen, else they wait."""
+        gate, lens = self._gate, self.lens
+        if lens.touched and not gate.stopped:
+            # What follows is not what came: bytes that wait are void, what they mean is written anew.
+            self.raw = False
+            self._held.clear()
+            return self._write()
+        self._held.append(block)
+        if not gate.begun or gate.stopped or lens.pending:
+            return b""
+        released, self._released = self._released, []
+        held, self._held = b"".join(self._held), []
+        return held if self._delivery is None else self._delivery.forward(held, released)
+
+    def _write(self) -> bytes:
+        if not self._released or self._delivery is None:
+            self._released.clear()
+            return b""
+        released, self._released = self._released, []
+        return self._delivery.write(released)
+
+    def _take(self, events: list[Event]) -> None:
+        """Fold events into the reply and let out what may be seen."""
+        for event in events:
+            self._assembler.feed(event)
+            if isinstance(event, Ended):
+                self._ended = True
+            elif isinstance(event, Failed):
+                self._ended = True
+                self.failure = without_generation(event.error)
+                self.said_so = self.failure is event.error
+            self._show(self.lens.feed(event))
+
+    def _show(self, events: list[Event]) -> None:
+        gate = self._gate
+        if gate.stopped:
+            return
+        for event in events:
+            self._released += gate.feed(event)
+        if self.lens.marked:
+            gate.stop()

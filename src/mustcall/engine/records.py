@@ -1,0 +1,87 @@
+"""What happened in a turn: a record for each attempt, and the turn's own. Headers, errors and traces come from it."""
+
+import hashlib
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation
+from mustcall.core.origin import JsonObject
+from mustcall.core.reply import Usage
+from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.policy.plan import Rung
+from mustcall.policy.remedy import Remedy
+
+__all__ = ["AttemptRecord", "Progress", "TurnRecord"]
+
+
+class AttemptRecord(msgspec.Struct, kw_only=True):
+    """One upstream call inside a turn, its transport retries included."""
+
+    rung: Rung
+    body: bytes
+    started: float
+    seconds: float = 0.0
+    sends: int = 1
+    verdict: Verdict | None = None
+    remedy: Remedy | None = None
+    error: str | None = None
+    usage: Usage | None = None
+
+    @property
+    def digest(self) -> str:
+        """A short name for the bytes that were sent."""
+        return hashlib.sha256(self.body).hexdigest()[:16]
+
+    def summary(self) -> JsonObject:
+        """Return the record without contents: what may stand in an error or a header."""
+        summary: JsonObject = {
+            "rung": str(self.rung.kind),
+            "verdict": str(self.verdict) if self.verdict is not None else None,
+            "remedy": str(self.remedy) if self.remedy is not None else None,
+            "request": self.digest,
+            "seconds": round(self.seconds, 3),
+        }
+        if self.error is not None:
+            summary["error"] = self.error
+        if self.usage is not None:
+            summary["usage"] = {"input": self.usage.input_tokens, "output": self.usage.output_tokens}
+        return summary
+
+
+class TurnRecord(msgspec.Struct, kw_only=True):
+    """One turn. `force` is `none`, `met`, `unmet` or `dropped`."""
+
+    protocol: str
+    force: str = "none"
+    outcome: OutcomeKind | None = None
+    attempts: list[AttemptRecord] = []
+    adaptations: tuple[Adaptation, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """Upstream calls made, transport retries included."""
+        return sum(attempt.sends for attempt in self.attempts)
+
+    def summary(self) -> JsonObject:
+        """Return the record as the caller may see it."""
+        return {
+            "outcome": str(self.outcome) if self.outcome is not None else None,
+            "protocol": self.protocol,
+            "force": self.force,
+            "attempts": [attempt.summary() for attempt in self.attempts],
+            "adaptations": [
+                {"kind": str(entry.kind), "subject": entry.subject, "detail": entry.detail}
+                for entry in self.adaptations
+            ],
+        }
+
+
+class Progress:
+    """What the one who waits for a turn can see of it while it runs."""
+
+    __slots__ = ("holding", "record")
+
+    def __init__(self) -> None:
+        #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
+        self.holding = False
+        self.record: TurnRecord | None = None

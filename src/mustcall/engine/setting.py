@@ -1,0 +1,26 @@
+"""What turns share, and what one turn was told: the seams they run on and the settings they keep to."""
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation
+from mustcall.policy.controls import Controls
+from mustcall.profiles import Learnt
+from mustcall.upstream.retry import Clock
+from mustcall.upstream.seam import Transport
+
+__all__ = ["Setting"]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """The surroundings of one turn."""
+
+    transport: Transport
+    clock: Clock
+    learnt: Learnt
+    controls: Controls = Controls()
+    notes: tuple[Adaptation, ...] = ()
+
+    @property
+    def metadata(self) -> bool:
+        """Whether the record of the turn is added to the body."""
+        return self.controls.metadata

@@ -1,0 +1,582 @@
+"""One turn: plan, attempt, judge, remedy, until the caller can be given exactly one outcome (design, section 5).
+
+This is the only place that drives attempts. Decisions are `policy`'s; here they are carried out over the upstream
+seam, under one deadline and one ceiling of calls. A healthy turn on one wire is forwarded byte for byte. Whatever the
+upstream sends, only `MustcallError` leaves this module.
+"""
+
+import asyncio
+import logging
+import operator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.errors import (
+    ErrorInfo,
+    InvalidRequest,
+    ModelError,
+    MustcallError,
+    UpstreamGarbage,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.request import Request
+from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.delivery import Delivery
+from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
+from mustcall.engine.flow import Flow
+from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
+from mustcall.engine.setting import Setting
+from mustcall.policy.backoff import is_transient
+from mustcall.policy.course import Course
+from mustcall.policy.gate import Gate
+from mustcall.policy.judge import Judgement, is_blank, judge
+from mustcall.policy.lens import Found, Lens
+from mustcall.policy.names import NameMap
+from mustcall.policy.profile import Protocol
+from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
+from mustcall.policy.remedy import Remedy
+from mustcall.policy.shape import Shaped
+from mustcall.policy.starving import lower_bound
+from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.retry import Answer, Tries, send_patiently
+from mustcall.upstream.seam import UpstreamCall, UpstreamReply
+from mustcall.wire.binding import Binding
+from mustcall.wire.codec import Provenance, Stamp, StreamDecoder, Target
+from mustcall.wire.offer import offer_for
+from mustcall.wire.outline import is_error_body, rename_model
+from mustcall.wire.registry import codec_for
+from mustcall.wire.sealing import holds_seal
+
+__all__ = ["Turn"]
+
+_logger = logging.getLogger("mustcall.engine")
+
+
+class _Refused(Exception):
+    """The upstream's own refusal is the turn's outcome; `reply` holds it in the caller's shape."""
+
+    def __init__(self, reply: WholeReply | StreamedReply) -> None:
+        super().__init__()
+        self.reply = reply
+
+
+class Turn:
+    """One caller's request up to its one outcome."""
+
+    def __init__(
+        self,
+        inbound: Inbound,
+        request: Request,
+        course: Course,
+        endpoint: Endpoint,
+        *,
+        model: str | None,
+        setting: Setting,
+        progress: Progress,
+        deadline: float,
+    ) -> None:
+        self._inbound = inbound
+        self._request = request
+        self._course = course
+        self._endpoint = endpoint
+        self._model = model
+        self._setting = setting
+        self._progress = progress
+        self._deadline = deadline
+        self._mine = codec_for(inbound.wire)
+        self._theirs = codec_for(endpoint.wire)
+        self._same_wire = inbound.wire is endpoint.wire
+        self._names = NameMap.of(request, course.profile)
+        self._binding = Binding(self._names.outgoing(request), endpoint.wire)
+        self._log = AdaptationLog()
+        self._tries = Tries(lambda: course.may_call, course.count_call)
+        self._stamp = Stamp(token=inbound.token, created=int(setting.clock.now()))
+        self._body: tuple[Shaped, bytes] | None = None
+        self._usage: Usage | None = None
+        self._bound: int | None = None
+        self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
+        progress.record = self.record
+
+    # --- the two ways a caller waits ---------------------------------------------------------------------------------
+
+    async def whole(self) -> WholeReply | StreamedReply:
+        """Return the outcome in one piece."""
+        try:
+            while True:
+                reply, raw, headers = await self._whole_attempt()
+                judged = self._judge(reply, self._lens().read(reply))
+                accepted = self._settle(judged, None)
+                if accepted is None:
+                    continue
+                body = raw if raw is not None and accepted is reply and not self._setting.metadata else None
+                return self._answer(200, self._encode_reply(accepted) if body is None else body, headers)
+        except _Refused as refused:
+            return refused.reply
+        except MustcallError as error:
+            raise self._failed(error) from None
+
+    async def stream(self) -> WholeReply | StreamedReply:
+        """Return the outcome as it comes: once its first bytes are there, or as a plain error before that."""
+        chunks = self._chunks()
+        try:
+            first = await anext(chunks, None)
+        except _Refused as refused:
+            return refused.reply
+        except MustcallError as error:
+            raise self._failed(error) from None
+        if first is None:
+            raise self._failed(UpstreamUnavailable("the upstream's stream ended before it began"))
+        return StreamedReply(
+            status=200,
+            first=first,
+            chunks=chunks,
+            upstream_headers=self._headers,
+            adaptations=self._adaptations(),
+        )
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
+        """Stream one attempt after the other until one is accepted; a failure is an event once something went out."""
+        delivery = Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
+        try:
+            while True:
+                answer = await self._send()
+                flow: Flow | None = None
+                if answer.error_body is not None:
+                    reply = self._harvest(answer, answer.error_body)
+                    if reply is None:
+                        continue
+                elif not is_event_stream(answer.reply.headers):
+                    reply = await self._unstreamed(answer.reply)
+                else:
+                    flow = self._flow(delivery)
+                    # One generator from the upstream's bytes to the caller's: every layer would cost each event.
+                    try:
+                        async with aclosing(answer.reply.chunks()) as pieces:
+                            async for piece in pieces:
+                                data = flow.feed(piece)
+                                self._progress.holding = flow.holding
+                                if data:
+                                    yield data
+                                if flow.ended:
+                                    await drain(pieces)
+                                    break
+                        if not flow.ended:
+                            data = flow.close()
+                            if data:
+                                yield data
+                    except MustcallError as error:
+                        flow.fail(error)
+                    finally:
+                        await answer.reply.close()
+                    if flow.failure is not None:
+                        if await self._again_after(flow.failure, delivery):
+                            continue
+                        yield self._give_up(flow, delivery)
+                        return
+                    reply = flow.reply()
+                last = self._conclude(reply, flow, delivery)
+                if last is not None:
+                    yield last
+                    return
+        except MustcallError as error:
+            if not delivery.shown:
+                raise
+            self._failed(error)
+            yield delivery.fail(error.info())
+        except _Refused as refused:
+            if not delivery.shown or isinstance(refused.reply, StreamedReply):
+                raise
+            yield delivery.fail(self._mine.decode_error(refused.reply.status, refused.reply.body))
+
+    async def _unstreamed(self, upstream: UpstreamReply) -> Reply:
+        self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
+        reply, _ = await self._decode_whole(upstream)
+        return reply
+
+    def _flow(self, delivery: Delivery) -> Flow:
+        gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
+        self._progress.holding = gate.stopped
+        return Flow(self._decoder(), self._lens(), gate, delivery, raw=self._same_wire and self._first)
+
+    def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> bytes | None:
+        """Judge an attempt's reply; return the rest of the stream if it is accepted, None if there is another one."""
+        reply = self._restored(original)
+        found = flow.lens.found(reply) if flow is not None else self._lens().read(reply)
+        accepted = self._settle(self._judge(reply, found), delivery)
+        if accepted is None:
+            self._progress.holding = True
+            return None
+        if flow is not None and flow.raw and accepted is original:
+            return flow.rest()
+        shown = delivery.shown
+        later = bool(shown) and len(self.record.attempts) > 1
+        return delivery.write(shown.more(accepted) if later else shown.rest(accepted))
+
+    # --- attempts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> bool:
+        return len(self.record.attempts) == 1
+
+    @property
+    def _holds(self) -> bool:
+        """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
+        course = self._course
+        structured = self._request.output is not None and not course.profile.schema_output
+        return course.plan.demand.forced or self._setting.controls.hold or structured
+
+    @property
+    def _trusts(self) -> bool:
+        return self._course.profile.trusted_arguments and (self._same_wire or self._binding.trivial)
+
+    @property
+    def _token(self) -> str:
+        count = len(self.record.attempts)
+        return self._inbound.token if count <= 1 else f"{self._inbound.token}r{count - 1}"
+
+    @property
+    def _provenance(self) -> Provenance:
+        return Provenance(issuer=self._endpoint.name, token=self._token)
+
+    def _decoder(self) -> StreamDecoder:
+        return self._theirs.stream_decoder(self._provenance)
+
+    def _lens(self) -> Lens:
+        return Lens(self._course.lookout(), self._token)
+
+    async def _send(self) -> Answer:
+        """Make the next attempt's exchange."""
+        clock, course = self._setting.clock, self._course
+        if self.record.attempts:
+            course.count_call()
+            left = self._deadline - clock.monotonic()
+            if left < self._setting.controls.limits.least_seconds:
+                raise UpstreamTimeout("the time for this request ran out before another attempt could be made")
+        body = self._outgoing()
+        record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
+        self.record.attempts.append(record)
+        call = UpstreamCall(
+            url=self._endpoint.base_url
+            + self._theirs.path
+            + (f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""),
+            headers=request_headers(
+                self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=self._inbound.stream
+            ),
+            body=body,
+            timeouts=self._endpoint.timeouts,
+        )
+        used = self._tries.used
+        try:
+            answer = await send_patiently(
+                self._setting.transport,
+                call,
+                self._endpoint.backoff,
+                self._theirs.decode_error,
+                clock=clock,
+                deadline=self._deadline,
+                log=self._log,
+                tries=self._tries,
+            )
+        except MustcallError as error:
+            record.verdict, record.error = Verdict.UNAVAILABLE, error.code
+            raise
+        finally:
+            record.sends = 1 + self._tries.used - used
+            record.seconds = clock.monotonic() - record.started
+        self._headers = answer.reply.headers
+        return answer
+
+    _headers: Mapping[str, str] = {}
+
+    def _outgoing(self) -> bytes:
+        """Return the next attempt's bytes: the caller's own where nothing changed, the last ones if they repeat."""
+        shaped = self._course.shaped()
+        if self._body is not None and self._body[0] is shaped:
+            return self._body[1]
+        request = shaped.request if self._names.trivial else self._names.outgoing(shaped.request, self._log)
+        if self._same_wire and request is self._request and not shaped.extra and not holds_seal(self._inbound.body):
+            body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
+        else:
+            body = self._encode(request, shaped.extra)
+        self._body = (shaped, body)
+        return body
+
+    def _encode(self, request: Request, extra: Mapping[str, object]) -> bytes:
+        outgoing = request if self._model is None else request.evolve(model=self._model)
+        most = self._endpoint.max_output_tokens
+        if most is not None and request.max_tokens is not None and request.max_tokens > most:
+            self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
+            outgoing = outgoing.evolve(max_tokens=most)
+        target = Target(issuer=self._endpoint.name, default_max_tokens=self._endpoint.default_max_tokens)
+        if not (self._same_wire or self.record.attempts):
+            self._refuse_lost_demand()
+        try:
+            body = self._theirs.encode_request(outgoing, target, self._log)
+            return msgspec.json.encode({**body, **extra} if extra else body)
+        except RecursionError:  # what can just be read cannot always be written
+            raise InvalidRequest("the body is nested too deeply") from None
+
+    def _refuse_lost_demand(self) -> None:
+        """Raise if the demanded tool has no form on the upstream's wire: `auto` must not hide that (rule 8)."""
+        plan = self._course.plan
+        if plan.demand.forced and plan.protocol is not Protocol.PROMPT:
+            demanded = self._request.evolve(tool_choice=plan.demand.choice)
+            offer_for(demanded, self._endpoint.wire, AdaptationLog())
+
+    async def _whole_attempt(self) -> tuple[Reply, bytes | None, Mapping[str, str]]:
+        """Make attempts until one gives a reply that can be read: the reply, its bytes if they may be forwarded."""
+        while True:
+            answer = await self._send()
+            if answer.error_body is not None:
+                harvested = self._harvest(answer, answer.error_body)
+                if harvested is None:
+                    continue
+                return harvested, None, answer.reply.headers
+            try:
+                async with asyncio.timeout(max(0.0, self._deadline - self._setting.clock.monotonic())):
+                    reply, raw = await self._read_whole(answer.reply)
+            except TimeoutError:
+                await answer.reply.close()
+                raise UpstreamTimeout("the upstream's answer did not end within the time for this request") from None
+            except MustcallError as error:
+                await answer.reply.close()
+                if await self._again_after(error.info(), None):
+                    continue
+                raise
+            except BaseException:
+                await answer.reply.close()
+                raise
+            restored = self._restored(reply)
+            forwardable = self._same_wire and self._first and restored is reply
+            return restored, raw if forwardable else None, answer.reply.headers
+
+    async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
+        if not is_event_stream(upstream.headers):
+            return await self._decode_whole(upstream)
+        flow = Flow(self._decoder(), Lens(None, ""), Gate(closed=True), None, raw=False)
+        try:
+            async with aclosing(upstream.chunks()) as pieces:
+                async for piece in pieces:
+                    flow.feed(piece)
+                    if flow.ended:
+                        await drain(pieces)
+                        break
+            if not flow.ended:
+                flow.close()
+        finally:
+            await upstream.close()
+        if flow.failure is not None:
+            raise UpstreamRejected(flow.failure)
+        return flow.reply(), None
+
+    async def _decode_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes]:
+        body = await upstream.read()
+        await upstream.close()
+        if is_error_body(body):
+            raise UpstreamRejected(self._theirs.decode_error(502, body))
+        return self._theirs.decode_reply(body, self._provenance), body
+
+    def _restored(self, reply: Reply) -> Reply:
+        """Return the reply with its calls in the names and kinds the caller offered."""
+        calls = reply.calls
+        if not calls or (self._binding.trivial and self._names.trivial):
+            return reply
+        parts = tuple(
+            self._names.restore(self._binding.restore_readable(part)) if isinstance(part, ToolCall) else part
+            for part in reply.parts
+        )
+        return reply if all(map(operator.is_, parts, reply.parts)) else reply.evolve(parts=parts)
+
+    # --- verdicts ----------------------------------------------------------------------------------------------------
+
+    def _judge(self, reply: Reply, found: Found) -> Judgement:
+        if self._bound is None:
+            self._bound = lower_bound(self._request)
+        judged = judge(self._course.case(self._token, self._bound), reply, found)
+        record = self.record.attempts[-1]
+        record.verdict, record.usage = judged.verdict, reply.usage
+        record.seconds = self._setting.clock.monotonic() - record.started
+        if reply.usage is not None:
+            self._usage = reply.usage if self._usage is None else self._usage + reply.usage
+        return judged
+
+    def _settle(self, judged: Judgement, delivery: Delivery | None, *, spoke: bool = False) -> Reply | None:
+        """Carry a verdict's remedy out as far as it needs no upstream; return the reply to deliver, if it is one.
+
+        `spoke` says that an attempt before this one was seen to speak: this one may then only add its calls.
+        """
+        shown = delivery.shown if delivery is not None else None
+        decision = self._course.settle(judged, released=bool(shown), spoke=shown is not None and shown.spoke)
+        self.record.attempts[-1].remedy = decision.remedy
+        if decision.remedy not in (Remedy.ACCEPT, Remedy.SALVAGE):
+            for note in judged.notes:
+                if note.kind is AdaptationKind.REPORTED:
+                    self._log.add(note.kind, note.subject, note.detail)
+        accepted = judged.salvage if decision.remedy is Remedy.SALVAGE else judged.reply
+        match decision.remedy:
+            case Remedy.ACCEPT | Remedy.SALVAGE:
+                assert accepted is not None, "only what can be salvaged is"
+                if spoke and not accepted.calls:
+                    raise self._spent(judged, ModelError)
+                self._accept(judged, accepted)
+                return self._with_usage(accepted)
+            case Remedy.FAIL:
+                raise self._spent(judged, decision.error or ModelError)
+            case Remedy.RESAMPLE | Remedy.REMIND | Remedy.CLIMB:
+                return None
+
+    def _with_usage(self, reply: Reply) -> Reply:
+        """Return the reply with the usage of all attempts (rule 114)."""
+        return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self._usage)
+
+    def _accept(self, judged: Judgement, reply: Reply) -> None:
+        for note in judged.notes:
+            self._log.add(note.kind, note.subject, note.detail)
+        demand = self._course.plan.demand
+        if demand.forced:
+            met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
+            self.record.force = "met" if met else "unmet"
+        elif any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
+            self.record.force = "dropped"
+        self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
+        self.record.adaptations = self._adaptations()
+
+    def _adaptations(self) -> tuple[Adaptation, ...]:
+        notes = self._course.plan.demand.notes
+        return tuple(dict.fromkeys((*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)))
+
+    def _spent(self, judged: Judgement, kind: type[ModelError]) -> ModelError:
+        """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt."""
+        details: JsonObject = {"attempts": [attempt.summary() for attempt in self.record.attempts]}
+        count = len(self.record.attempts)
+        said = f"{kind.__name__}: {(kind.__doc__ or '').splitlines()[0].rstrip('.').split(' (rule')[0]}"
+        problem = f" ({judged.problem})" if judged.problem else ""
+        if judged.verdict is Verdict.FORCE_MISSED:
+            self.record.force = "unmet"
+            details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
+        return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
+
+    def _failed(self, error: MustcallError) -> MustcallError:
+        self.record.outcome = OutcomeKind.FAILURE
+        if self._course.plan.demand.forced:
+            self.record.force = "unmet"
+        self.record.adaptations = self._adaptations()
+        if isinstance(error, ModelError):
+            count = len(self.record.attempts)
+            _logger.warning("request %s: %s in %d attempts", self._inbound.request_id, error.code, count)
+        return error
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _harvest(self, answer: Answer, body: bytes) -> Reply | None:
+        """Read an upstream's error: a reply hidden in it, None to send again; otherwise it is the outcome."""
+        info = self._theirs.decode_error(answer.reply.status, body)
+        record = self.record.attempts[-1]
+        record.verdict, record.error = Verdict.REJECTED, info.code
+        text = harvest(info)
+        if text is not None and self._is_whole(text, info):
+            self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
+            return Reply(
+                id=f"harvest-{self._token}",
+                model=self._request.model,
+                parts=(Text(text=text),),
+                finish=FinishReason.STOP,
+                reported_finish="tool_calls",
+            )
+        again, lesson = self._course.refused(info)
+        if lesson is not None:
+            self._setting.learnt.learn(
+                self._endpoint.name, self._model or self._request.model, lesson.field, lesson.value, lesson.why
+            )
+            self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
+        if again:
+            return None
+        self.record.outcome = OutcomeKind.FAILURE
+        if self._course.plan.demand.forced:
+            self.record.force = "unmet"
+        self.record.adaptations = self._adaptations()
+        raise _Refused(self._refusal(answer, body, info))
+
+    def _is_whole(self, text: str, info: ErrorInfo) -> bool:
+        """Tell whether a harvested text can be judged: all the model wrote, or an end that is nothing but calls."""
+        if holds_whole_generation(info):
+            return True
+        reply = Reply(id="", model="", parts=(Text(text=text),), finish=FinishReason.STOP)
+        found = self._lens().read(reply)
+        return bool(found.calls) and is_blank(found.cleaned or ())
+
+    def _refusal(self, answer: Answer, body: bytes, info: ErrorInfo) -> WholeReply | StreamedReply:
+        """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
+        status, headers = answer.reply.status, answer.reply.headers
+        told = without_generation(info)
+        if self._same_wire and told is info and is_error_body(body):
+            return self._answer(status, body, headers)
+        info = told
+        if self._inbound.stream and info.code in self._mine.streamed_errors:
+            delivery = Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
+            return StreamedReply(
+                status=200,
+                first=delivery.fail(info),
+                chunks=_nothing(),
+                upstream_headers=headers,
+                adaptations=self._adaptations(),
+            )
+        encoded = msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id))
+        return self._answer(status, encoded, headers)
+
+    async def _again_after(self, error: ErrorInfo, delivery: Delivery | None) -> bool:
+        """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
+        record = self.record.attempts[-1]
+        record.verdict, record.error = Verdict.UNAVAILABLE, error.code
+        record.seconds = self._setting.clock.monotonic() - record.started
+        if (delivery is not None and delivery.shown) or not is_transient(error):
+            return False
+        clock = self._setting.clock
+        wait = self._tries.wait(self._endpoint.backoff, error.retry_after, clock, self._deadline)
+        if wait is None:
+            return False
+        self._tries.used += 1
+        self._log.add(AdaptationKind.RETRIED, f"attempt {self._tries.used}", error.code)
+        await clock.sleep(wait)
+        return True
+
+    def _give_up(self, flow: Flow, delivery: Delivery) -> bytes:
+        """End a stream that failed: with the upstream's own words where they can be forwarded."""
+        assert flow.failure is not None, "only a failed stream is given up"
+        self._failed(UpstreamRejected(flow.failure))
+        if flow.raw and flow.said_so:
+            return flow.rest()
+        if not delivery.shown and flow.failure.code not in self._mine.streamed_errors:
+            raise UpstreamRejected(flow.failure)
+        return delivery.fail(flow.failure)
+
+    def _encode_reply(self, reply: Reply) -> bytes:
+        """Write a reply for the caller."""
+        kept = tuple(part for part in reply.parts if not (isinstance(part, Text) and not part.text))
+        if len(kept) != len(reply.parts) and kept:
+            reply = reply.evolve(parts=kept)
+        try:
+            body = self._mine.encode_reply(reply, self._request, self._stamp, self._log)
+            if self._setting.metadata:
+                self.record.adaptations = self._adaptations()
+                body["mustcall"] = self.record.summary()
+            return msgspec.json.encode(body)
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
+
+    def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
+        return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._adaptations())
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    """Yield nothing: the whole stream is its first bytes."""
+    return
+    yield b""

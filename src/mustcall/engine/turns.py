@@ -1,0 +1,99 @@
+"""Where turns begin: a request, its profile and its controls become a plan, and the plan a turn.
+
+One of these serves a whole process; it keeps what turns learn from each other (facts taught by refusals) and nothing
+of any request. Gateway and library come in here.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.request import Request
+from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.records import Progress, TurnRecord
+from mustcall.engine.setting import Setting
+from mustcall.engine.turn import Turn
+from mustcall.policy.controls import Controls
+from mustcall.policy.course import Course
+from mustcall.policy.demand import settle_demand
+from mustcall.policy.grounding import GroundingRule
+from mustcall.policy.history import mend_history
+from mustcall.policy.plan import make_plan
+from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.schemas import compile_tools
+from mustcall.policy.wording import Wording
+from mustcall.profiles import Learnt, ProfileOverride, resolve
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import Clock
+from mustcall.upstream.seam import Transport
+from mustcall.wire.registry import codec_for
+
+__all__ = ["House", "Turns", "set_course"]
+
+
+class House(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's settings for every turn: grounding rules, profile overrides, the sentences, the controls."""
+
+    rules: tuple[GroundingRule, ...] = ()
+    overrides: tuple[ProfileOverride, ...] = ()
+    wording: Wording = Wording()
+    controls: Controls = Controls()
+
+
+def set_course(
+    request: Request,
+    profile: Profile,
+    issuer: str,
+    *,
+    controls: Controls,
+    wording: Wording,
+    rules: Sequence[GroundingRule] = (),
+) -> Course:
+    """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8)."""
+    demand = settle_demand(request, controls, rules, notice=wording.step_cap)
+    log = AdaptationLog()
+    mended = compile_tools(mend_history(request, profile, issuer, log, wording), profile, log)
+    plan = make_plan(mended, demand, profile, controls)
+    return Course(request, mended, plan, profile=profile, controls=controls, wording=wording, issuer=issuer, log=log)
+
+
+class Turns:
+    """Takes turns over one transport."""
+
+    def __init__(self, transport: Transport, clock: Clock, house: House | None = None) -> None:
+        self._transport = transport
+        self._clock = clock
+        self.house = house or House()
+        self.learnt = Learnt()
+
+    def profile(self, endpoint: Endpoint, model: str) -> Profile:
+        """Return what is known of a model at an endpoint, with what this process learnt."""
+        known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
+        return self.learnt.apply(endpoint.name, model, known.profile)
+
+    async def take(
+        self,
+        inbound: Inbound,
+        endpoint: Endpoint,
+        model: str | None,
+        *,
+        asked: str,
+        controls: Controls,
+        progress: Progress,
+        deadline: float,
+    ) -> WholeReply | StreamedReply:
+        """Take one turn. `asked` is the model the caller named, `model` the name to send if it is another one."""
+        profile = self.profile(endpoint, model or asked)
+        if (controls.protocol or profile.protocol) is Protocol.OFF:
+            progress.record = TurnRecord(protocol=str(Protocol.OFF))
+            return await exchange(inbound, endpoint, model, self._transport, self._clock, deadline=deadline)
+        request = codec_for(inbound.wire).decode_request(inbound.body)
+        course = set_course(
+            request, profile, endpoint.name, controls=controls, wording=self.house.wording, rules=self.house.rules
+        )
+        setting = Setting(transport=self._transport, clock=self._clock, learnt=self.learnt, controls=controls)
+        turn = Turn(
+            inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
+        )
+        return await (turn.stream() if inbound.stream else turn.whole())

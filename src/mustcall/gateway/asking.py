@@ -1,0 +1,128 @@
+"""What a caller may ask of a turn beside its request: by headers, or by a `mustcall` object in the body (rule 9).
+
+The body wins over headers, both win over the operator's settings; but a caller can only lower limits, because the
+operator pays for what they bound. The extension never reaches an upstream: it is taken out, every other byte stays.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import InvalidRequest
+from mustcall.policy.controls import Controls, Limits
+
+__all__ = ["PREFIX", "take_controls"]
+
+PREFIX = "x-mustcall-"
+_KEY = b'"mustcall"'
+_FIELD = "mustcall"
+
+_top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def _truth(text: str) -> bool:
+    folded = text.strip().lower()
+    if folded not in _TRUE | _FALSE:
+        raise ValueError("true or false is expected")
+    return folded in _TRUE
+
+
+def _force(text: str) -> bool | str:
+    """Read a force: a truth word, or the name of a tool."""
+    folded = text.strip().lower()
+    if folded in _TRUE or folded in ("any", "required"):
+        return True
+    return False if folded in _FALSE else text.strip()
+
+
+#: Headers, without their prefix, and the control each one sets.
+_HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "force-tools": ("force_tools", _force),
+    "protocol": ("protocol", str),
+    "on-unmet": ("on_unmet", str),
+    "other-tool": ("other_tool", str),
+    "strict-force": ("strict_force", _truth),
+    "force-after-results": ("force_after_results", _truth),
+    "salvage": ("salvage", str),
+    "hold": ("hold", _truth),
+    "step-cap": ("step_cap", int),
+    "metadata": ("metadata", _truth),
+    "extra-calls": ("extra_calls", int),
+}
+
+
+class _Limits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The limits a caller may lower."""
+
+    extra_calls: int | None = None
+    text_call: int | None = None
+    empty: int | None = None
+    thinking_only: int | None = None
+    bad_arguments: int | None = None
+    unknown_tool: int | None = None
+    bad_answer: int | None = None
+    truncated: int | None = None
+    reminders: int | None = None
+
+
+def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -> tuple[Controls, bytes]:
+    """Return the controls of one request and the body without its extension; raise `InvalidRequest`."""
+    changes: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    for name, value in headers.items():
+        if name.startswith(PREFIX):
+            known = _HEADERS.get(name[len(PREFIX) :])
+            if known is None:
+                continue  # a gateway before us may have left its own
+            field, read = known
+            try:
+                (limits if field == "extra_calls" else changes)[field] = read(value)
+            except ValueError as error:
+                raise InvalidRequest(f"the header {name} is {value[:80]!r}: {error}") from None
+    if _KEY in body:
+        body, extension = _split(body)
+        limits |= extension.pop("limits", None) or {}
+        changes |= extension
+    if not changes and not limits:
+        return controls, body
+    return _changed(controls, changes, limits), body
+
+
+def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Take the extension out of a body; a body that only mentions the word is left as it is."""
+    try:
+        fields = _top_level.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return body, {}  # the codec will say what is wrong with it
+    given = fields.pop(_FIELD, None)
+    if given is None:
+        return body, {}
+    try:
+        extension = msgspec.json.decode(given, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise InvalidRequest("`mustcall` must be an object", param=_FIELD) from None
+    return msgspec.json.encode(fields), extension
+
+
+def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]) -> Controls:
+    operators = {"tools", "limits", "refuse_starved"}  # settings that are not a caller's to make
+    unknown = [name for name in changes if name in operators or name not in Controls.__struct_fields__]
+    if unknown:
+        known = ", ".join(sorted({*Controls.__struct_fields__, "limits"} - {"tools", "refuse_starved"}))
+        raise InvalidRequest(f"`mustcall` has no setting {unknown[0]!r}; there are: {known}", param=_FIELD)
+    try:
+        lowered = msgspec.convert(limits, _Limits)
+        asked = msgspec.convert({**msgspec.to_builtins(controls), **changes}, Controls)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"`mustcall`: {error}", param=_FIELD) from None
+    bounds = {
+        name: min(getattr(controls.limits, name), max(0, wanted))
+        for name, wanted in msgspec.structs.asdict(lowered).items()
+        if wanted is not None
+    }
+    bounded: Limits = msgspec.structs.replace(controls.limits, **bounds)
+    return msgspec.structs.replace(asked, limits=bounded, tools=controls.tools)

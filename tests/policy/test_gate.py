@@ -1,0 +1,232 @@
+"""The gate and what went through it: any reply, released up to any point, is completed to the same reply."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.errors import ErrorInfo, UpstreamGarbage
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    UsageUpdated,
+)
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.unroll import unroll
+from mustcall.policy.gate import Gate, Shown
+from support.values import replied
+
+CALL = ToolCall(id="c1", name="search", arguments='{"q":"x"}')
+STARTED = Started("r", "m")
+
+
+def assemble(events: Iterable[Event]) -> Reply:
+    """Fold events into the reply a caller would understand."""
+    assembler = Assembler()
+    for event in events:
+        assembler.feed(event)
+    return assembler.reply()
+
+
+def released(gate: Gate, events: Iterable[Event]) -> list[Event]:
+    """Return what a gate lets out of these events."""
+    return [out for event in events for out in gate.feed(event)]
+
+
+def finely(events: Iterable[Event]) -> list[Event]:
+    """Cut every delta into characters."""
+    out: list[Event] = []
+    for event in events:
+        match event:
+            case TextDelta(index=index, text=text):
+                out += [TextDelta(index, character) for character in text]
+            case ArgumentsDelta(index=index, text=text):
+                out += [ArgumentsDelta(index, character) for character in text]
+            case ReasoningDelta(index=index, text=text, summary=summary):
+                out += [ReasoningDelta(index, character, summary) for character in text]
+            case _:
+                out.append(event)
+    return out
+
+
+def shown_of(events: Iterable[Event]) -> Shown:
+    """Return the record of events that went out."""
+    shown = Shown()
+    shown.record(events)
+    return shown
+
+
+words = st.text(st.sampled_from("ab \n<{é"), max_size=6)
+some_words = words.filter(bool)
+parts: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, text=some_words),
+    st.builds(Refusal, text=some_words),
+    st.builds(
+        Reasoning,
+        text=words,
+        summary=st.lists(some_words, max_size=2).map(tuple),
+        state=st.sampled_from([None, OpaqueState(Wire.MESSAGES, "c2ln", "up")]),
+    ),
+    st.builds(ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.just("search"), arguments=some_words),
+    st.just(Unknown(wire=Wire.CHAT, type="new", value={"a": 1})),
+)
+
+
+def make_reply(made: list[Part], finish: FinishReason, usage: Usage | None) -> Reply:
+    """Make a reply as an assembler would."""
+    return Reply(id="r", model="m", parts=tuple(made), finish=derive_finish(finish, made), usage=usage)
+
+
+replies = st.builds(
+    make_reply,
+    st.lists(parts, max_size=4),
+    st.sampled_from(FinishReason),
+    st.sampled_from([None, Usage(input_tokens=3, output_tokens=4)]),
+)
+gates = st.builds(Gate, closed=st.booleans(), trusted=st.booleans())
+
+
+@given(replies, gates, st.integers(0, 80), st.booleans())
+def test_any_release_is_completed_to_the_same_reply(reply: Reply, gate: Gate, cut: int, fine: bool) -> None:
+    """Rules 53, 135: whatever went out, wherever it stopped, the rest makes it the accepted reply, nothing twice."""
+    events = list(unroll(reply))
+    out = released(gate, (finely(events) if fine else events)[:cut])
+    assert assemble([*out, *shown_of(out).rest(reply)]) == reply
+
+
+@given(replies, st.integers(0, 80))
+def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> None:
+    """Rule 135: also without a gate, from any prefix of the events."""
+    out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
+    assert assemble([*out, *shown_of(out).rest(reply)]) == reply
+
+
+@given(replies, gates, st.booleans())
+def test_the_gate_keeps_order_and_loses_nothing(reply: Reply, gate: Gate, fine: bool) -> None:
+    """Rule 113: what is let out is a prefix of what came, as the very same events."""
+    events = finely(unroll(reply)) if fine else list(unroll(reply))
+    out = released(gate, events)
+    assert all(one is other for one, other in zip(out, events, strict=False))
+    assert len(out) <= len(events)
+
+
+@given(replies, st.booleans())
+def test_no_call_passes_before_the_verdict(reply: Reply, closed: bool) -> None:
+    """Rules 53, 113: nothing of a call, of what follows it, or of the end goes out of an untrusted stream."""
+    out = released(Gate(closed=closed), finely(unroll(reply)))
+    assert not any(isinstance(event, ArgumentsDelta | Finished | Ended) for event in out)
+    assert not any(isinstance(event, PartStarted) and isinstance(event.part, ToolCall) for event in out)
+    if closed:
+        assert out == []
+
+
+@given(replies, st.lists(parts, max_size=3), gates, st.integers(0, 40))
+def test_a_later_attempt_only_adds(reply: Reply, made: list[Part], gate: Gate, cut: int) -> None:
+    """Rules 29, 135: after text only calls are added, after reasoning text and calls; nothing is replaced."""
+    out = released(gate, finely(unroll(reply))[:cut])
+    shown = shown_of(out)
+    if not shown:
+        return
+    later = make_reply(made, FinishReason.STOP, None)
+    spoke = any(isinstance(event, PartStarted) and not isinstance(event.part, Reasoning) for event in out)
+    assert shown.spoke is spoke
+    final = assemble([*out, *shown.more(later)])
+    before = Assembler()
+    for event in out:
+        before.feed(event)
+    kinds = ToolCall if spoke else Text | Refusal | ToolCall
+    assert final.parts == (*before.parts(), *(part for part in made if isinstance(part, kinds)))
+
+
+def test_nothing_goes_out_before_something_can_be_seen() -> None:
+    """Rule 113: a start and blank text wait, so that an attempt that says nothing can still be made again."""
+    gate = Gate(closed=False)
+    start: list[Event] = [STARTED, PartStarted(0, Text(text="")), TextDelta(0, ""), TextDelta(0, " \n")]
+    assert released(gate, start) == []
+    assert not gate.begun
+    word = TextDelta(0, "Hi")
+    assert gate.feed(word) == [*start, word]
+    assert gate.begun
+    assert gate.feed(TextDelta(0, " ")) == [TextDelta(0, " ")]
+
+
+def test_text_that_stands_in_the_start_is_seen() -> None:
+    """Rule 113: a part that begins with its text is let out at once; so is one no version knows."""
+    assert len(released(Gate(closed=False), [STARTED, PartStarted(0, Text(text="Hi"))])) == 2
+    unknown = Unknown(wire=Wire.CHAT, type="new", value={})
+    assert len(released(Gate(closed=False), [STARTED, PartStarted(0, unknown)])) == 2
+
+
+def test_text_between_calls_waits() -> None:
+    """Rule 53: from the first call on everything waits, text too."""
+    gate = Gate(closed=False)
+    released(gate, [STARTED, PartStarted(0, Text(text="Hi")), PartEnded(0), PartStarted(1, CALL)])
+    assert gate.stopped
+    assert released(gate, [PartEnded(1), PartStarted(2, Text(text="more")), TextDelta(2, "!")]) == []
+
+
+def test_trusted_arguments_stream() -> None:
+    """Design, streaming: where the profile trusts the upstream, a call's arguments go out as they come."""
+    events = list(unroll(replied(Text(text="Hi"), CALL, reported="tool_calls")))
+    out = released(Gate(closed=False, trusted=True), events)
+    assert [event for event in out if isinstance(event, ArgumentsDelta)] == [ArgumentsDelta(1, CALL.arguments)]
+    assert not any(isinstance(event, Finished) for event in out)
+
+
+@pytest.mark.parametrize(
+    "end", [Finished(FinishReason.STOP), Ended(), Failed(ErrorInfo(message="m", status=502, code="c"))]
+)
+def test_the_end_waits_for_the_verdict(end: Event) -> None:
+    """Rule 53: neither the finish nor a failure is let out by the gate."""
+    gate = Gate(closed=False)
+    released(gate, [STARTED, PartStarted(0, Text(text="Hi"))])
+    assert gate.feed(end) == []
+    assert gate.stopped
+
+
+def test_stopping_voids_what_waits() -> None:
+    """Rule 53: markup seen before the first word: nothing that waited goes out later."""
+    gate = Gate(closed=False)
+    released(gate, [STARTED, PartStarted(0, Text(text=""))])
+    gate.stop()
+    assert released(gate, [TextDelta(0, "Hi")]) == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        replied(Text(text="Good bye")),
+        replied(Text(text="He")),
+        replied(),
+        replied(CALL),
+        replied(Reasoning(text="Hello")),
+    ],
+    ids=["other words", "fewer words", "no part", "a call", "reasoning"],
+)
+def test_contradictions_are_typed_errors(reply: Reply) -> None:
+    """Rule 135, contract 8: a reply that takes back what went out is the upstream's garbage."""
+    shown = shown_of([STARTED, PartStarted(0, Text(text="")), TextDelta(0, "Hello")])
+    with pytest.raises(UpstreamGarbage, match="contradicted"):
+        shown.rest(reply)
+
+
+def test_usage_comes_before_the_end() -> None:
+    """Rule 114: the sum of all attempts is told after release, too."""
+    usage = Usage(input_tokens=9, output_tokens=9)
+    shown = shown_of([STARTED, PartStarted(0, Text(text="Hi"))])
+    rest = shown.rest(replied(Text(text="Hi there"), usage=usage))
+    assert rest == [TextDelta(0, " there"), PartEnded(0), UsageUpdated(usage), Finished(FinishReason.STOP, "stop"), Ended()]
+    assert bool(shown)
+    assert not bool(Shown())

@@ -1,0 +1,343 @@
+"""The lens: what streams through it looks the same however it was cut, and a clean text is not touched at all."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.coalesce import coalesce
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Finished,
+    PartEnded,
+    PartStarted,
+    ReasoningDelta,
+    Started,
+    StateDelta,
+    TextDelta,
+)
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.tools import Tool
+from mustcall.core.unroll import unroll, unroll_part
+from mustcall.policy.gate import Gate, Shown
+from mustcall.policy.lens import Found, Lens, Lookout
+from support.values import replied
+
+FIXTURES = Path(__file__).parents[1] / "dialects" / "fixtures"
+
+
+class Fixture(msgspec.Struct, frozen=True):
+    """A text and what must come of it, as the dialects' own tests have it."""
+
+    kind: str
+    text: str
+    calls: list[dict[str, Any]]
+    remains: str
+    malformed: list[str]
+    reasoning: str = ""
+    loose: bool = False
+
+
+def _schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+#: The tools the fixtures call.
+TOOLS = (
+    Tool(
+        name="get_weather",
+        parameters={**_schema(city={"type": "string"}, days={"type": "integer"}), "required": ["city"]},
+    ),
+    Tool(name="get_time", parameters=_schema(zone={"type": "string"})),
+    Tool(
+        name="search",
+        parameters=_schema(
+            query={"type": "string"},
+            filter=_schema(
+                tags={"type": "array", "items": {"type": "string"}},
+                depth=_schema(max={"type": "integer"}, strict={"type": "boolean"}),
+            ),
+            limit={"type": ["integer", "null"]},
+        ),
+    ),
+    Tool(name="note", parameters=_schema(text={"type": "string"})),
+    Tool(name="now", parameters=_schema()),
+)
+NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
+STARTED = Started("r", "m")
+
+
+def load(name: str) -> list[Fixture]:
+    """Return the fixtures of one dialect."""
+    return msgspec.json.decode((FIXTURES / f"{name}.json").read_bytes(), type=list[Fixture])
+
+
+def lens_for(*, loose: bool = False, separated: bool = False) -> Lens:
+    """A lens that looks for every dialect."""
+    return Lens(Lookout(tools=TOOLS, loose=loose, separated=separated), "t")
+
+
+def streamed(pieces: Iterable[str]) -> list[Event]:
+    """A text part in pieces."""
+    return [STARTED, PartStarted(0, Text(text="")), *(TextDelta(0, piece) for piece in pieces), PartEnded(0)]
+
+
+def look(lens: Lens, events: Iterable[Event]) -> list[Event]:
+    """Return what a lens shows of these events, neighbouring deltas joined."""
+    return coalesce(shown for event in events for shown in lens.feed(event))
+
+
+def cuts(text: str) -> Iterable[list[str]]:
+    """Yield a text cut once at every place, and into characters."""
+    yield [text]
+    yield list(text)
+    yield from ([text[:at], text[at:]] for at in range(1, len(text)))
+
+
+def told(found: Found) -> tuple[object, ...]:
+    """What was found, without the places in a stream."""
+    calls = [(call.name, call.arguments, call.dialect) for call in found.calls]
+    return (calls, [entry.reason for entry in found.malformed], found.thought, found.cleaned, found.promoted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_fixture_at_every_split(name: str) -> None:
+    """Rules 53, 58, 121: events and findings do not depend on where the stream was cut; calls are never shown."""
+    for fixture in load(name):
+        reply = replied(Text(text=fixture.text))
+        whole = lens_for(loose=fixture.loose)
+        expected = look(whole, streamed([fixture.text]))
+        findings = told(whole.found(reply))
+        assert told(lens_for(loose=fixture.loose).read(reply)) == findings
+        for pieces in cuts(fixture.text):
+            lens = lens_for(loose=fixture.loose)
+            assert look(lens, streamed(pieces)) == expected
+            assert told(lens.found(reply)) == findings
+            assert not lens.pending
+        shown = Assembler()
+        for event in expected:
+            shown.feed(event)
+        assert all(isinstance(part, Text | Reasoning) for part in shown.parts())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fixtures_are_promoted_in_place(name: str) -> None:
+    """Rules 58, 62, 66: calls become call parts in their order, their markup is gone, the prose stays."""
+    for fixture in load(name):
+        found = lens_for(loose=fixture.loose).read(replied(Text(text=fixture.text)))
+        made = [part for part in found.promoted or () if isinstance(part, ToolCall)]
+        assert [{"name": call.name, "arguments": json.loads(call.arguments)} for call in made] == fixture.calls
+        assert [call.id for call in made] == [f"call_t_{number}" for number in range(len(made))]
+        if found.promoted is not None and found.cleaned is not None:
+            prose = [part for part in found.promoted if not isinstance(part, ToolCall)]
+            assert list(found.cleaned) == prose
+            text = "".join(part.text for part in prose if isinstance(part, Text))
+            assert text.replace("\n", "") == fixture.remains.replace("\n", "")
+            thought = "".join(part.text for part in prose if isinstance(part, Reasoning))
+            assert thought == fixture.reasoning or not found.thought
+
+
+plain = st.text(st.sampled_from("abc .,\nàé1"), min_size=1, max_size=12)
+
+
+@given(st.lists(plain, min_size=1, max_size=6))
+def test_clean_text_passes_as_the_same_events(pieces: list[str]) -> None:
+    """Rules 105, 113: text without a sign of markup is not held, and nothing is found in it."""
+    lens = lens_for()
+    lens.feed(STARTED)
+    assert lens.feed(PartStarted(0, Text(text=""))) == []
+    for number, piece in enumerate(pieces):
+        delta = TextDelta(0, piece)
+        out = lens.feed(delta)
+        assert out[-1] == delta
+        if number:
+            assert len(out) == 1
+            assert out[0] is delta
+        assert not (lens.pending or lens.touched or lens.marked)
+    end = PartEnded(0)
+    assert lens.feed(end)[-1] is end
+    assert lens.found(replied(Text(text="".join(pieces)))) == Found()
+
+
+def test_a_lens_that_looks_for_nothing() -> None:
+    """Rule 112: everything passes as it is."""
+    lens = Lens(None, "t")
+    events = list(unroll(replied(Text(text="<tool_call>{}</tool_call>"))))
+    assert all(lens.feed(event)[0] is event for event in events)
+    assert lens.read(replied(Text(text='<invoke name="now"></invoke>'))) == Found()
+
+
+def test_only_the_ambiguous_end_is_held() -> None:
+    """Rule 113: what could begin markup waits, what came before it does not, and it is let go when it is none."""
+    lens = lens_for()
+    out = look(lens, [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "a <"), TextDelta(0, "tool")])
+    assert out == [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "a ")]
+    assert lens.pending
+    assert look(lens, [TextDelta(0, "box> b"), PartEnded(0)]) == [TextDelta(0, "<toolbox> b"), PartEnded(0)]
+    assert not (lens.touched or lens.marked)
+
+
+@pytest.mark.parametrize("pieces", [["<think>hm</think>Yes."], list("<think>hm</think>Yes.")], ids=["whole", "cut"])
+def test_leaked_reasoning_is_a_reasoning_part(pieces: list[str]) -> None:
+    """Rule 65: a reasoning section in the text is shown as reasoning, and the reply is cleaned of it."""
+    lens = lens_for()
+    out = look(lens, streamed(pieces))
+    assert out == [
+        STARTED,
+        PartStarted(0, Reasoning()),
+        ReasoningDelta(0, "hm"),
+        PartEnded(0),
+        PartStarted(1, Text(text="")),
+        TextDelta(1, "Yes."),
+        PartEnded(1),
+    ]
+    found = lens.found(replied(Text(text="".join(pieces))))
+    assert found.thought
+    assert found.cleaned == (Reasoning(text="hm"), Text(text="Yes."))
+
+
+def test_separated_reasoning_is_text() -> None:
+    """Rule 65: where the upstream separates reasoning itself, a mention of the marker is text."""
+    text = "Write <think>hm</think> so."
+    lens = lens_for(separated=True)
+    assert look(lens, streamed([text])) == streamed([text])
+    assert not lens.touched
+
+
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+
+
+def test_other_parts_keep_their_order() -> None:
+    """Rule 62: parts after a text that became several move up, and every event of theirs with them."""
+    native = ToolCall(id="c1", name="search", arguments='{"query":"x"}')
+    state = OpaqueState(Wire.MESSAGES, "c2ln", "up")
+    reply = replied(Text(text=f"a{CALL}b"), native, Reasoning(text="t", state=state), reported="tool_calls")
+    lens = lens_for()
+    out = [shown for event in unroll(reply) for shown in lens.feed(event)]
+    starts = [(event.index, type(event.part).__name__) for event in out if isinstance(event, PartStarted)]
+    assert starts == [(0, "Text"), (2, "Text"), (3, "ToolCall"), (4, "Reasoning")]
+    assert [event.index for event in out if isinstance(event, ArgumentsDelta)] == [3]
+    assert [event.index for event in out if isinstance(event, StateDelta)] == [4]
+    found = lens.found(reply)
+    assert found.cleaned == (Text(text="a"), Text(text="b"), native, reply.parts[2])
+    assert found.promoted == (
+        Text(text="a"),
+        ToolCall(id="call_t_0", name="now", arguments="{}"),
+        Text(text="b"),
+        native,
+        reply.parts[2],
+    )
+
+
+def test_markup_is_marked_before_anything_of_it_is_shown() -> None:
+    """Rule 53: by the time a call is certain, nothing behind its first character has come out."""
+    lens = lens_for()
+    seen = ""
+    for event in streamed(["Let me see. ", *CALL, " Done."]):
+        out = lens.feed(event)
+        seen += "".join(shown.text for shown in out if isinstance(shown, TextDelta))
+        assert "<" not in seen
+        if "Done" in seen:
+            assert lens.marked
+    assert seen == "Let me see.  Done."
+
+
+def test_a_final_word_longer_than_the_deltas() -> None:
+    """Rule 127: what the upstream's last word has beyond its deltas is looked through, too."""
+    final = Text(text=f"Hello {CALL}")
+    lens = lens_for()
+    out = look(lens, [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "Hel"), PartEnded(0, final)])
+    assert [event.text for event in out if isinstance(event, TextDelta)] == ["Hello "]
+    assert [call.name for call in lens.found(replied(final)).calls] == ["now"]
+
+
+texts = st.lists(
+    st.sampled_from(
+        [
+            "Hi. ",
+            "\n",
+            " ",
+            CALL,
+            "<tool_call>",
+            "</tool_call>",
+            "<think>",
+            "</think>",
+            '<invoke name="note"><parameter name="text">x</parameter></invoke>',
+            '<invoke name="gone">',
+            "```",
+            "`",
+            "<",
+            '[{"name": "now"',
+            "word",
+        ]
+    ),
+    max_size=6,
+).map("".join)
+
+
+@given(texts, st.lists(st.integers(0, 200), max_size=6), st.booleans(), st.booleans())
+def test_any_text_at_any_cut(text: str, places: list[int], loose: bool, separated: bool) -> None:
+    """Contract 8, rule 53: nothing raises, cuts change nothing, and what is shown is what the findings say."""
+    reply = replied(Text(text=text))
+    whole = lens_for(loose=loose, separated=separated)
+    expected = look(whole, streamed([text]))
+    bounds = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    pieces = [text[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    lens = lens_for(loose=loose, separated=separated)
+    got = look(lens, streamed(pieces))
+    assert told(lens.found(reply)) == told(whole.found(reply))
+    if not whole.late:  # text that turns out to be reasoning after the fact depends on when it came out
+        assert got == expected
+
+
+texts_and_more: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, text=texts),
+    st.builds(Reasoning, text=st.sampled_from(["t", "<think>"])),
+    st.just(ToolCall(id="c1", name="now", arguments="{}")),
+)
+
+
+@given(st.lists(texts_and_more, max_size=3), st.booleans())
+def test_what_the_gate_let_out_is_completed(parts: list[Part], promote: bool) -> None:
+    """Rules 53, 66, 135: seen through the lens and the gate, a reply is completed to what was found in it."""
+    reply = Reply(id="r", model="m", parts=tuple(parts), finish=FinishReason.STOP)
+    lens, gate, shown = lens_for(), Gate(closed=False), Shown()
+    out: list[Event] = []
+    for event in unroll_all(reply):
+        for seen in lens.feed(event):
+            out += gate.feed(seen)
+        if lens.marked:
+            gate.stop()
+    shown.record(out)
+    found = lens.found(reply)
+    wanted = found.promoted if promote else found.cleaned
+    if wanted is None:
+        wanted = reply.parts
+    assembler = Assembler()
+    for event in [*out, *shown.rest(reply.evolve(parts=wanted))]:
+        assembler.feed(event)
+    visible = [part for part in wanted if not (isinstance(part, Text) and not part.text)]
+    assert [part for part in assembler.parts() if not (isinstance(part, Text) and not part.text)] == visible
+
+
+def unroll_all(reply: Reply) -> Iterable[Event]:
+    """The events of a reply, each text by character."""
+    yield STARTED
+    for index, part in enumerate(reply.parts):
+        for event in unroll_part(index, part):
+            if isinstance(event, TextDelta):
+                yield from (TextDelta(index, character) for character in event.text)
+            else:
+                yield event
+    yield Finished(FinishReason.STOP)
+    yield Ended()
