@@ -46,6 +46,25 @@ class Entry:
         firsts = {start[0] for _, opener in pairs for start in opener.starts}
         return "|".join(sorted(r"\w" if first == A_NAME else re.escape(first) for first in firsts))
 
+    @property
+    def stops(self) -> bool:
+        """Whether the search stops at the marker wherever it stands, however the text was cut."""
+        return self.anchor is Anchor.ANYWHERE and not self.follow
+
+    @property
+    def only_closes(self) -> bool:
+        """Whether the marker means nothing but the end of something."""
+        return self.closer and not (self.section or self.late or self._is_more)
+
+    @property
+    def only_marks_sections(self) -> bool:
+        """Whether the marker means nothing but a reasoning section's beginning or end."""
+        return not self.closer and not self._is_more
+
+    @property
+    def _is_more(self) -> bool:
+        return bool(self.openers or self.control or self.code or self.result)
+
     def counts(self, anchor: Anchor) -> None:
         """Widen where the marker is looked for at all."""
         self.anchor = min(self.anchor, anchor)
@@ -54,7 +73,18 @@ class Entry:
 class Grammar:
     """The compiled table of one set of dialects."""
 
-    __slots__ = ("_hard", "_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
+    __slots__ = (
+        "_hard",
+        "_lined",
+        "_namespaced",
+        "closing",
+        "closing_or_sections",
+        "dialects",
+        "entries",
+        "marks",
+        "names",
+        "names_matter",
+    )
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
         self.names = names
@@ -89,6 +119,10 @@ class Grammar:
         )
         self._namespaced = any(NAMESPACE in marker for marker in self.entries)
         self._lined = self._collect_lined()
+        # Where nothing is open that these close, they are text; so are those of sections where none are looked for.
+        alone = {marker: entry for marker, entry in self.entries.items() if not self.marks.shorter(marker)}
+        self.closing = frozenset(marker for marker, entry in alone.items() if entry.only_closes)
+        self.closing_or_sections = self.closing.union(m for m, entry in alone.items() if entry.only_marks_sections)
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
         entry = self.entries.setdefault(marker, Entry())
@@ -97,7 +131,9 @@ class Grammar:
 
     @property
     def without_soft(self) -> "Grammar":
-        """The table without the openers that are usually no markup."""
+        """The table without the openers that are usually no markup; of such a table, the table itself."""
+        if not any(opener.soft for dialect in self.dialects.values() for opener in dialect.openers):
+            return self
         if self._hard is None:
             hard = tuple(
                 msgspec.structs.replace(dialect, openers=tuple(o for o in dialect.openers if not o.soft))

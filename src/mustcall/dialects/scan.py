@@ -14,7 +14,9 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
+from mustcall.dialects.damage import ends_of_damage
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener
+from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
 from mustcall.dialects.grammar import Entry, Grammar, marks_of
 from mustcall.dialects.names import Offered
@@ -25,17 +27,9 @@ from mustcall.dialects.span import Span
 __all__ = ["Scan"]
 
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
-_INLINE_CODE = re.compile(r"`[^`\n]++`(?=[^`])")
+# Inline code that is whole: in single ticks, over as many lines as its paragraph has.
+_INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _MOST_WRAPPERS = 4
-
-# What hostile text can cost is bounded: after so many lines that looked like a bare call and were none, bare forms are
-# not looked for any more; after so many malformed calls nothing is.
-_MOST_DECLINED = 1000
-_MOST_FAILED = 1000
-
-# After these the text goes on as text: nothing of a call was opened that could still be running.
-_HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
-_PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
 
 
 def _starts(reader: Reader, start: str) -> bool | None:
@@ -65,8 +59,10 @@ class Scan:
         *,
         sections: bool,
         in_reasoning: bool = False,
+        effort: Effort | None = None,
     ) -> None:
         self._grammar = grammar
+        self._effort = effort or Effort()
         self._offered = offered
         self._indices = indices
         self._reads_sections = sections
@@ -82,8 +78,6 @@ class Scan:
         self._owed: set[str] = set()
         self._wrapping: set[str] = set()
         self._wrappers = 0
-        self._declined = 0
-        self._failed = 0
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
@@ -166,13 +160,21 @@ class Scan:
 
     def _prose(self) -> bool:
         reader = self._reader
-        marks = self._grammar.marks
+        grammar = self._grammar
+        marks = grammar.marks
+        idle = grammar.closing if self._reads_sections else grammar.closing_or_sections
         while True:
+            if self._effort.spent:
+                self._flush_gap()
+                self._mode = self._give_up
+                return True
             if self._gap is not None and not self._read_gap(self._gap):
                 return False
             buffer, position = reader.buffer, reader.position
             here = marks.at(buffer, position, reader.closed) if self._gap is not None else None
             at, marker = marks.find(buffer, position, reader.closed) if here is None else (position, here)
+            while marker in idle and marker not in self._owed:
+                at, marker = marks.find(buffer, at + 1, reader.closed)
             if at > position:
                 self._flush_gap()
                 self._say(self._skip(at))
@@ -187,12 +189,16 @@ class Scan:
             if marker == "`" and (inline := _INLINE_CODE.match(buffer, at)):
                 self._flush_gap()
                 self._say(self._skip(inline.end()), watch=False)
+                self._effort.spend(MARK)
                 continue
+            stops = grammar.entries[marks.key(marker)].stops
             while marker:
-                taken = self._meet(marker, self._grammar.entries[marks.key(marker)])
+                taken = self._meet(marker, grammar.entries[marks.key(marker)])
                 if taken is not None:
                     return taken
                 marker = marks.shorter(marker)
+            if stops:
+                self._effort.spend(MARK)
             self._flush_gap()
             self._say(self._skip(at + 1))
 
@@ -230,6 +236,7 @@ class Scan:
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
         if openers and self._gap is None and self._lines.quotes:
             # Quoted markup is no call; neither is what stands in it (rule 122).
+            self._effort.spend(MARK)
             self._pass_over(("\n",))
             return True
         if openers:
@@ -273,6 +280,7 @@ class Scan:
         if mentioned and end == len(reader.buffer) and not reader.closed:
             return False
         mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
+        self._effort.spend(MARK)
         self._flush_gap()
         self._pass_over((closer, "\n") if mentioned else (closer,), lookout=self._new_lookout())
         return True
@@ -297,6 +305,7 @@ class Scan:
 
     def _drop_marker(self, end: int) -> None:
         """Take a token out of the text; blanks between it and markup before it go along."""
+        self._effort.spend(MARK)
         text = self._skip(end)
         if self._keeps_markup:
             self._flush_gap()
@@ -310,6 +319,7 @@ class Scan:
         size = measure(self._reader, marker[0])
         if not size:
             return False
+        self._effort.spend(MARK)
         self._flush_gap()
         fenced = size >= 3 and self._lines.blank
         self._say(self._skip(self._reader.position + size), watch=False)
@@ -345,6 +355,7 @@ class Scan:
             self._events,
             self._offered,
             self._indices,
+            self._effort,
             marker,
             gap=gap if self._gap_is_text else "",
             lines=self._lines,
@@ -356,6 +367,7 @@ class Scan:
         span.dialect = span.opened_by = openers[0][0].name
         span.soft = all(opener.soft for _, opener in openers)
         if not span.soft:
+            self._effort.spend(MARK)
             self._lookout.close(self._events)
         self._parse = self._dispatch(span, openers)
         self._mode = self._in_span
@@ -438,7 +450,7 @@ class Scan:
         else:
             self._wrapping |= span.owes
         left = self._reader.take_span()
-        if span.enters is not None:
+        if span.enters is not None and not self._keeps_markup:
             self._enter(span.enters)
             return
         if span.silences:
@@ -462,10 +474,8 @@ class Scan:
         self._span = self._parse = None
         self._mode = self._plain_mode
         if span.soft:
-            self._declined += 1
-            if self._declined == _MOST_DECLINED:
-                self._grammar = self._grammar.without_soft
             text = span.gap + reader.take_span()
+            self._decline(span, text[len(span.gap) + len(span.marker) :])
             self._say(text)
             if span.marker.startswith("```"):
                 self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
@@ -479,39 +489,29 @@ class Scan:
             span.call.flush()
         self._lookout.close(self._events)
         dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
-        ends = self._ends_of_damage(span, fault, dialect.closers or ("\n",))
+        ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
         raw = span.reject(fault.reason)
-        self._failed += 1
-        if self._failed == _MOST_FAILED:
-            self._mode = self._give_up
-        elif ends and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
+        self._effort.fail()
+        if ends and not self._effort.spent and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
             self._pass_over(ends, *openers, lookout=self._new_lookout())
 
-    def _ends_of_damage(self, span: Span, fault: Fault, closers: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what ends the text behind a fault in which no call counts, nothing if the text just goes on.
+    def _decline(self, span: Span, behind: str) -> None:
+        """Count a bare form that was none, unless only a cut before what stands behind its marker made it look so."""
+        follow = self._grammar.entries[span.marker].follow
+        reader = self._reader
+        behind += reader.buffer[reader.position : reader.position + 1]
+        if not follow or re.match(follow, behind.lstrip(" \t\r\n")):
+            self._effort.decline()
+            self._narrow()
 
-        A marker in prose must not swallow the calls behind it: as long as no offered tool was named and nothing of an
-        argument written, the damage ends with its paragraph, and if a word of prose stands there it is none.
-        """
-        if fault.reason in _HARMLESS:
-            return ()
-        call = span.call
-        if span.succeeded or span.rejected:
-            return closers
-        if call is None and fault.reason is Reason.MISSING_NAME:
-            return ()
-        following = self._reader.buffer[self._reader.position : self._reader.position + 1]
-        if fault.reason is not Reason.BAD_JSON and following.isalpha() and (call is None or not call.has_arguments):
-            return ()
-        named = call is not None and call.name is not None and not self._offered.anything
-        if named or (call is not None and call.has_content):
-            return closers
-        return (*closers, *_PARAGRAPH_ENDS)
+    def _narrow(self) -> None:
+        if self._effort.spent_on_bare_forms:
+            self._grammar = self._grammar.without_soft
 
     def _give_up(self) -> bool:
-        """Release everything: who wrote so much broken markup is not calling tools."""
-        self._say(self._skip(len(self._reader.buffer)), watch=False)
+        """Release everything: who wrote so much markup is not calling tools."""
+        self._say(self._skip(len(self._reader.buffer)))
         return False
 
     def _new_lookout(self) -> Lookout:
@@ -553,8 +553,11 @@ class Scan:
     def _enter(self, section: Section) -> None:
         self._section = section
         self._section_seen = True
+        self._effort.spend(SECTION)
         self._lookout.close(self._events)
-        self._inner = Scan(self._grammar, self._offered, self._indices, sections=False, in_reasoning=True)
+        self._inner = Scan(
+            self._grammar, self._offered, self._indices, sections=False, in_reasoning=True, effort=self._effort
+        )
         self._mode = self._in_section
 
     def _in_section(self) -> bool:
@@ -579,6 +582,7 @@ class Scan:
 
     def _after_reasoning(self, end: int) -> None:
         self._skip(end)
+        self._narrow()
         self._lines.begin()
         self._mode = self._plain_mode
         self._open_gap(is_text=False)
