@@ -12,12 +12,14 @@ import msgspec
 
 from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
+from mustcall.dialects.reader import Reader
 from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
 
-__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
+__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of", "starts"]
 
 _CODE = ("`", "~~~")
 _TAG = re.compile(r"<[A-Za-z_]")
+_NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 
 
 class Entry:
@@ -184,3 +186,19 @@ def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Gr
 def marks_of(*markers: str) -> Marks:
     """Return these markers compiled, once for all who ask."""
     return Marks(markers)
+
+
+def starts(reader: Reader, start: str) -> bool | None:
+    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
+    buffer, position = reader.buffer, reader.position
+    literal = start
+    if start.startswith(A_NAME):
+        found = _NAME.match(buffer, position)
+        if found is None:
+            return False
+        position = found.end()
+        literal = start[1:]
+    if buffer.startswith(literal, position):
+        return True
+    rest = buffer[position : position + len(literal)]
+    return False if reader.closed or not literal.startswith(rest) else None

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
 from mustcall.dialects.damage import ends_of_damage
-from mustcall.dialects.dialect import A_NAME, Dialect, Opener
+from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, marks_of
+from mustcall.dialects.grammar import Entry, Grammar, marks_of, starts
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
 from mustcall.dialects.reasoning import Anchor, Section
@@ -26,26 +26,9 @@ from mustcall.dialects.span import Span
 
 __all__ = ["Scan"]
 
-_NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 # Inline code that is whole: in single ticks, over as many lines as its paragraph has.
 _INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _MOST_WRAPPERS = 4
-
-
-def _starts(reader: Reader, start: str) -> bool | None:
-    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
-    buffer, position = reader.buffer, reader.position
-    literal = start
-    if start.startswith(A_NAME):
-        found = _NAME.match(buffer, position)
-        if found is None:
-            return False
-        position = found.end()
-        literal = start[1:]
-    if buffer.startswith(literal, position):
-        return True
-    rest = buffer[position : position + len(literal)]
-    return False if reader.closed or not literal.startswith(rest) else None
 
 
 class Scan:
@@ -70,6 +53,7 @@ class Scan:
         self._reader = Reader()
         self._events: list[ScanEvent] = []
         self._lookout = Lookout(offered, in_reasoning=in_reasoning)
+        self._unwatched: list[str] = []
         self._plain_mode = self._prose
         self._mode = self._plain_mode
         self._lines = Lines()
@@ -118,6 +102,7 @@ class Scan:
         reader.buffer = reader.buffer + text if reader.buffer else text
         while self._mode():
             pass
+        self._watch_said()
         if reader.position:
             reader.settle()
         return self._take_events()
@@ -127,7 +112,7 @@ class Scan:
         self._reader.closed = True
         while self._mode():
             pass
-        self._lookout.close(self._events)
+        self._report_seen()
         if self._passed_lookout is not None:
             self._passed_lookout.close(self._events)
         return self._take_events()
@@ -149,7 +134,17 @@ class Scan:
         self._events.append(Text(text))
         self._lines.note(text)
         if watch:
-            self._lookout.watch(text)
+            self._unwatched.append(text)
+
+    def _watch_said(self) -> None:
+        """Show the lookout what was released since the last time: once per piece, however many texts it made."""
+        if self._unwatched:
+            self._lookout.watch("".join(self._unwatched))
+            self._unwatched.clear()
+
+    def _report_seen(self) -> None:
+        self._watch_said()
+        self._lookout.close(self._events)
 
     def _skip(self, end: int) -> str:
         """Read up to `end` and return what was read."""
@@ -163,6 +158,8 @@ class Scan:
         grammar = self._grammar
         marks = grammar.marks
         idle = grammar.closing if self._reads_sections else grammar.closing_or_sections
+        # One character that is known to begin no marker; it is released with what follows.
+        plain = 0
         while True:
             if self._effort.spent:
                 self._flush_gap()
@@ -172,7 +169,8 @@ class Scan:
                 return False
             buffer, position = reader.buffer, reader.position
             here = marks.at(buffer, position, reader.closed) if self._gap is not None else None
-            at, marker = marks.find(buffer, position, reader.closed) if here is None else (position, here)
+            at, marker = marks.find(buffer, position + plain, reader.closed) if here is None else (position, here)
+            plain = 0
             while marker in idle and marker not in self._owed:
                 at, marker = marks.find(buffer, at + 1, reader.closed)
             if at > position:
@@ -184,7 +182,7 @@ class Scan:
                 if self._lines.blank or not self._grammar.is_lined(buffer[at:]):
                     return False
                 self._flush_gap()
-                self._say(self._skip(at + 1))
+                plain = 1
                 continue
             if marker == "`" and (inline := _INLINE_CODE.match(buffer, at)):
                 self._flush_gap()
@@ -200,7 +198,7 @@ class Scan:
             if stops:
                 self._effort.spend(MARK)
             self._flush_gap()
-            self._say(self._skip(at + 1))
+            plain = 1
 
     def _read_gap(self, gap: list[str]) -> bool:
         """Hold blanks that only separate a call or a reasoning section from what follows."""
@@ -259,9 +257,10 @@ class Scan:
             return True
         if self._reads_sections and entry.late and self._ends_late(marker):
             if not self._section_seen and not self._called:
-                self._lookout.close(self._events)
+                self._report_seen()
                 self._events.append(LateReasoningEnd())
             self._section_seen = True
+            self._effort.spend(MARK)
             self._after_reasoning(end)
             return True
         control = entry.control
@@ -342,7 +341,7 @@ class Scan:
             self._mode = self._plain_mode
         if code.doubtful and (over or reader.closed):
             # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
-            self._lookout.watch("".join(code.doubtful))
+            self._unwatched += code.doubtful
         return over
 
     # Spans
@@ -356,7 +355,7 @@ class Scan:
             self._offered,
             self._indices,
             self._effort,
-            marker,
+            marker=marker,
             gap=gap if self._gap_is_text else "",
             lines=self._lines,
             in_reasoning=self._keeps_markup,
@@ -368,7 +367,7 @@ class Scan:
         span.soft = all(opener.soft for _, opener in openers)
         if not span.soft:
             self._effort.spend(MARK)
-            self._lookout.close(self._events)
+            self._report_seen()
         self._parse = self._dispatch(span, openers)
         self._mode = self._in_span
 
@@ -379,7 +378,7 @@ class Scan:
             yield from blanks(reader)
         for dialect, opener in openers:
             for start in opener.starts or ("",):
-                while (fits := _starts(reader, start)) is None:
+                while (fits := starts(reader, start)) is None:
                     yield
                 if fits and start == "[":
                     while (wraps := self._wraps(span, len(start))) is None:
@@ -459,7 +458,7 @@ class Scan:
             self._wrappers = 0
             if not span.rejected:
                 self._lines.begin()
-            self._lookout.close(self._events)
+            self._report_seen()
         if span.rejected:
             # What stands behind a call that stayed text is text, blanks included.
             self._wrappers = 0
@@ -487,7 +486,7 @@ class Scan:
         self._wrapping.clear()
         if span.call is not None:
             span.call.flush()
-        self._lookout.close(self._events)
+        self._report_seen()
         dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
         ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
         raw = span.reject(fault.reason)
@@ -554,7 +553,7 @@ class Scan:
         self._section = section
         self._section_seen = True
         self._effort.spend(SECTION)
-        self._lookout.close(self._events)
+        self._report_seen()
         self._inner = Scan(
             self._grammar, self._offered, self._indices, sections=False, in_reasoning=True, effort=self._effort
         )
