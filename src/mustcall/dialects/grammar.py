@@ -13,7 +13,7 @@ import msgspec
 from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
 from mustcall.dialects.reader import Reader
-from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
+from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, QUOTATIONS, RESULTS, SECTIONS, Anchor, Control, Section
 
 __all__ = ["Entry", "Grammar", "compile_grammar", "marks_of", "starts"]
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 class Entry:
     """What one marker may be."""
 
-    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "result", "section")
+    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "quotation", "result", "section")
 
     def __init__(self) -> None:
         self.openers: list[tuple[Dialect, Opener]] = []
@@ -33,6 +33,7 @@ class Entry:
         self.control: Control | None = None
         self.late = False
         self.result = ""
+        self.quotation = ""
         self.closer = False
         self.code = False
         self.anchor = Anchor.START
@@ -41,7 +42,7 @@ class Entry:
     def follow(self) -> str:
         """What must come behind the marker for it to be more than text, as an expression; "" if it is always more."""
         pairs = self.openers
-        if self.section or self.control or self.late or self.closer or self.code or self.result:
+        if self.section or self.control or self.late or self.closer or self.code or self.result or self.quotation:
             return ""
         if not all(opener.soft and opener.starts for _, opener in pairs):
             return ""
@@ -65,7 +66,7 @@ class Entry:
 
     @property
     def _is_more(self) -> bool:
-        return bool(self.openers or self.control or self.code or self.result)
+        return bool(self.openers or self.control or self.code or self.result or self.quotation)
 
     def counts(self, anchor: Anchor) -> None:
         """Widen where the marker is looked for at all."""
@@ -114,6 +115,8 @@ class Grammar:
             self._entry(end).late = True
         for result, closer in RESULTS.items():
             self._entry(result).result = closer
+        for quotation, closer in QUOTATIONS.items():
+            self._entry(quotation).quotation = closer
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
@@ -125,6 +128,10 @@ class Grammar:
         alone = {marker: entry for marker, entry in self.entries.items() if not self.marks.shorter(marker)}
         self.closing = frozenset(marker for marker, entry in alone.items() if entry.only_closes)
         self.closing_or_sections = self.closing.union(m for m, entry in alone.items() if entry.only_marks_sections)
+
+    def dialect_of(self, read: str, opened: str) -> Dialect:
+        """Return the dialect that was read, or where it is not active the one whose opener was found."""
+        return self.dialects.get(read) or self.dialects[opened]
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
         entry = self.entries.setdefault(marker, Entry())

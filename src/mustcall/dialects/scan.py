@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.damage import ends_of_damage
+from mustcall.dialects.damage import PARAGRAPH_ENDS, ends_of_damage
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
@@ -60,6 +60,7 @@ class Scan:
         self._gap: list[str] | None = None
         self._gap_is_text = False
         self._owed: set[str] = set()
+        self._spare: frozenset[str] = frozenset()
         self._wrapping: set[str] = set()
         self._wrappers = 0
         self._span: Span | None = None
@@ -171,7 +172,7 @@ class Scan:
             here = marks.at(buffer, position, reader.closed) if self._gap is not None else None
             at, marker = marks.find(buffer, position + plain, reader.closed) if here is None else (position, here)
             plain = 0
-            while marker in idle and marker not in self._owed:
+            while marker in idle and not self._closes(marker):
                 at, marker = marks.find(buffer, at + 1, reader.closed)
             if at > position:
                 self._flush_gap()
@@ -230,7 +231,9 @@ class Scan:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
         if entry.result:
-            return self._meet_result(marker, entry.result)
+            return self._meet_result(marker, entry.result, ("\n",))
+        if entry.quotation:
+            return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
         if openers and self._gap is None and self._lines.quotes:
             # Quoted markup is no call; neither is what stands in it (rule 122).
@@ -251,7 +254,7 @@ class Scan:
             return True
         if section is not None:
             self._mentioned.update(section.closers)
-        if entry.closer and marker in self._owed:
+        if entry.closer and self._closes(marker):
             self._owed.discard(marker)
             self._drop_marker(end)
             return True
@@ -271,8 +274,12 @@ class Scan:
             return True
         return None
 
-    def _meet_result(self, marker: str, closer: str) -> bool:
-        """Pass over a tool's result. In mid-line its marker may be a mere mention, which ends with its line."""
+    def _closes(self, marker: str) -> bool:
+        """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""
+        return marker in self._owed or (self._gap is not None and marker in self._spare)
+
+    def _meet_result(self, marker: str, closer: str, ends: tuple[str, ...]) -> bool:
+        """Pass over a tool's result or quoted HTML. In mid-line its marker may be a mere mention, which ends sooner."""
         reader = self._reader
         end = reader.position + len(marker)
         mentioned = self._gap is None and not self._lines.blank
@@ -281,7 +288,7 @@ class Scan:
         mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
         self._effort.spend(MARK)
         self._flush_gap()
-        self._pass_over((closer, "\n") if mentioned else (closer,), lookout=self._new_lookout())
+        self._pass_over((closer, *ends) if mentioned else (closer,), lookout=self._new_lookout())
         return True
 
     def _ends_late(self, marker: str) -> bool:
@@ -458,6 +465,7 @@ class Scan:
             self._wrappers = 0
             if not span.rejected:
                 self._lines.begin()
+                self._spare = frozenset(self._grammar.dialect_of(span.dialect, span.opened_by).closers)
             self._report_seen()
         if span.rejected:
             # What stands behind a call that stayed text is text, blanks included.
@@ -487,7 +495,7 @@ class Scan:
         if span.call is not None:
             span.call.flush()
         self._report_seen()
-        dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
+        dialect = self._grammar.dialect_of(span.dialect, span.opened_by)
         ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
         raw = span.reject(fault.reason)
         self._effort.fail()

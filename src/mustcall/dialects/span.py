@@ -187,6 +187,12 @@ class Span:
             self.owes.update(closers)
         return False
 
+    def finish_turn(self, token: str) -> Parse[None]:
+        """Read the token that ends a turn, if it stands right here; elsewhere it may be text."""
+        yield from blanks(self.reader)
+        if (yield from accept_any(self.reader, (token,))):
+            self.drop()
+
 
 class Call:
     """One call under construction: its name, its arguments' text so far, and whether it may become a call."""

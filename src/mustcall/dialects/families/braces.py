@@ -1,7 +1,7 @@
 """Gemma's own notation: `call:NAME{key:<escape>text<escape>,n:42}`. Strings have a delimiter of their own.
 
-FunctionGemma and Gemma 4 differ in their markers only. Text between delimiters is raw, so a string that contains its
-delimiter cannot be written; numbers, booleans and null are bare JSON.
+FunctionGemma and Gemma 4 differ in their markers only; Gemma 4 sometimes drops the word `call`. Text between delimiters
+is raw, so a string that contains its delimiter cannot be written; numbers, booleans and null are bare JSON.
 """
 
 import re
@@ -30,7 +30,8 @@ _PAIR = re.compile(rf"([^:<>{{}}\[\],\s\"]{{1,256}}+):[ \t\r\n]*+({SHORT_NUMBER}
 def _calls(delimiter: str, closer: str) -> Parser:
     def read(span: Span) -> Parse[None]:
         reader = span.reader
-        yield from expect(reader, "call:")
+        if not (yield from accept(reader, ":")):
+            yield from expect(reader, "call:")
         name = yield from word(reader)
         call = span.begin(name.removesuffix(":"))
         yield from blanks(reader)
@@ -176,7 +177,7 @@ DIALECTS = (
         "gemma4",
         "braces",
         "Gemma 4",
-        (Opener("<|tool_call>", _calls('<|"|>', "<tool_call|>"), ("call:",)),),
+        (Opener("<|tool_call>", _calls('<|"|>', "<tool_call|>"), ("call:", ":")),),
         ("<tool_call|>",),
         _renderer("gemma4", "<|tool_call>", '<|"|>', "<tool_call|>"),
     ),
