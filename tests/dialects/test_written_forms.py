@@ -197,11 +197,26 @@ def test_no_calls(text: str) -> None:
     assert set(reasons_of(events)) <= {"stray_marker"}
 
 
+def test_a_control_token_ends_no_quotation() -> None:
+    """Rule 122: a token that is dropped from a quoted line leaves the rest of the line quoted."""
+    quoted = '<|content_invoke_tool_json|>{"name": "ping", "args": {}}'
+    events = read(f"> <|message_model|>{quoted}\n{quoted}")
+    assert (calls_of(events), text_of(events)) == ([PING], f"> {quoted}\n")
+
+
 @pytest.mark.parametrize(
-    "before", ["Use the <code> tag.\n\n", "A <!-- begins one.\n\n", "The <pre> and <code > tags\n\n"]
+    "before",
+    [
+        "Use the <code> tag.\n\n",
+        "Use <code>\n\n",
+        "A <!-- begins one.\n\n",
+        "The <pre> and <code > tags\n\n",
+        "> so <code>\n",
+        "> a <tool_response>\n",
+    ],
 )
 def test_mentioned_html_hides_no_call(before: str) -> None:
-    """A tag that prose only mentions ends with its paragraph; the call behind it is a call."""
+    """A tag that prose only mentions ends with its paragraph or quotation; the call behind it is a call."""
     events = read(before + '<tool_call>{"name": "ping", "arguments": {}}</tool_call>')
     assert (calls_of(events), text_of(events)) == ([PING], before)
 

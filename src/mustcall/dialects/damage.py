@@ -6,13 +6,13 @@ prose only mentions must not swallow the calls behind it, either.
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reader import Fault
+from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.span import Span
 
-__all__ = ["PARAGRAPH_ENDS", "ends_of_damage"]
+__all__ = ["ends_of_damage"]
 
 # After these the text goes on as text: nothing of a call was opened that could still be running.
 _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
-PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
 
 
 def ends_of_damage(span: Span, fault: Fault, closers: tuple[str, ...]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Entry:
         self.control: Control | None = None
         self.late = False
         self.result = ""
-        self.quotation = ""
+        self.quotation: tuple[str, ...] = ()
         self.closer = False
         self.code = False
         self.anchor = Anchor.START
@@ -115,8 +115,8 @@ class Grammar:
             self._entry(end).late = True
         for result, closer in RESULTS.items():
             self._entry(result).result = closer
-        for quotation, closer in QUOTATIONS.items():
-            self._entry(quotation).quotation = closer
+        for quotation, closers in QUOTATIONS.items():
+            self._entry(quotation).quotation = closers
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),

@@ -11,7 +11,17 @@ from enum import IntEnum
 
 import msgspec
 
-__all__ = ["CONTROLS", "LATE_ENDS", "QUOTATIONS", "RESULTS", "SECTIONS", "Anchor", "Control", "Section"]
+__all__ = [
+    "CONTROLS",
+    "LATE_ENDS",
+    "PARAGRAPH_ENDS",
+    "QUOTATIONS",
+    "RESULTS",
+    "SECTIONS",
+    "Anchor",
+    "Control",
+    "Section",
+]
 
 
 class Anchor(IntEnum):
@@ -74,13 +84,15 @@ RESULTS = {
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
 }
 
-# HTML that shows code, and comments: what stands in them is no call, either (rule 63).
+# HTML that shows code, and comments: what stands in them is no call, either (rule 63). Inline code ends with its
+# paragraph, as it does in ticks.
+PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
 QUOTATIONS = {
-    "<code>": "</code>",
-    "<code ": "</code>",
-    "<pre>": "</pre>",
-    "<pre ": "</pre>",
-    "<!--": "-->",
+    "<code>": ("</code>", *PARAGRAPH_ENDS),
+    "<code ": ("</code>", *PARAGRAPH_ENDS),
+    "<pre>": ("</pre>",),
+    "<pre ": ("</pre>",),
+    "<!--": ("-->",),
 }
 
 LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.damage import PARAGRAPH_ENDS, ends_of_damage
+from mustcall.dialects.damage import ends_of_damage
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
 from mustcall.dialects.grammar import Entry, Grammar, marks_of, starts
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
-from mustcall.dialects.reasoning import Anchor, Section
+from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
 from mustcall.dialects.span import Span
 
 __all__ = ["Scan"]
@@ -230,16 +230,18 @@ class Scan:
     def _meet(self, marker: str, entry: Entry) -> bool | None:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
-        if entry.result:
-            return self._meet_result(marker, entry.result, ("\n",))
-        if entry.quotation:
-            return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
-        if openers and self._gap is None and self._lines.quotes:
+        quotable = openers or entry.result or entry.quotation
+        if quotable and self._lines.quotes and not any("\n" in blank for blank in self._gap or ()):
             # Quoted markup is no call; neither is what stands in it (rule 122).
             self._effort.spend(MARK)
+            self._flush_gap()
             self._pass_over(("\n",))
             return True
+        if entry.result:
+            return self._meet_result(marker, (entry.result,), ("\n",))
+        if entry.quotation:
+            return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
             self._open_span(marker, openers)
             return True
@@ -278,7 +280,7 @@ class Scan:
         """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""
         return marker in self._owed or (self._gap is not None and marker in self._spare)
 
-    def _meet_result(self, marker: str, closer: str, ends: tuple[str, ...]) -> bool:
+    def _meet_result(self, marker: str, closers: tuple[str, ...], ends: tuple[str, ...]) -> bool:
         """Pass over a tool's result or quoted HTML. In mid-line its marker may be a mere mention, which ends sooner."""
         reader = self._reader
         end = reader.position + len(marker)
@@ -288,7 +290,7 @@ class Scan:
         mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
         self._effort.spend(MARK)
         self._flush_gap()
-        self._pass_over((closer, *ends) if mentioned else (closer,), lookout=self._new_lookout())
+        self._pass_over((*closers, *ends) if mentioned else closers, lookout=self._new_lookout())
         return True
 
     def _ends_late(self, marker: str) -> bool:
