@@ -1,26 +1,30 @@
 """CPU cost of the dialect scanner, read against its targets.
 
-    python benchmarks/dialects.py            every dialect, up to 1 MB
-    python benchmarks/dialects.py --quick    every dialect, up to 100 kB
+    python benchmarks/dialects.py            every dialect, calls up to 1 MB
+    python benchmarks/dialects.py --quick    calls up to 100 kB only
 
-Figures are CPU time of this process (best of a few runs, since other work on the machine can only add to it). What
-must hold on any machine are the ratios: doubling the input at most 2.2 times the time.
+Figures are CPU time of this process: the best of a few runs, since other work on the machine can only add to it, or
+for the ratios the median of several pairs. What must hold on any machine are the ratios: doubling the input at most 2.2
+times the time, judged for every doubling that takes long enough to be compared.
 """
 
 import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from mustcall.core.tools import Tool
-from mustcall.dialects import DIALECTS, Dialect, Scanner, WrittenCall
+from mustcall.dialects import DIALECTS, Dialect, Scanner, Standing, WrittenCall
+from mustcall.dialects.reasoning import CONTROLS, QUOTATIONS, RESULTS, SECTIONS
 
 DELTA = 4
 TOOLS = (Tool(name="write_file", parameters={"type": "object", "properties": {"text": {"type": "string"}}}),)
 LINE = 'Lorem ipsum dolor sit amet, "consectetur" (adipiscing) elit; see [1] and a < b.\n'
 PROSE = "The quick brown fox jumps over the lazy dog, as it does (see *notes*), and goes on to [2] the hills. "
 RATIO = 2.2
+# What takes less cannot be compared: the clock and the collector would decide.
+FLOOR = 0.004
 
 
 def pieces_of(text: str) -> list[str]:
@@ -41,17 +45,24 @@ def cpu(run: Callable[[], object], repeats: int = 3) -> float:
     return best
 
 
-def growth(small: Callable[[], object], large: Callable[[], object], repeats: int) -> tuple[float, float, float]:
-    """Return the best times of both and their ratio. Runs alternate, and go on a while if others disturb them."""
-    times = [float("inf"), float("inf")]
-    for attempt in range(repeats + 16):
-        times = [min(times[0], cpu(small, 1)), min(times[1], cpu(large, 1))]
-        if attempt + 1 >= repeats and times[1] <= RATIO * times[0]:
-            break
-    return times[0], times[1], times[1] / times[0]
+def growth(small: Callable[[], object], large: Callable[[], object], repeats: int) -> float:
+    """Return how much longer the large one takes: the median of a fixed number of pairs, whatever they show."""
+    return statistics.median(cpu(large, 1) / max(cpu(small, 1), 1e-9) for _ in range(repeats))
 
 
-def feed(pieces: Iterable[str], dialects: list[str | Dialect] | None = None, *, loose: bool = True) -> None:
+def worst_doubling(make: Callable[[int], Callable[[], object]], sizes: list[int], repeats: int) -> tuple[float, int]:
+    """Return the worst ratio between neighbours of a series of doubled sizes, and the size it was seen at."""
+    runs = [make(size) for size in sizes]
+    worst, where = 0.0, 0
+    for size, small, large in zip(sizes[1:], runs, runs[1:], strict=False):
+        if cpu(small, 1) >= FLOOR:
+            ratio = growth(small, large, repeats)
+            if ratio > worst:
+                worst, where = ratio, size
+    return worst, where
+
+
+def feed(pieces: Iterable[str], dialects: Sequence[str | Dialect] | None = None, *, loose: bool = True) -> None:
     """Scan the pieces and drop the events, as a consumer that keeps up would."""
     scanner = Scanner(dialects=dialects or "auto", tools=TOOLS, loose=loose)
     for piece in pieces:
@@ -59,7 +70,7 @@ def feed(pieces: Iterable[str], dialects: list[str | Dialect] | None = None, *, 
     scanner.close()
 
 
-def median_delta(text: str, dialects: list[str | Dialect] | None = None) -> float:
+def median_delta(text: str, dialects: Sequence[str | Dialect] | None = None) -> float:
     """Return the median time of one delta, in microseconds."""
     scanner = Scanner(dialects=dialects or "auto", tools=TOOLS, loose=True)
     times: list[int] = []
@@ -74,14 +85,12 @@ def median_delta(text: str, dialects: list[str | Dialect] | None = None) -> floa
 def call_of(dialect: Dialect, size: int) -> str:
     """Return one call in this dialect whose argument has about this size."""
     text = (LINE * (size // len(LINE) + 1))[:size]
-    if dialect.name == "vcp" or dialect.family in ("XML parameters", "recursive elements", "key and value tags"):
-        text = text.replace("<", "(")
     return dialect.render([WrittenCall("write_file", {"text": text})])
 
 
 def report(label: str, figure: str, *, holds: bool) -> bool:
     """Print one line and whether it holds."""
-    print(f"{'ok  ' if holds else 'MISS'} {label:46} {figure}")
+    print(f"{'ok  ' if holds else 'MISS'} {label:46} {figure}", flush=True)
     return holds
 
 
@@ -105,53 +114,85 @@ def reply() -> bool:
 
 
 def calls(top: int) -> bool:
-    """One call in every dialect: cost per delta from 1 kB up, and what doubling the size costs."""
+    """One call in every dialect, alone and among all: cost per delta, and what doubling the size costs."""
     fine = True
     for dialect in DIALECTS:
-        runs = [_feeder(pieces_of(call_of(dialect, size)), dialect) for size in (1_000, 10_000, top // 2, top)]
-        half, whole, ratio = growth(runs[2], runs[3], 2)
-        spent = [cpu(runs[0]), cpu(runs[1]), half, whole]
-        each = [1e6 * DELTA * total / size for total, size in zip(spent, (1e3, 1e4, top / 2, top), strict=True)]
-        middle = median_delta(call_of(dialect, 100_000), [dialect])
-        figure = " ".join(f"{figure:5.2f}" for figure in each)
-        fine &= report(
-            f"call in {dialect.name}",
-            f"{figure} us/delta at 1 kB..{top // 1000} kB, median {middle:.2f}, doubling x{ratio:.2f}",
-            holds=ratio <= RATIO and middle < 10,
-        )
+        together = [dialect, *(other for other in DIALECTS if other.standing is Standing.AUTO)]
+        for label, active, most in (("", [dialect], top), (" in auto", together, top // 4)):
+
+            def make(size: int, dialect: Dialect = dialect, active: Sequence[Dialect] = active) -> Callable[[], None]:
+                pieces = pieces_of(call_of(dialect, size))
+                return lambda: feed(pieces, active)
+
+            sizes = [most // 8, most // 4, most // 2, most]
+            worst, where = worst_doubling(make, sizes, 5)
+            each = [1e6 * DELTA * cpu(make(size), 1) / size for size in (1_000, 10_000, most)]
+            middle = median_delta(call_of(dialect, 40_000), active)
+            figure = " ".join(f"{figure:5.2f}" for figure in each)
+            fine &= report(
+                f"call in {dialect.name}{label}",
+                f"{figure} us/delta at 1 kB, 10 kB, {most // 1000} kB, median {middle:.2f}; "
+                f"doubling at most x{worst:.2f} (to {where // 1000} kB)",
+                holds=worst <= RATIO and middle < 10,
+            )
     return fine
 
 
-def _feeder(pieces: list[str], dialect: Dialect | None = None) -> Callable[[], None]:
-    return lambda: feed(pieces, [dialect] if dialect is not None else None)
+def _feeder(pieces: list[str]) -> Callable[[], None]:
+    return lambda: feed(pieces)
 
 
-def hostile() -> bool:
-    """Repeated beginnings of markup: time must grow with the length, whole and in deltas."""
-    markers = sorted({opener.marker for dialect in DIALECTS for opener in dialect.openers})
+def hostile_units() -> list[str]:
+    """Return short texts that are all markup: markers of every kind, their beginnings, and what looks like them."""
+    openers = {opener.marker for dialect in DIALECTS for opener in dialect.openers}
+    closers = {closer for dialect in DIALECTS for closer in dialect.closers}
+    sections = {marker for section in SECTIONS for marker in (section.opener, *section.closers)}
+    others = {control.marker for control in CONTROLS} | RESULTS.keys() | QUOTATIONS.keys()
     units = ["[a, {", '[{"name": "', "[write_file(", "<x:", '\n{"name": "write_file", ', "`", "~", "\n[a(", " ", "\n"]
+    units += ["`a\n", "\n```\n` ", "`\n", "\n\n`a", "`` ` ", "``a\n", "~~~\n", "<think></think>", '"<tool_call>\n']
+    units += [
+        '<tool_call>{"name":"write_file","arguments":{}}',
+        '<tool_call>{"name":"x","arguments":{}}',
+        "@write_file{",
+    ]
+    markers = sorted(openers | closers | sections | others)
     units += [marker[:-1] for marker in markers if len(marker) > 2]
     units += markers
-    worst, where = 0.0, ""
-    for unit in dict.fromkeys(units):
+    units += ["\n" + marker for marker in markers]
+    return list(dict.fromkeys(units))
+
+
+def hostile(top: int) -> bool:
+    """Repeated markup: time must grow with the length, whole and in deltas, and stay below a bound."""
+    units = hostile_units()
+    doubled = [0.0, ""]
+    slowest = [0.0, ""]
+    for unit in units:
         for cut in (False, True):
-            texts = [unit * 3000, unit * 6000]
-            small, large = (_feeder(pieces_of(text) if cut else [text]) for text in texts)
-            _, whole, ratio = growth(small, large, 1)
-            # What takes no time at all cannot be compared.
-            if ratio > worst and whole > 0.002:
-                worst, where = ratio, f"{unit!r}{' in deltas' if cut else ''}"
-    figure = f"doubling at most x{worst:.2f}, at {where}"
-    fine = report(f"{len(units)} hostile texts, 3000 -> 6000 repeats", figure, holds=worst <= RATIO)
-    million = cpu(_feeder([("[a, {" * 250_000)[:1_000_000]]), 1)
-    return report("1 MB of `[a, {`, whole", f"{million:.2f} s (target 1)", holds=million < 1) and fine
+
+            def make(size: int, unit: str = unit, *, cut: bool = cut) -> Callable[[], None]:
+                text = unit * size
+                return _feeder(pieces_of(text) if cut else [text])
+
+            ratio, _ = worst_doubling(make, [1500, 3000, 6000], 5)
+            doubled = max(doubled, [ratio, f"{unit!r}{' in deltas' if cut else ''}"])
+        spent = cpu(_feeder([(unit * (top // len(unit) + 1))[:top]]), 1)
+        slowest = max(slowest, [spent, repr(unit)])
+    fine = report(
+        f"{len(units)} hostile texts, 1500 .. 6000 repeats",
+        f"doubling at most x{doubled[0]:.2f}, at {doubled[1]}",
+        holds=float(doubled[0]) <= RATIO,
+    )
+    seconds = float(slowest[0]) * 1e6 / top
+    label = f"{len(units)} hostile texts of {top // 1000} kB, whole"
+    return report(label, f"slowest {seconds:.2f} s/MB (target 1), {slowest[1]}", holds=seconds < 1) and fine
 
 
 def main() -> int:
     """Run everything; the exit status says whether all targets were met."""
     top = 100_000 if "--quick" in sys.argv else 1_000_000
     feed(["warm up"])
-    results = [prose(), reply(), calls(top), hostile()]
+    results = [prose(), reply(), hostile(1_000_000), calls(top)]
     print("all targets met" if all(results) else "some targets missed")
     return 0 if all(results) else 1
 

@@ -60,7 +60,10 @@ Active = Literal["auto"] | Sequence[str | Dialect]
 
 
 class Fixture(msgspec.Struct, frozen=True):
-    """A text and what must come of it: calls, the text that remains, and the reasons reported."""
+    """A text and what must come of it: calls, the text that remains, and the reasons reported.
+
+    `dialects` names the dialect of each call where the file's own name does not say it.
+    """
 
     kind: str
     text: str
@@ -69,6 +72,7 @@ class Fixture(msgspec.Struct, frozen=True):
     malformed: list[str]
     reasoning: str = ""
     loose: bool = False
+    dialects: list[str] = []
 
 
 def load(name: str) -> list[Fixture]:
@@ -132,6 +136,11 @@ def calls_of(events: Iterable[ScanEvent]) -> list[dict[str, Any]]:
         for event in events
         if isinstance(event, CallEnd) and not event.in_reasoning
     ]
+
+
+def dialects_of(events: Iterable[ScanEvent]) -> list[str]:
+    """Return the dialect of each call that was made."""
+    return [event.dialect for event in events if isinstance(event, CallEnd) and not event.in_reasoning]
 
 
 def text_of(events: Iterable[ScanEvent]) -> str:

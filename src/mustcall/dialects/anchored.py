@@ -17,6 +17,9 @@ UNKNOWN = "unknown"
 WINDOW = 400
 _BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
 _MARKUP = re.compile(_BEFORE)
+# A command word between the markup and the name: `@@call NAME`, `<|tool NAME`.
+_COMMAND = r"(?:(?<=[<\[{|@#$/\\])(?:call|tool|function|invoke|use|run|exec|action|request)[\w\-]{0,12}[ \t:=]{1,3})?"
+_LONGEST_COMMAND = 32
 _EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
 
 
@@ -33,7 +36,7 @@ class Lookout:
         self._offered = offered
         self._in_reasoning = in_reasoning
         self._names = _names(offered.names) if offered.names else None
-        self._overlap = max(map(len, offered.names), default=0) + 1
+        self._overlap = max(map(len, offered.names), default=0) + _LONGEST_COMMAND
         self._tail = ""
         self._found: re.Match[str] | None = None
         self._behind: list[str] = []
@@ -115,7 +118,7 @@ class Lookout:
 @lru_cache(maxsize=64)
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"{_BEFORE}({words})(?=[^\w\-])")
+    return re.compile(rf"{_BEFORE}{_COMMAND}({words})(?=[^\w\-])")
 
 
 @lru_cache(maxsize=256)
@@ -124,5 +127,6 @@ def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
     signs = [rf"\A{_EMPTY_CALL}", rf"</{re.escape(name)}>"]
     if keys:
         words = "|".join(re.escape(key) for key in keys)
-        signs.append(rf"[\"'<\[{{(,|=「『][ \t]*(?:{words})[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
+        signs.append(rf">[ \t]*(?:{words})[ \t]*</")
+        signs.append(rf"[\"'<\[{{(,|=「『][ \t]*\\*[\"']?(?:{words})\\*[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
     return re.compile("|".join(signs))

@@ -5,6 +5,7 @@ as many ticks as began it, or with its paragraph: a lone tick is no code and mus
 """
 
 import re
+from functools import lru_cache
 
 from mustcall.dialects.reader import Reader
 
@@ -83,6 +84,19 @@ def measure(reader: Reader, character: str) -> int:
     return 0 if ends and size < _MOST_TICKS and not reader.closed else size
 
 
+@lru_cache(maxsize=_MOST_TICKS)
+def _inside_inline(size: int) -> re.Pattern[str]:
+    """Return what certainly goes on inside inline code: text, ticks of another number, newlines within a paragraph."""
+    other_run = rf"(?!`{{{size}}}(?!`))`{{1,{_MOST_TICKS}}}+(?!\Z)"
+    return re.compile(rf"(?:[^`\n]++|{other_run}|\n(?=[^\S\n]*+\S))*+")
+
+
+@lru_cache(maxsize=2 * _MOST_TICKS)
+def _fence_runs(character: str, size: int) -> re.Pattern[str]:
+    """Return what may end a fence: a run of its character that is long enough, or that the text's end cuts off."""
+    return re.compile(rf"{character}{{{size}}}|{character}++\Z")
+
+
 class Code:
     """A stretch of code whose opening ticks or fence were read.
 
@@ -115,7 +129,10 @@ class Code:
 
     def _inline(self, reader: Reader, lines: Lines) -> bool:
         buffer = reader.buffer
+        inside = _inside_inline(self._size)
         while True:
+            if not lines.blank and (skipped := inside.match(buffer, reader.position)):
+                self._to(skipped.end(), reader, lines)
             found = _TICKS_OR_LINE.search(buffer, reader.position)
             self._to(found.start() if found else len(buffer), reader, lines)
             if found is None:
@@ -135,8 +152,10 @@ class Code:
     def _fenced(self, reader: Reader, lines: Lines) -> bool:
         """A line of at least as many fence characters ends it; so does a run of them in the first line."""
         buffer = reader.buffer
+        runs = _fence_runs(self._character, self._size)
         while True:
-            at = buffer.find(self._character, reader.position)
+            found = runs.search(buffer, reader.position)
+            at = found.start() if found is not None else -1
             end = at if at >= 0 else len(buffer)
             if self._first_line and buffer.find("\n", reader.position, end) >= 0:
                 self._first_line = False

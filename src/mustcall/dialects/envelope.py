@@ -26,10 +26,12 @@ __all__ = [
     "dump",
     "read_alone",
     "read_array",
+    "read_body",
     "read_envelope",
     "read_envelopes",
     "read_items",
     "read_opened_envelope",
+    "wraps_arguments",
 ]
 
 NAME_KEYS = frozenset({"name", "tool_name", "tool", "function"})
@@ -37,7 +39,11 @@ ARGUMENT_KEYS = frozenset({"arguments", "args", "parameters", "input"})
 SIDE_KEYS = frozenset({"id", "call_id", "tool_call_id", "type"})
 CALL_TYPES = frozenset({"function", "tool_call", "tool_use"})
 
+WRAPPER_KEYS = ("arguments", "input")
+
 _SEPARATORS = " \t\r\n,"
+_WRAPPER = re.compile(r'(\{[ \t\r\n]*+"(arguments|input)"[ \t\r\n]*+:[ \t\r\n]*+)\{')
+_LONGEST_WRAPPER = 64
 _SPACES = re.compile(r"[ \t\r]*+")
 # What may stand behind a bare call on its line: the tokens models leak, and closers of whatever wrapped it.
 _TOKENS = ("</", "<|", *(control.marker for control in CONTROLS if not control.marker.startswith("<|")))
@@ -275,6 +281,41 @@ def read_items(
             if held is None:
                 span.drop()
             return
+
+
+def read_body(call: Call) -> Parse[None]:
+    """Read a call's arguments from the JSON object in its tags, unwrapped where models wrap them once more."""
+    reader = call.span.reader
+    wrapper = yield from _wrapper(call)
+    if wrapper:
+        reader.position += len(wrapper)
+    yield from call.read_arguments()
+    if wrapper:
+        following = yield from blanks(reader)
+        if following != "}":
+            raise Fault(Reason.AMBIGUOUS_ARGUMENTS if following else Reason.TRUNCATED)
+        reader.position += 1
+
+
+def wraps_arguments(call: Call, key: str) -> bool:
+    """Tell whether this key is a wrapper around the arguments and none of them, which only a schema can say."""
+    declared: object = (call.schema or {}).get("properties")
+    return key in WRAPPER_KEYS and isinstance(declared, dict) and key not in declared
+
+
+def _wrapper(call: Call) -> Parse[str]:
+    """Return the beginning of an object that only wraps the arguments, unread; "" if it is none."""
+    reader = call.span.reader
+    while True:
+        beginning = reader.buffer[reader.position : reader.position + _LONGEST_WRAPPER]
+        found = _WRAPPER.match(beginning)
+        if found is not None:
+            return found[1] if wraps_arguments(call, found[2]) else ""
+        bare = "".join(beginning.split())
+        waits = any(f'{{"{key}":{{'.startswith(bare) for key in WRAPPER_KEYS)
+        if not waits or reader.closed or len(beginning) == _LONGEST_WRAPPER:
+            return ""
+        yield
 
 
 def dump(value: Any) -> str:

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     STRAY_MARKER = "stray_marker"
     UNKNOWN_MARKUP = "unknown_markup"
+    TOO_MUCH = "too_much_markup"
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):

@@ -26,6 +26,7 @@ def describe_catalogue() -> str:
         "# The dialects",
         "<!-- Generated from the catalogue by `mustcall dialects --markdown`; do not edit. -->",
         f"mustcall reads {len(DIALECTS)} text forms of tool calls; the example is the same call in each.",
+        "Tool names match exactly, else apart from case, `-`, `_` and `.`; argument keys go out as they were written.",
     ]
     families = dict.fromkeys(dialect.family for dialect in DIALECTS)
     for family in families:

@@ -12,18 +12,20 @@ import msgspec
 
 from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
-from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, RESULTS, SECTIONS, Anchor, Control, Section
+from mustcall.dialects.reader import Reader
+from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, QUOTATIONS, RESULTS, SECTIONS, Anchor, Control, Section
 
-__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of"]
+__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of", "starts"]
 
 _CODE = ("`", "~~~")
 _TAG = re.compile(r"<[A-Za-z_]")
+_NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 
 
 class Entry:
     """What one marker may be."""
 
-    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "result", "section")
+    __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "quotation", "result", "section")
 
     def __init__(self) -> None:
         self.openers: list[tuple[Dialect, Opener]] = []
@@ -31,6 +33,7 @@ class Entry:
         self.control: Control | None = None
         self.late = False
         self.result = ""
+        self.quotation: tuple[str, ...] = ()
         self.closer = False
         self.code = False
         self.anchor = Anchor.START
@@ -39,12 +42,31 @@ class Entry:
     def follow(self) -> str:
         """What must come behind the marker for it to be more than text, as an expression; "" if it is always more."""
         pairs = self.openers
-        if self.section or self.control or self.late or self.closer or self.code or self.result:
+        if self.section or self.control or self.late or self.closer or self.code or self.result or self.quotation:
             return ""
         if not all(opener.soft and opener.starts for _, opener in pairs):
             return ""
         firsts = {start[0] for _, opener in pairs for start in opener.starts}
         return "|".join(sorted(r"\w" if first == A_NAME else re.escape(first) for first in firsts))
+
+    @property
+    def stops(self) -> bool:
+        """Whether the search stops at the marker wherever it stands, however the text was cut."""
+        return self.anchor is Anchor.ANYWHERE and not self.follow
+
+    @property
+    def only_closes(self) -> bool:
+        """Whether the marker means nothing but the end of something."""
+        return self.closer and not (self.section or self.late or self._is_more)
+
+    @property
+    def only_marks_sections(self) -> bool:
+        """Whether the marker means nothing but a reasoning section's beginning or end."""
+        return not self.closer and not self._is_more
+
+    @property
+    def _is_more(self) -> bool:
+        return bool(self.openers or self.control or self.code or self.result or self.quotation)
 
     def counts(self, anchor: Anchor) -> None:
         """Widen where the marker is looked for at all."""
@@ -54,7 +76,18 @@ class Entry:
 class Grammar:
     """The compiled table of one set of dialects."""
 
-    __slots__ = ("_hard", "_lined", "_namespaced", "dialects", "entries", "marks", "names", "names_matter")
+    __slots__ = (
+        "_hard",
+        "_lined",
+        "_namespaced",
+        "closing",
+        "closing_or_sections",
+        "dialects",
+        "entries",
+        "marks",
+        "names",
+        "names_matter",
+    )
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
         self.names = names
@@ -82,6 +115,8 @@ class Grammar:
             self._entry(end).late = True
         for result, closer in RESULTS.items():
             self._entry(result).result = closer
+        for quotation, closers in QUOTATIONS.items():
+            self._entry(quotation).quotation = closers
         self.marks = Marks(
             self.entries,
             (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
@@ -89,6 +124,14 @@ class Grammar:
         )
         self._namespaced = any(NAMESPACE in marker for marker in self.entries)
         self._lined = self._collect_lined()
+        # Where nothing is open that these close, they are text; so are those of sections where none are looked for.
+        alone = {marker: entry for marker, entry in self.entries.items() if not self.marks.shorter(marker)}
+        self.closing = frozenset(marker for marker, entry in alone.items() if entry.only_closes)
+        self.closing_or_sections = self.closing.union(m for m, entry in alone.items() if entry.only_marks_sections)
+
+    def dialect_of(self, read: str, opened: str) -> Dialect:
+        """Return the dialect that was read, or where it is not active the one whose opener was found."""
+        return self.dialects.get(read) or self.dialects[opened]
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
         entry = self.entries.setdefault(marker, Entry())
@@ -97,7 +140,9 @@ class Grammar:
 
     @property
     def without_soft(self) -> "Grammar":
-        """The table without the openers that are usually no markup."""
+        """The table without the openers that are usually no markup; of such a table, the table itself."""
+        if not any(opener.soft for dialect in self.dialects.values() for opener in dialect.openers):
+            return self
         if self._hard is None:
             hard = tuple(
                 msgspec.structs.replace(dialect, openers=tuple(o for o in dialect.openers if not o.soft))
@@ -148,3 +193,19 @@ def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Gr
 def marks_of(*markers: str) -> Marks:
     """Return these markers compiled, once for all who ask."""
     return Marks(markers)
+
+
+def starts(reader: Reader, start: str) -> bool | None:
+    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
+    buffer, position = reader.buffer, reader.position
+    literal = start
+    if start.startswith(A_NAME):
+        found = _NAME.match(buffer, position)
+        if found is None:
+            return False
+        position = found.end()
+        literal = start[1:]
+    if buffer.startswith(literal, position):
+        return True
+    rest = buffer[position : position + len(literal)]
+    return False if reader.closed or not literal.startswith(rest) else None

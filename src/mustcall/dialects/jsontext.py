@@ -30,14 +30,24 @@ __all__ = [
 MAX_DEPTH = 100
 MAX_NUMBER = 1024
 
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]*+')
-_SIMPLE_STRING = re.compile(r'"[^"\\\x00-\x1f]*+"')
+_HEX = "[0-9A-Fa-f]"
+# What certainly goes on inside a string: plain characters and whole escapes, both halves of a surrogate pair as one.
+_ESCAPED = (
+    rf'\\(?:["\\/bfnrt]|u(?:[0-9A-CEFa-cef]{_HEX}{{3}}|[Dd][0-7]{_HEX}{{2}}'
+    rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}))"
+)
+_INSIDE = rf'(?:[^"\\\x00-\x1f]++|{_ESCAPED})*+'
+_PLAIN = re.compile(_INSIDE)
+_SIMPLE_STRING = re.compile(rf'"{_INSIDE}"')
 _SIMPLE_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\r\n]*+:[ \t\r\n]*+')
 _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
-_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)(?=[,\]}} \t\r\n])")
 SHORT_NUMBER = r"-?(?:0|[1-9][0-9]{0,99}+)(?:\.[0-9]{1,99}+)?+(?:[eE][-+]?[0-9]{1,9}+)?+"
+_SHORT_SCALAR = re.compile(rf"(?:{SHORT_NUMBER}|true|false|null)(?=[,\]}} \t\r\n])")
 # Many plain items of an array, each with its comma: read in one step.
-_ITEMS = re.compile(rf'(?:(?:{SHORT_NUMBER}|true|false|null|"[^"\\\x00-\x1f]*+")[ \t\r\n]*+,[ \t\r\n]*+)++')
+_ITEM = rf'(?:{SHORT_NUMBER}|true|false|null|"{_INSIDE}")[ \t\r\n]*+'
+_LIST = rf"\[[ \t\r\n]*+(?:{_ITEM}(?:,[ \t\r\n]*+{_ITEM})*+)?+\][ \t\r\n]*+"
+_FLAT_ITEMS = re.compile(rf"(?:{_ITEM},[ \t\r\n]*+)++")
+_ITEMS = re.compile(rf"(?:(?:{_ITEM}|{_LIST}|\{{\}}[ \t\r\n]*+),[ \t\r\n]*+)++")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)\Z")
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -96,7 +106,12 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
             if character == '"':
                 keys = stack[-1]
                 assert keys is not None
-                key = yield from _read_key(reader)
+                simple = _SIMPLE_KEY.match(reader.buffer, reader.position)
+                if simple is not None:
+                    reader.position = simple.end()
+                    key = simple[1]
+                else:
+                    key = yield from _read_key(reader)
                 if key in keys:
                     raise Fault(Reason.DUPLICATE_KEY)
                 keys.add(key)
@@ -106,8 +121,8 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
                 raise Fault(Reason.BAD_JSON)
             reader.position += 1
             stack.pop()
-        elif stack and stack[-1] is None and (items := _ITEMS.match(reader.buffer, reader.position)):
-            reader.position = items.end()
+        elif stack and stack[-1] is None and (items := _read_items(reader, len(stack))):
+            reader.position = items
             at = _At.VALUE
             continue
         elif character == '"':
@@ -122,6 +137,8 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
         elif character == "]" and at is _At.FIRST_ITEM:
             reader.position += 1
             stack.pop()
+        elif (scalar := _SHORT_SCALAR.match(reader.buffer, reader.position)) is not None:
+            reader.position = scalar.end()
         else:
             yield from _skip_scalar(reader)
         if not stack:
@@ -129,11 +146,13 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
         at = _At.AFTER
 
 
+def _read_items(reader: Reader, depth: int) -> int:
+    """Return where many plain items of an array end, 0 if there are none."""
+    found = (_ITEMS if depth < MAX_DEPTH else _FLAT_ITEMS).match(reader.buffer, reader.position)
+    return found.end() if found is not None else 0
+
+
 def _skip_scalar(reader: Reader) -> Parse[None]:
-    found = _SCALAR.match(reader.buffer, reader.position)
-    if found is not None and found.end() - reader.position <= MAX_NUMBER:
-        reader.position = found.end()
-        return
     scalar = yield from run(reader, _SCALAR_RUN, MAX_NUMBER, Reason.BAD_JSON)
     if _WHOLE_SCALAR.match(scalar) is None:
         ended = reader.closed and reader.position == len(reader.buffer)
@@ -141,10 +160,6 @@ def _skip_scalar(reader: Reader) -> Parse[None]:
 
 
 def _read_key(reader: Reader) -> Parse[str]:
-    found = _SIMPLE_KEY.match(reader.buffer, reader.position)
-    if found is not None:
-        reader.position = found.end()
-        return found.group(1)
     key = yield from read_string(reader)
     character = yield from blanks(reader)
     if character != ":":
@@ -230,7 +245,8 @@ def decode_string(reader: Reader, write: Callable[[str], None]) -> Parse[None]:
         end = plain.end()
         if end > position:
             reader.position = end
-            write(buffer[position:end])
+            text = buffer[position:end]
+            write(json.loads(f'"{text}"') if "\\" in text else text)
         if end == len(buffer):
             if reader.closed:
                 raise Fault(Reason.TRUNCATED)

@@ -31,7 +31,7 @@ class Marks:
     for nothing now and then.
     """
 
-    __slots__ = ("_extendable", "_last", "_longest", "_pattern", "markers")
+    __slots__ = ("_extendable", "_last", "_longest", "_pattern", "_shorter", "markers")
 
     def __init__(
         self, markers: Iterable[str], lined: Iterable[str] = (), follows: Mapping[str, str] | None = None
@@ -48,6 +48,7 @@ class Marks:
         self._pattern = re.compile(_root(first, second, ends))
         self._longest = max(map(len, self.markers), default=0) + 32
         self._last: re.Pattern[str] | None = None
+        self._shorter: dict[str, str] = {}
 
     def find(self, text: str, position: int, closed: bool) -> tuple[int, str]:
         """Return where the first marker begins and the marker as written.
@@ -88,7 +89,13 @@ class Marks:
 
     def shorter(self, marker: str) -> str:
         """Return the longest other marker that this one begins with, "" if there is none."""
-        return max((m for m in self._extendable if m != marker and marker.startswith(m)), key=len, default="")
+        found = self._shorter.get(marker)
+        if found is None:
+            beginnings = (m for m in self._extendable if m != marker and marker.startswith(m))
+            found = max(beginnings, key=len, default="")
+            if marker in self.markers:
+                self._shorter[marker] = found
+        return found
 
     def key(self, written: str) -> str:
         """Return the marker of the set that was written: the same, unless it carries a namespace."""

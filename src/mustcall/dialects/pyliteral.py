@@ -23,8 +23,16 @@ _SCALAR = re.compile(r"[-+0-9A-Za-z_.]*+")
 _INTEGER = re.compile(r"([-+]?)(0(?:_?0)*|[1-9][0-9]*(?:_[0-9]+)*)\Z")
 _BASED = re.compile(r"([-+]?)(0[xX][0-9A-Fa-f_]+|0[oO][0-7_]+|0[bB][01_]+)\Z")
 _FLOAT = re.compile(r"([-+]?)([0-9](?:_?[0-9])*)?(\.(?:[0-9](?:_?[0-9])*)?)?([eE][-+]?[0-9]{1,6})?\Z")
-_PLAIN = {quote: re.compile(rf"[^{quote}\\\n\r]*+") for quote in "'\""}
-_PLAIN_TRIPLE = {quote: re.compile(rf"[^{quote}\\]*+") for quote in "'\""}
+# What certainly goes on inside a string: plain characters and escapes of a known length.
+_SIMPLE_ESCAPE = re.compile(r"\\([\\'\"abfnrtv]|x[0-9A-Fa-f]{2})")
+_PLAIN = {
+    (raw, size, quote): re.compile(
+        rf"(?:[^{quote}\\{newlines}]++{'' if raw else '|' + _SIMPLE_ESCAPE.pattern})*+",
+    )
+    for raw in (False, True)
+    for size, newlines in ((1, r"\n\r"), (3, ""))
+    for quote in "'\""
+}
 _ESCAPES = {
     "\n": "",
     "\\": "\\",
@@ -40,7 +48,10 @@ _ESCAPES = {
 }
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 # Many plain items of a list, each with its comma: read in one step. Strings without what JSON writes otherwise.
-_ITEMS = re.compile(rf"""(?:(?:{SHORT_NUMBER}|'[^'"\\,\x00-\x1f]*+')[ \t\r\n]*+,[ \t\r\n]*+)++""")
+_PLAIN_ITEM = rf"""{SHORT_NUMBER}|'[^'"\\,()\x00-\x1f]*+'|"(?:[^'"\\,()\x00-\x1f]++|\\[\\bfnrt])*+\""""
+_FLAT_ITEMS = re.compile(rf"(?:(?:{_PLAIN_ITEM})[ \t\r\n]*+,[ \t\r\n]*+)++")
+_ITEMS = re.compile(rf"(?:(?:{_PLAIN_ITEM}|\[\]|\(\)|\{{\}})[ \t\r\n]*+,[ \t\r\n]*+)++")
+_TO_JSON = str.maketrans("'()", '"[]')
 _ITEM_END = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
@@ -96,10 +107,11 @@ def read_literal(reader: Reader, write: _Write) -> Parse[None]:  # noqa: PLR0915
             continue
         if level is not None and at is not _At.VALUE and level.size:
             write(", ")
-        if at is _At.ITEM_OR_END and (items := _ITEMS.match(reader.buffer, reader.position)):
+        plain = _ITEMS if len(stack) < MAX_DEPTH else _FLAT_ITEMS
+        if at is _At.ITEM_OR_END and (items := plain.match(reader.buffer, reader.position)):
             assert level is not None
             reader.position = items.end()
-            texts = _ITEM_END.split(items.group().replace("'", '"'))[:-1]
+            texts = _ITEM_END.split(items.group().translate(_TO_JSON))[:-1]
             write(", ".join(texts))
             level.size += len(texts)
             level.commas += len(texts)
@@ -210,7 +222,7 @@ def _read_string(reader: Reader, raw: bool, write: _Write) -> Parse[None]:
     delimiter = yield from _read_delimiter(reader, quote)
     if not delimiter:
         return
-    plain = (_PLAIN if len(delimiter) == 1 else _PLAIN_TRIPLE)[quote]
+    plain = _PLAIN[raw, len(delimiter), quote]
     while True:
         buffer, position = reader.buffer, reader.position
         found = plain.match(buffer, position)
@@ -218,7 +230,8 @@ def _read_string(reader: Reader, raw: bool, write: _Write) -> Parse[None]:
         end = found.end()
         if end > position:
             reader.position = end
-            write(buffer[position:end])
+            text = buffer[position:end]
+            write(text if raw or "\\" not in text else _SIMPLE_ESCAPE.sub(_unescape, text))
         if end == len(buffer):
             if reader.closed:
                 raise Fault(Reason.TRUNCATED)
@@ -237,6 +250,11 @@ def _read_string(reader: Reader, raw: bool, write: _Write) -> Parse[None]:
                 return
             reader.position += 1
             write(quote)
+
+
+def _unescape(found: re.Match[str]) -> str:
+    kind = found[1]
+    return _ESCAPES[kind] if len(kind) == 1 else chr(int(kind[1:], 16))
 
 
 def _read_delimiter(reader: Reader, quote: str) -> Parse[str]:

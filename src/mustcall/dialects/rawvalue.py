@@ -31,6 +31,7 @@ from mustcall.dialects.span import Call
 __all__ = ["ArgumentWriter", "Ends", "read_raw_value"]
 
 _NO_LIMIT = 1 << 62
+_LEAKED = str.maketrans("ĠĊ", " \n")
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ class Ends(msgspec.Struct, frozen=True):
     `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
     is the opening tag of a parameter, with `{key}` in it: standing in a value it shows that a closing tag is missing,
     and so does `end_breaker`. Where the format's models are known to forget the tag the value ends there (`lenient`),
-    elsewhere the call is malformed.
+    elsewhere the call is malformed. `leaked` values hold the tokenizer's letters for blanks and newlines.
     """
 
     closer: str
@@ -48,6 +49,7 @@ class Ends(msgspec.Struct, frozen=True):
     breaker: str = ""
     end_breaker: str = ""
     lenient: bool = False
+    leaked: bool = False
 
     def marks(self, newline: str, keys: tuple[str, ...]) -> Marks:
         """Return what to look for in a value that this newline wraps; `keys` are the parameters that may still come."""
@@ -133,6 +135,8 @@ def _pass_structure(call: Call) -> Parse[None]:
 def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[None]:
     """Read raw text up to the closing tag that ends it."""
     reader = writer.call.span.reader
+    if ends.leaked:
+        write = _unleaking(write)
     keys = writer.missing if ends.breaker else ()
     marks = ends.marks(newline, keys)
     breakers = ends.breakers(keys)
@@ -148,6 +152,10 @@ def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None],
         if (yield from _follows(writer.call, ends.followers)):
             return
         write(tag + gap)
+
+
+def _unleaking(write: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda piece: write(piece.translate(_LEAKED))
 
 
 def _follows(call: Call, followers: tuple[str, ...]) -> Parse[bool]:

@@ -1,4 +1,4 @@
-"""The reasoning sections, the control tokens models leak and the results they repeat, as data.
+"""The reasoning sections, the control tokens models leak, the results they repeat and HTML's quotations, as data.
 
 Which text is a section's is decided by the scanner; why it is decided so is told in
 `docs/decisions/dialects-reasoning.md`. Channel headers (harmony, Muse) are markup with a grammar of their own and
@@ -11,7 +11,17 @@ from enum import IntEnum
 
 import msgspec
 
-__all__ = ["CONTROLS", "LATE_ENDS", "RESULTS", "SECTIONS", "Anchor", "Control", "Section"]
+__all__ = [
+    "CONTROLS",
+    "LATE_ENDS",
+    "PARAGRAPH_ENDS",
+    "QUOTATIONS",
+    "RESULTS",
+    "SECTIONS",
+    "Anchor",
+    "Control",
+    "Section",
+]
 
 
 class Anchor(IntEnum):
@@ -72,6 +82,17 @@ RESULTS = {
     "<function_results>": "</function_results>",
     "[TOOL_RESULT]": "[END_TOOL_RESULT]",
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+}
+
+# HTML that shows code, and comments: what stands in them is no call, either (rule 63). Inline code ends with its
+# paragraph, as it does in ticks.
+PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
+QUOTATIONS = {
+    "<code>": ("</code>", *PARAGRAPH_ENDS),
+    "<code ": ("</code>", *PARAGRAPH_ENDS),
+    "<pre>": ("</pre>",),
+    "<pre ": ("</pre>",),
+    "<!--": ("-->",),
 }
 
 LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")

@@ -14,44 +14,21 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.dialect import A_NAME, Dialect, Opener
+from mustcall.dialects.damage import ends_of_damage
+from mustcall.dialects.dialect import Dialect, Opener
+from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, marks_of
+from mustcall.dialects.grammar import Entry, Grammar, marks_of, starts
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
-from mustcall.dialects.reasoning import Anchor, Section
+from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
 from mustcall.dialects.span import Span
 
 __all__ = ["Scan"]
 
-_NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
-_INLINE_CODE = re.compile(r"`[^`\n]++`(?=[^`])")
+# Inline code that is whole: in single ticks, over as many lines as its paragraph has.
+_INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _MOST_WRAPPERS = 4
-
-# What hostile text can cost is bounded: after so many lines that looked like a bare call and were none, bare forms are
-# not looked for any more; after so many malformed calls nothing is.
-_MOST_DECLINED = 1000
-_MOST_FAILED = 1000
-
-# After these the text goes on as text: nothing of a call was opened that could still be running.
-_HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
-_PARAGRAPH_ENDS = ("\n\n", "\r\n\r\n")
-
-
-def _starts(reader: Reader, start: str) -> bool | None:
-    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
-    buffer, position = reader.buffer, reader.position
-    literal = start
-    if start.startswith(A_NAME):
-        found = _NAME.match(buffer, position)
-        if found is None:
-            return False
-        position = found.end()
-        literal = start[1:]
-    if buffer.startswith(literal, position):
-        return True
-    rest = buffer[position : position + len(literal)]
-    return False if reader.closed or not literal.startswith(rest) else None
 
 
 class Scan:
@@ -65,8 +42,10 @@ class Scan:
         *,
         sections: bool,
         in_reasoning: bool = False,
+        effort: Effort | None = None,
     ) -> None:
         self._grammar = grammar
+        self._effort = effort or Effort()
         self._offered = offered
         self._indices = indices
         self._reads_sections = sections
@@ -74,16 +53,16 @@ class Scan:
         self._reader = Reader()
         self._events: list[ScanEvent] = []
         self._lookout = Lookout(offered, in_reasoning=in_reasoning)
+        self._unwatched: list[str] = []
         self._plain_mode = self._prose
         self._mode = self._plain_mode
         self._lines = Lines()
         self._gap: list[str] | None = None
         self._gap_is_text = False
         self._owed: set[str] = set()
+        self._spare: frozenset[str] = frozenset()
         self._wrapping: set[str] = set()
         self._wrappers = 0
-        self._declined = 0
-        self._failed = 0
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
@@ -124,6 +103,7 @@ class Scan:
         reader.buffer = reader.buffer + text if reader.buffer else text
         while self._mode():
             pass
+        self._watch_said()
         if reader.position:
             reader.settle()
         return self._take_events()
@@ -133,7 +113,7 @@ class Scan:
         self._reader.closed = True
         while self._mode():
             pass
-        self._lookout.close(self._events)
+        self._report_seen()
         if self._passed_lookout is not None:
             self._passed_lookout.close(self._events)
         return self._take_events()
@@ -155,7 +135,17 @@ class Scan:
         self._events.append(Text(text))
         self._lines.note(text)
         if watch:
-            self._lookout.watch(text)
+            self._unwatched.append(text)
+
+    def _watch_said(self) -> None:
+        """Show the lookout what was released since the last time: once per piece, however many texts it made."""
+        if self._unwatched:
+            self._lookout.watch("".join(self._unwatched))
+            self._unwatched.clear()
+
+    def _report_seen(self) -> None:
+        self._watch_said()
+        self._lookout.close(self._events)
 
     def _skip(self, end: int) -> str:
         """Read up to `end` and return what was read."""
@@ -166,13 +156,24 @@ class Scan:
 
     def _prose(self) -> bool:
         reader = self._reader
-        marks = self._grammar.marks
+        grammar = self._grammar
+        marks = grammar.marks
+        idle = grammar.closing if self._reads_sections else grammar.closing_or_sections
+        # One character that is known to begin no marker; it is released with what follows.
+        plain = 0
         while True:
+            if self._effort.spent:
+                self._flush_gap()
+                self._mode = self._give_up
+                return True
             if self._gap is not None and not self._read_gap(self._gap):
                 return False
             buffer, position = reader.buffer, reader.position
             here = marks.at(buffer, position, reader.closed) if self._gap is not None else None
-            at, marker = marks.find(buffer, position, reader.closed) if here is None else (position, here)
+            at, marker = marks.find(buffer, position + plain, reader.closed) if here is None else (position, here)
+            plain = 0
+            while marker in idle and not self._closes(marker):
+                at, marker = marks.find(buffer, at + 1, reader.closed)
             if at > position:
                 self._flush_gap()
                 self._say(self._skip(at))
@@ -182,19 +183,23 @@ class Scan:
                 if self._lines.blank or not self._grammar.is_lined(buffer[at:]):
                     return False
                 self._flush_gap()
-                self._say(self._skip(at + 1))
+                plain = 1
                 continue
             if marker == "`" and (inline := _INLINE_CODE.match(buffer, at)):
                 self._flush_gap()
                 self._say(self._skip(inline.end()), watch=False)
+                self._effort.spend(MARK)
                 continue
+            stops = grammar.entries[marks.key(marker)].stops
             while marker:
-                taken = self._meet(marker, self._grammar.entries[marks.key(marker)])
+                taken = self._meet(marker, grammar.entries[marks.key(marker)])
                 if taken is not None:
                     return taken
                 marker = marks.shorter(marker)
+            if stops:
+                self._effort.spend(MARK)
             self._flush_gap()
-            self._say(self._skip(at + 1))
+            plain = 1
 
     def _read_gap(self, gap: list[str]) -> bool:
         """Hold blanks that only separate a call or a reasoning section from what follows."""
@@ -225,13 +230,18 @@ class Scan:
     def _meet(self, marker: str, entry: Entry) -> bool | None:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
-        if entry.result:
-            return self._meet_result(marker, entry.result)
         openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
-        if openers and self._gap is None and self._lines.quotes:
+        quotable = openers or entry.result or entry.quotation
+        if quotable and self._lines.quotes and not any("\n" in blank for blank in self._gap or ()):
             # Quoted markup is no call; neither is what stands in it (rule 122).
+            self._effort.spend(MARK)
+            self._flush_gap()
             self._pass_over(("\n",))
             return True
+        if entry.result:
+            return self._meet_result(marker, (entry.result,), ("\n",))
+        if entry.quotation:
+            return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
             self._open_span(marker, openers)
             return True
@@ -246,15 +256,16 @@ class Scan:
             return True
         if section is not None:
             self._mentioned.update(section.closers)
-        if entry.closer and marker in self._owed:
+        if entry.closer and self._closes(marker):
             self._owed.discard(marker)
             self._drop_marker(end)
             return True
         if self._reads_sections and entry.late and self._ends_late(marker):
             if not self._section_seen and not self._called:
-                self._lookout.close(self._events)
+                self._report_seen()
                 self._events.append(LateReasoningEnd())
             self._section_seen = True
+            self._effort.spend(MARK)
             self._after_reasoning(end)
             return True
         control = entry.control
@@ -265,16 +276,21 @@ class Scan:
             return True
         return None
 
-    def _meet_result(self, marker: str, closer: str) -> bool:
-        """Pass over a tool's result. In mid-line its marker may be a mere mention, which ends with its line."""
+    def _closes(self, marker: str) -> bool:
+        """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""
+        return marker in self._owed or (self._gap is not None and marker in self._spare)
+
+    def _meet_result(self, marker: str, closers: tuple[str, ...], ends: tuple[str, ...]) -> bool:
+        """Pass over a tool's result or quoted HTML. In mid-line its marker may be a mere mention, which ends sooner."""
         reader = self._reader
         end = reader.position + len(marker)
         mentioned = self._gap is None and not self._lines.blank
         if mentioned and end == len(reader.buffer) and not reader.closed:
             return False
         mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
+        self._effort.spend(MARK)
         self._flush_gap()
-        self._pass_over((closer, "\n") if mentioned else (closer,), lookout=self._new_lookout())
+        self._pass_over((*closers, *ends) if mentioned else closers, lookout=self._new_lookout())
         return True
 
     def _ends_late(self, marker: str) -> bool:
@@ -297,6 +313,7 @@ class Scan:
 
     def _drop_marker(self, end: int) -> None:
         """Take a token out of the text; blanks between it and markup before it go along."""
+        self._effort.spend(MARK)
         text = self._skip(end)
         if self._keeps_markup:
             self._flush_gap()
@@ -310,6 +327,7 @@ class Scan:
         size = measure(self._reader, marker[0])
         if not size:
             return False
+        self._effort.spend(MARK)
         self._flush_gap()
         fenced = size >= 3 and self._lines.blank
         self._say(self._skip(self._reader.position + size), watch=False)
@@ -332,7 +350,7 @@ class Scan:
             self._mode = self._plain_mode
         if code.doubtful and (over or reader.closed):
             # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
-            self._lookout.watch("".join(code.doubtful))
+            self._unwatched += code.doubtful
         return over
 
     # Spans
@@ -345,7 +363,8 @@ class Scan:
             self._events,
             self._offered,
             self._indices,
-            marker,
+            self._effort,
+            marker=marker,
             gap=gap if self._gap_is_text else "",
             lines=self._lines,
             in_reasoning=self._keeps_markup,
@@ -356,7 +375,8 @@ class Scan:
         span.dialect = span.opened_by = openers[0][0].name
         span.soft = all(opener.soft for _, opener in openers)
         if not span.soft:
-            self._lookout.close(self._events)
+            self._effort.spend(MARK)
+            self._report_seen()
         self._parse = self._dispatch(span, openers)
         self._mode = self._in_span
 
@@ -367,7 +387,7 @@ class Scan:
             yield from blanks(reader)
         for dialect, opener in openers:
             for start in opener.starts or ("",):
-                while (fits := _starts(reader, start)) is None:
+                while (fits := starts(reader, start)) is None:
                     yield
                 if fits and start == "[":
                     while (wraps := self._wraps(span, len(start))) is None:
@@ -438,7 +458,7 @@ class Scan:
         else:
             self._wrapping |= span.owes
         left = self._reader.take_span()
-        if span.enters is not None:
+        if span.enters is not None and not self._keeps_markup:
             self._enter(span.enters)
             return
         if span.silences:
@@ -447,7 +467,8 @@ class Scan:
             self._wrappers = 0
             if not span.rejected:
                 self._lines.begin()
-            self._lookout.close(self._events)
+                self._spare = frozenset(self._grammar.dialect_of(span.dialect, span.opened_by).closers)
+            self._report_seen()
         if span.rejected:
             # What stands behind a call that stayed text is text, blanks included.
             self._wrappers = 0
@@ -462,10 +483,8 @@ class Scan:
         self._span = self._parse = None
         self._mode = self._plain_mode
         if span.soft:
-            self._declined += 1
-            if self._declined == _MOST_DECLINED:
-                self._grammar = self._grammar.without_soft
             text = span.gap + reader.take_span()
+            self._decline(span, text[len(span.gap) + len(span.marker) :])
             self._say(text)
             if span.marker.startswith("```"):
                 self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
@@ -477,41 +496,31 @@ class Scan:
         self._wrapping.clear()
         if span.call is not None:
             span.call.flush()
-        self._lookout.close(self._events)
-        dialect = self._grammar.dialects.get(span.dialect) or self._grammar.dialects[span.opened_by]
-        ends = self._ends_of_damage(span, fault, dialect.closers or ("\n",))
+        self._report_seen()
+        dialect = self._grammar.dialect_of(span.dialect, span.opened_by)
+        ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
         raw = span.reject(fault.reason)
-        self._failed += 1
-        if self._failed == _MOST_FAILED:
-            self._mode = self._give_up
-        elif ends and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
+        self._effort.fail()
+        if ends and not self._effort.spent and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
             openers = {opener.marker for opener in dialect.openers if not opener.soft}
             self._pass_over(ends, *openers, lookout=self._new_lookout())
 
-    def _ends_of_damage(self, span: Span, fault: Fault, closers: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what ends the text behind a fault in which no call counts, nothing if the text just goes on.
+    def _decline(self, span: Span, behind: str) -> None:
+        """Count a bare form that was none, unless only a cut before what stands behind its marker made it look so."""
+        follow = self._grammar.entries[span.marker].follow
+        reader = self._reader
+        behind += reader.buffer[reader.position : reader.position + 1]
+        if not follow or re.match(follow, behind.lstrip(" \t\r\n")):
+            self._effort.decline()
+            self._narrow()
 
-        A marker in prose must not swallow the calls behind it: as long as no offered tool was named and nothing of an
-        argument written, the damage ends with its paragraph, and if a word of prose stands there it is none.
-        """
-        if fault.reason in _HARMLESS:
-            return ()
-        call = span.call
-        if span.succeeded or span.rejected:
-            return closers
-        if call is None and fault.reason is Reason.MISSING_NAME:
-            return ()
-        following = self._reader.buffer[self._reader.position : self._reader.position + 1]
-        if fault.reason is not Reason.BAD_JSON and following.isalpha() and (call is None or not call.has_arguments):
-            return ()
-        named = call is not None and call.name is not None and not self._offered.anything
-        if named or (call is not None and call.has_content):
-            return closers
-        return (*closers, *_PARAGRAPH_ENDS)
+    def _narrow(self) -> None:
+        if self._effort.spent_on_bare_forms:
+            self._grammar = self._grammar.without_soft
 
     def _give_up(self) -> bool:
-        """Release everything: who wrote so much broken markup is not calling tools."""
-        self._say(self._skip(len(self._reader.buffer)), watch=False)
+        """Release everything: who wrote so much markup is not calling tools."""
+        self._say(self._skip(len(self._reader.buffer)))
         return False
 
     def _new_lookout(self) -> Lookout:
@@ -553,8 +562,11 @@ class Scan:
     def _enter(self, section: Section) -> None:
         self._section = section
         self._section_seen = True
-        self._lookout.close(self._events)
-        self._inner = Scan(self._grammar, self._offered, self._indices, sections=False, in_reasoning=True)
+        self._effort.spend(SECTION)
+        self._report_seen()
+        self._inner = Scan(
+            self._grammar, self._offered, self._indices, sections=False, in_reasoning=True, effort=self._effort
+        )
         self._mode = self._in_section
 
     def _in_section(self) -> bool:
@@ -579,6 +591,7 @@ class Scan:
 
     def _after_reasoning(self, end: int) -> None:
         self._skip(end)
+        self._narrow()
         self._lines.begin()
         self._mode = self._plain_mode
         self._open_gap(is_text=False)

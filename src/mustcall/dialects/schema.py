@@ -15,7 +15,7 @@ from mustcall.dialects.names import fold
 from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import Fault, Parse, Reader
 
-__all__ = ["Kind", "Parameter", "child_schema", "type_name"]
+__all__ = ["Kind", "Parameter", "child_schema", "declares_string", "type_name"]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})(?:\.[0-9]{1,1000})?(?:[eE][-+]?[0-9]{1,4})?\Z")
@@ -112,6 +112,11 @@ def _runs(parse: Parse[None], reader: Reader) -> bool:
     except Fault:
         return False
     return reader.position == len(reader.buffer)
+
+
+def declares_string(schema: JsonObject | None, root: JsonObject | None) -> bool:
+    """Tell whether a schema says that a value is a string and nothing else."""
+    return _types(schema, root or {}, _MAX_REFS) == _STRING
 
 
 def child_schema(schema: JsonObject | None, key: str | None, root: JsonObject | None) -> JsonObject | None:

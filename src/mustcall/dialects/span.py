@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.code import Lines
+from mustcall.dialects.effort import CALL, Effort
 from mustcall.dialects.events import (
     ArgumentDelta,
     CallEnd,
@@ -39,6 +40,7 @@ class Span:
     """
 
     __slots__ = (
+        "_effort",
         "_indices",
         "_lines",
         "call",
@@ -68,8 +70,9 @@ class Span:
         events: list[ScanEvent],
         offered: Offered,
         indices: Iterator[int],
-        marker: str,
+        effort: Effort,
         *,
+        marker: str,
         gap: str,
         lines: Lines,
         in_reasoning: bool,
@@ -94,10 +97,14 @@ class Span:
         self.rejected = False
         self.open_ended = False
         self._indices = indices
+        self._effort = effort
         self._lines = lines
 
     def begin(self, written: str | None = None) -> "Call":
         """Begin a call; the name may come now or later. What separates it from one that stayed text is text."""
+        self._effort.spend(CALL)
+        if self._effort.spent:
+            raise Fault(Reason.TOO_MUCH)
         if self.rejected:
             span = self.reader.take_span()
             own = span.lstrip(_SEPARATORS)
@@ -179,6 +186,12 @@ class Span:
         else:
             self.owes.update(closers)
         return False
+
+    def finish_turn(self, token: str) -> Parse[None]:
+        """Read the token that ends a turn, if it stands right here; elsewhere it may be text."""
+        yield from blanks(self.reader)
+        if (yield from accept_any(self.reader, (token,))):
+            self.drop()
 
 
 class Call:

@@ -1,7 +1,7 @@
 """Gemma's own notation: `call:NAME{key:<escape>text<escape>,n:42}`. Strings have a delimiter of their own.
 
-FunctionGemma and Gemma 4 differ in their markers only. Text between delimiters is raw, so a string that contains its
-delimiter cannot be written; numbers, booleans and null are bare JSON.
+FunctionGemma and Gemma 4 differ in their markers only; Gemma 4 sometimes drops the word `call`. Text between delimiters
+is raw, so a string that contains its delimiter cannot be written; numbers, booleans and null are bare JSON.
 """
 
 import re
@@ -20,15 +20,18 @@ from mustcall.dialects.span import Call, Span
 __all__ = ["DIALECTS"]
 
 # Many plain items of a list, each with the comma before it: read in one step.
-_ITEMS = re.compile(rf"(?:[ \t\r\n]*+,[ \t\r\n]*+{SHORT_NUMBER}(?=[ \t\r\n]*+[,\]]))++")
+_ITEMS = re.compile(rf"(?:[ \t\r\n]*+,[ \t\r\n]*+(?:{SHORT_NUMBER}|\[\]|\{{\}})(?=[ \t\r\n]*+[,\]]))++")
 _ITEM_START = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _KEY = re.compile(r"[^:<>{}\[\],\s\"]*+")
+# A key and its number: read in one step.
+_PAIR = re.compile(rf"([^:<>{{}}\[\],\s\"]{{1,256}}+):[ \t\r\n]*+({SHORT_NUMBER})(?=[ \t\r\n]*+[,}}])")
 
 
 def _calls(delimiter: str, closer: str) -> Parser:
     def read(span: Span) -> Parse[None]:
         reader = span.reader
-        yield from expect(reader, "call:")
+        if not (yield from accept(reader, ":")):
+            yield from expect(reader, "call:")
         name = yield from word(reader)
         call = span.begin(name.removesuffix(":"))
         yield from blanks(reader)
@@ -48,30 +51,46 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
     first = True
     while stack:
         keys = stack[-1]
-        character = yield from blanks(reader)
-        if not character:
-            raise Fault(Reason.TRUNCATED)
+        character = reader.buffer[reader.position : reader.position + 1]
+        if not character or character in " \t\r\n":
+            character = yield from blanks(reader)
+            if not character:
+                raise Fault(Reason.TRUNCATED)
         if character == ("]" if keys is None else "}"):
             reader.position += 1
             call.write(character)
             stack.pop()
             first = False
             continue
-        if not first and keys is None and (items := _ITEMS.match(reader.buffer, reader.position)):
+        if (
+            not first
+            and keys is None
+            and len(stack) < MAX_DEPTH
+            and (items := _ITEMS.match(reader.buffer, reader.position))
+        ):
             reader.position = items.end()
             call.write(_ITEM_START.sub(", ", items.group()))
             continue
         if not first:
-            yield from expect(reader, ",", Reason.BAD_LITERAL)
+            if character != ",":
+                raise Fault(Reason.BAD_LITERAL)
+            reader.position += 1
             call.write(", ")
-            yield from blanks(reader)
+            if reader.buffer[reader.position : reader.position + 1] in (" ", "\t", "\r", "\n", ""):
+                yield from blanks(reader)
+        if keys is not None and (pair := _PAIR.match(reader.buffer, reader.position)):
+            _add_key(keys, pair[1])
+            reader.position = pair.end()
+            call.write(f"{quote(pair[1])}: {pair[2]}")
+            first = False
+            continue
         if keys is not None:
             key = yield from _read_key(call, delimiter)
-            if key in keys:
-                raise Fault(Reason.DUPLICATE_KEY)
-            keys.add(key)
+            _add_key(keys, key)
             call.write(quote(key) + ": ")
-        opener = yield from blanks(reader)
+        opener = reader.buffer[reader.position : reader.position + 1]
+        if not opener or opener in " \t\r\n":
+            opener = yield from blanks(reader)
         first = opener in ("{", "[")
         if first:
             if len(stack) == MAX_DEPTH:
@@ -81,6 +100,12 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
             stack.append(set() if opener == "{" else None)
         else:
             yield from _read_scalar(call, delimiter)
+
+
+def _add_key(keys: set[str], key: str) -> None:
+    if key in keys:
+        raise Fault(Reason.DUPLICATE_KEY)
+    keys.add(key)
 
 
 def _read_key(call: Call, delimiter: str) -> Parse[str]:
@@ -152,7 +177,7 @@ DIALECTS = (
         "gemma4",
         "braces",
         "Gemma 4",
-        (Opener("<|tool_call>", _calls('<|"|>', "<tool_call|>"), ("call:",)),),
+        (Opener("<|tool_call>", _calls('<|"|>', "<tool_call|>"), ("call:", ":")),),
         ("<tool_call|>",),
         _renderer("gemma4", "<|tool_call>", '<|"|>', "<tool_call|>"),
     ),

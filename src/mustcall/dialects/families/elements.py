@@ -2,7 +2,8 @@
 
 A mapping is a series of elements, an array a series of `item` elements, anything else is text. The schema types the
 leaves, and says whether an empty element is a string, an array or an object. Repeated elements of one name are an
-array, too, but only their end would tell: they are refused as duplicate keys rather than guessed.
+array, too: the first is held until the next tag tells, if it is a leaf; one that holds elements has gone out by then,
+and repeating it is a duplicate key, unless the schema declared the array. Text before elements is their `$text`.
 """
 
 import re
@@ -18,7 +19,7 @@ from mustcall.dialects.families.xml_params import plain_key, read_attribute
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import MAX_DEPTH, escape, quote
 from mustcall.dialects.reader import Fault, Parse, accept, blanks, copy_until, expect, run
-from mustcall.dialects.schema import Kind, Parameter, child_schema
+from mustcall.dialects.schema import Kind, Parameter, child_schema, declares_string
 from mustcall.dialects.span import Call, Span
 
 __all__ = ["DIALECTS"]
@@ -26,13 +27,17 @@ __all__ = ["DIALECTS"]
 _S = "]<]minimax[>["
 _TAG = re.compile(r"[^<>\s\"'/]*+")
 _NEXT = marks_of(_S)
-_STREAMED = "\0"
+_STREAMED = "\0streamed"
 
 
 class _Element:
-    """An open element: its tag, its schema, and once known what it holds (`array` or `object`)."""
+    """An open element: its tag, its schema, and once known what it holds (`array` or `object`).
 
-    __slots__ = ("filled", "keys", "kind", "schema", "tag")
+    In an object, `last` is the tag of the leaf or the list that was read last, `held` the text of a leaf that is not
+    written yet, and `listing` tells that a list of repeated elements is open.
+    """
+
+    __slots__ = ("filled", "held", "keys", "kind", "last", "listing", "schema", "tag")
 
     def __init__(self, tag: str, schema: JsonObject | None, kind: str = "") -> None:
         self.tag = tag
@@ -40,6 +45,9 @@ class _Element:
         self.kind = kind
         self.keys: set[str] = set()
         self.filled = False
+        self.last = ""
+        self.held: str | None = None
+        self.listing = False
 
 
 def _calls(span: Span) -> Parse[None]:
@@ -70,16 +78,18 @@ def _invoke(span: Span, name: str) -> Parse[None]:
         yield from expect(reader, _S)
         if (yield from accept(reader, "</")):
             yield from expect(reader, f"{element.tag}>")
-            call.write(_closing(element, text, root))
             stack.pop()
+            _close(call, element, stack[-1] if stack else None, text, root)
             continue
         yield from expect(reader, "<")
         tag = yield from run(reader, _TAG, 256, Reason.BAD_MARKUP)
         yield from expect(reader, ">")
-        if not tag or (text is not None and text.strip()):
+        if not tag or text is _STREAMED:
             raise Fault(Reason.BAD_MARKUP)
         if len(stack) == MAX_DEPTH:
             raise Fault(Reason.TOO_DEEP)
+        if not element.kind:
+            _begin_container(call, stack, tag, text or "", root)
         stack.append(_open(call, element, tag, root))
     call.end()
 
@@ -98,7 +108,7 @@ def _read_text(call: Call, element: _Element, root: JsonObject | None) -> Parse[
 
 
 def _is_string(element: _Element, root: JsonObject | None) -> bool:
-    return element.schema is not None and Parameter(element.schema, root).kind is Kind.STRING
+    return declares_string(element.schema, root)
 
 
 def _closing(element: _Element, text: str | None, root: JsonObject | None) -> str:
@@ -113,12 +123,51 @@ def _closing(element: _Element, text: str | None, root: JsonObject | None) -> st
     return parameter.convert(text or "")
 
 
+def _close(call: Call, element: _Element, parent: _Element | None, text: str | None, root: JsonObject | None) -> None:
+    """End an element. A leaf of an object waits: the next tag may repeat it."""
+    if element.kind:
+        _settle(call, element, root)
+    is_leaf = text is not None and text is not _STREAMED
+    if is_leaf and parent is not None and parent.kind == "object" and not parent.listing:
+        parent.last, parent.held = element.tag, text
+        return
+    call.write(_closing(element, text, root))
+
+
+def _settle(call: Call, parent: _Element, root: JsonObject | None) -> None:
+    """Write what an object held back: no further element repeats it."""
+    if parent.held is not None:
+        leaf = _Element(parent.last, child_schema(parent.schema, parent.last, root))
+        call.write(_closing(leaf, parent.held, root))
+    if parent.listing:
+        call.write("]")
+    parent.last, parent.held, parent.listing = "", None, False
+
+
+def _begin_container(call: Call, stack: list[_Element], tag: str, text: str, root: JsonObject | None) -> None:
+    """Begin an array or an object: an element's first inner tag tells which."""
+    parent, element = stack[-2:]
+    listed = tag == "item" and child_schema(element.schema, tag, root) is None
+    element.kind = "array" if listed else "object"
+    if not listed and parent.kind == "object" and not parent.listing and Parameter(element.schema, root).is_array:
+        call.write("[")
+        parent.last, parent.listing = element.tag, True
+        element.schema = child_schema(element.schema, None, root)
+    call.write("[" if listed else "{")
+    if text.strip():
+        if listed:
+            raise Fault(Reason.BAD_MARKUP)
+        call.write(f'"$text": {quote(text)}')
+        element.keys.add("$text")
+        element.filled = True
+
+
 def _open(call: Call, parent: _Element, tag: str, root: JsonObject | None) -> _Element:
-    """Begin an element inside another, which is thereby known to be an array or an object."""
-    if not parent.kind:
-        listed = tag == "item" and child_schema(parent.schema, tag, root) is None
-        parent.kind = "array" if listed else "object"
-        call.write("[" if listed else "{")
+    """Begin an element inside another."""
+    declared = child_schema(parent.schema, tag, root)
+    if parent.kind == "object" and tag == parent.last:
+        return _repeat(call, parent, tag, declared, root)
+    _settle(call, parent, root)
     call.write(", " if parent.filled else "")
     parent.filled = True
     if parent.kind == "array":
@@ -129,7 +178,17 @@ def _open(call: Call, parent: _Element, tag: str, root: JsonObject | None) -> _E
         raise Fault(Reason.DUPLICATE_KEY)
     parent.keys.add(tag)
     call.write(quote(tag) + ": ")
-    return _Element(tag, child_schema(parent.schema, tag, root))
+    return _Element(tag, declared)
+
+
+def _repeat(call: Call, parent: _Element, tag: str, declared: JsonObject | None, root: JsonObject | None) -> _Element:
+    """Begin an element of the same name as the one before it: both are items of one array."""
+    items = child_schema(declared, None, root) if Parameter(declared, root).is_array else declared
+    if parent.held is not None:
+        call.write("[" + Parameter(items, root).convert(parent.held))
+        parent.held, parent.listing = None, True
+    call.write(", ")
+    return _Element(tag, items)
 
 
 def _render(calls: Sequence[WrittenCall]) -> str:

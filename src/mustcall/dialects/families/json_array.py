@@ -24,6 +24,12 @@ def _array(*closers: str) -> Parser:
     return read
 
 
+def _mistral(span: Span) -> Parse[None]:
+    """The array, and the end of the turn that servers leave behind it."""
+    yield from read_array(span)
+    yield from span.finish_turn("</s>")
+
+
 def _opened(span: Span) -> Parse[None]:
     """The marker ends with the array's own bracket."""
     yield from read_items(span)
@@ -117,7 +123,7 @@ DIALECTS = (
         "mistral_json",
         "JSON array",
         "Mistral before v11, Nemo",
-        (Opener("[TOOL_CALLS]", _array(), ("[",)),),
+        (Opener("[TOOL_CALLS]", _mistral, ("[",)),),
         (),
         array_renderer("[TOOL_CALLS] ", ""),
     ),
@@ -162,7 +168,7 @@ DIALECTS = (
         "xLAM",
         (
             Opener("```json", _fenced, ("[",), Anchor.LINE, soft=True),
-            Opener("[TOOL_CALLS]", _array(), ("[",)),
+            Opener("[TOOL_CALLS]", _mistral, ("[",)),
             Opener("<tool_call>", _array("</tool_call>"), ("[",)),
             Opener("[", _bare, ("{",), Anchor.BARE, soft=True),
         ),

@@ -6,6 +6,7 @@ value is bare text between its own brackets.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
@@ -22,28 +23,34 @@ from mustcall.dialects.span import Span
 __all__ = ["DIALECTS"]
 
 _KEY = re.compile(r"[^<\n]*+")
-_ENDS = Ends("</arg_value>", ("<arg_key>", "</tool_call>"))
+_SUFFIX = re.compile(r"[\w.\-]*+")
 _VCP_KEY = re.compile(r"[A-Za-z0-9_]*+")
 _VCP_END = marks_of("「末」")
 
 
-def _pairs(span: Span, name: str) -> Parse[None]:
-    """Read the pairs and the call's closing tag."""
+@lru_cache(maxsize=16)
+def _ends(suffix: str) -> Ends:
+    return Ends(f"</arg_value{suffix}>", (f"<arg_key{suffix}>", f"</tool_call{suffix}>"))
+
+
+def _pairs(span: Span, name: str, suffix: str = "") -> Parse[None]:
+    """Read the pairs and the call's closing tag; all tags carry the suffix."""
     reader = span.reader
     writer = ArgumentWriter(span.begin(name))
+    key_tag, call_end = _ends(suffix).followers
     while True:
         yield from blanks(reader)
-        tag = yield from accept_any(reader, ("<arg_key>", "</tool_call>"))
-        if tag == "</tool_call>":
+        tag = yield from accept_any(reader, (key_tag, call_end))
+        if tag == call_end:
             writer.end()
             return
         if not tag:
-            yield from expect(reader, "<arg_key>")
+            yield from expect(reader, key_tag)
         key = yield from run(reader, _KEY, 256, Reason.BAD_MARKUP)
-        yield from expect(reader, "</arg_key>")
+        yield from expect(reader, f"</arg_key{suffix}>")
         yield from blanks(reader)
-        yield from expect(reader, "<arg_value>")
-        yield from read_raw_value(writer, writer.key(key.strip()), _ENDS)
+        yield from expect(reader, f"<arg_value{suffix}>")
+        yield from read_raw_value(writer, writer.key(key.strip()), _ends(suffix))
 
 
 def _glm(span: Span) -> Parse[None]:
@@ -63,20 +70,35 @@ def _glm(span: Span) -> Parse[None]:
 
 
 def _hunyuan(span: Span) -> Parse[None]:
+    yield from _hunyuan_calls(span, "")
+
+
+def _hunyuan_suffixed(span: Span) -> Parse[None]:
+    """`<tool_calls:opensource>`: the tokenizer's suffix, which all of the call's tags share."""
     reader = span.reader
-    while (yield from accept(reader, "<tool_call>")):
+    suffix = ":" + (yield from run(reader, _SUFFIX, 64, Reason.STRAY_MARKER))
+    yield from expect(reader, ">", Reason.STRAY_MARKER)
+    yield from blanks(reader)
+    yield from expect(reader, f"<tool_call{suffix}>", Reason.STRAY_MARKER)
+    reader.position -= len(f"<tool_call{suffix}>")
+    yield from _hunyuan_calls(span, suffix)
+
+
+def _hunyuan_calls(span: Span, suffix: str) -> Parse[None]:
+    reader = span.reader
+    while (yield from accept(reader, f"<tool_call{suffix}>")):
         if (yield from blanks(reader)) == "{":
             # Hermes' call in Hunyuan's wrapper: models mix the two.
             yield from read_envelope(span)
-            yield from span.finish("</tool_call>")
+            yield from span.finish(f"</tool_call{suffix}>")
             yield from blanks(reader)
             continue
         name = yield from word(reader)
         yield from blanks(reader)
-        yield from accept(reader, "<tool_sep>")
-        yield from _pairs(span, name)
+        yield from accept(reader, f"<tool_sep{suffix}>")
+        yield from _pairs(span, name, suffix)
         yield from blanks(reader)
-    yield from span.finish("</tool_calls>")
+    yield from span.finish(f"</tool_calls{suffix}>")
 
 
 def _vcp(span: Span) -> Parse[None]:
@@ -187,7 +209,10 @@ DIALECTS = (
         "hy_v3",
         "key and value tags",
         "Hunyuan 3",
-        (Opener("<tool_calls>", _hunyuan, ("<tool_call>",)),),
+        (
+            Opener("<tool_calls>", _hunyuan, ("<tool_call>",)),
+            Opener("<tool_calls:", _hunyuan_suffixed, (f"{A_NAME}>",)),
+        ),
         ("</tool_calls>",),
         _renderer("hy_v3", "<tool_calls>\n", "<tool_sep>", "\n</tool_calls>"),
     ),

@@ -17,6 +17,8 @@ from mustcall.dialects.span import Span
 __all__ = ["DIALECTS"]
 
 _SPACES = re.compile(r"[ \t]*+")
+_ACTIONS = ("Action:", "**Action:**", "**Action**:")
+_INPUTS = ("Action Input:", "**Action Input:**", "**Action Input**:")
 _REST = re.compile(r"[^\s\"'{}\[\]()]*+")
 
 
@@ -32,7 +34,7 @@ def _python_line(span: Span) -> Parse[None]:
 
 
 def _react(span: Span) -> Parse[None]:
-    """`Action: name`, then on a line of its own `Action Input: {…}`."""
+    """`Action: name`, then on a line of its own `Action Input: {…}`, the object bare or in a fence."""
     yield from read_alone(span, lambda held: _read_action(span, held), "")
 
 
@@ -43,12 +45,18 @@ def _read_action(span: Span, held: Held) -> Parse[None]:
     if not (yield from accept_any(reader, ("\n", "\r\n"))):
         raise Fault(Reason.BAD_MARKUP)
     yield from blanks(reader)
-    yield from expect(reader, "Action Input:")
+    if not (yield from accept_any(reader, _INPUTS)):
+        raise Fault(Reason.BAD_MARKUP)
+    yield from blanks(reader)
+    fence = yield from accept_any(reader, ("```json", "```"))
     if (yield from blanks(reader)) != "{":
         raise Fault(Reason.NOT_OBJECT)
     call = span.begin(held.name(name))
     call.commit()
     yield from call.read_arguments()
+    if fence:
+        yield from blanks(reader)
+        yield from expect(reader, "```")
     held.hold(call)
 
 
@@ -110,7 +118,7 @@ DIALECTS = (
         "react",
         "loose lines",
         "ReAct prompts",
-        (Opener("Action:", _react, (A_NAME,), Anchor.LINE, soft=True),),
+        tuple(Opener(action, _react, (A_NAME,), Anchor.LINE, soft=True) for action in _ACTIONS),
         (),
         _render_react,
         Standing.LOOSE,

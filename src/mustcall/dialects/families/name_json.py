@@ -8,12 +8,17 @@ that contains the name; Mistral's may carry an id; Functionary's is a line of it
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Renderer, WrittenCall
 from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
+from mustcall.dialects.grammar import marks_of
+from mustcall.dialects.jsontext import escape, quote
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, expect, word
+from mustcall.dialects.reasoning import CONTROLS
+from mustcall.dialects.schema import Kind, Parameter, child_schema
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -27,6 +32,7 @@ _KIMI_BEGIN, _KIMI_ARGUMENTS, _KIMI_END = (
 )
 _KIMI_SECTIONS = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
 _KIMI_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+_CODE_ENDS = marks_of("\n>>>", *(control.marker for control in CONTROLS if control.marker.startswith("<|")))
 _KIMI_INDEX = re.compile(r"(?::\d+|_\d+)\Z")
 
 
@@ -120,6 +126,7 @@ def _mistral(span: Span) -> Parse[None]:
     call = span.begin(name)
     yield from call.read_arguments()
     call.end()
+    yield from span.finish_turn("</s>")
 
 
 def _render_mistral(calls: Sequence[WrittenCall]) -> str:
@@ -139,11 +146,41 @@ def _recipient(span: Span) -> Parse[None]:
     if name == "all" and span.offered.resolve(name) != name:
         span.drop()
         return
-    if (yield from blanks(reader)) != "{":
+    first = yield from blanks(reader)
+    if first and first != "{" and name == "python" and span.offered.resolve(name) == name:
+        yield from _raw_code(span, name)
+        return
+    if first != "{":
         raise Fault(Reason.NOT_OBJECT)
     call = span.begin(name)
     call.commit()
     yield from call.read_arguments()
+    call.end()
+
+
+def _raw_code(span: Span, name: str) -> Parse[None]:
+    """`>>>python` and bare code, up to the next recipient or the end: the tool's one parameter, if it is a string."""
+    reader = span.reader
+    call = span.begin(name)
+    declared: object = (call.schema or {}).get("properties")
+    # A schema comes from outside: only its shape is certain here.
+    keys = tuple(cast("dict[str, object]", declared)) if isinstance(declared, dict) else ()
+    if (
+        len(keys) != 1
+        or Parameter(child_schema(call.schema, keys[0], call.schema), call.schema).kind is not Kind.STRING
+    ):
+        raise Fault(Reason.NOT_OBJECT)
+    call.commit()
+    call.write(f'{{{quote(keys[0])}: "')
+    while True:
+        at, marker = _CODE_ENDS.find(reader.buffer, reader.position, reader.closed)
+        call.write(escape(reader.buffer[reader.position : at]))
+        reader.position = at
+        if marker or reader.closed:
+            break
+        yield
+    call.write('"}')
+    span.open_ended = not marker
     call.end()
 
 

@@ -164,13 +164,17 @@ def _list_in(*closers: str) -> Parser:
 
 
 def _lines_in(*closers: str) -> Parser:
-    """Calls under each other, up to a closer."""
+    """Calls under each other, or behind semicolons, up to a closer."""
 
     def read(span: Span) -> Parse[None]:
         reader = span.reader
         while True:
             yield from read_python_call(span)
             following = yield from blanks(reader)
+            if following == ";":
+                reader.position += 1
+                span.drop()
+                following = yield from blanks(reader)
             if not (following.isalpha() or following == "_"):
                 break
         yield from span.finish(*closers)

@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
+from mustcall.dialects.envelope import read_body, wraps_arguments
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, plain_value, read_attribute
 from mustcall.dialects.jsontext import read_value
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
 from mustcall.dialects.schema import Parameter, type_name
-from mustcall.dialects.span import Span
+from mustcall.dialects.span import Call, Span
 
 __all__ = ["DIALECTS"]
 
@@ -82,17 +83,17 @@ def _dsml_invoke(span: Span) -> Parse[None]:
         ArgumentWriter(call).end()
         return
     if (yield from blanks(reader)) == "{":
-        yield from call.read_arguments()
+        yield from read_body(call)
         yield from blanks(reader)
         yield from expect(reader, _INVOKE_END)
         call.end()
         return
-    writer = ArgumentWriter(call)
+    writer: ArgumentWriter | None = None
     while True:
         yield from blanks(reader)
         tag = yield from accept_any(reader, (_PARAMETER, _INVOKE_END))
         if tag == _INVOKE_END:
-            writer.end()
+            (writer or ArgumentWriter(call)).end()
             return
         if not tag:
             yield from expect(reader, _PARAMETER)
@@ -100,7 +101,25 @@ def _dsml_invoke(span: Span) -> Parse[None]:
         if "name" not in attributes:
             raise Fault(Reason.BAD_MARKUP)
         is_string = {"true": True, "false": False}.get(attributes.get("string", ""))
+        wrapped = writer is None and not is_string and wraps_arguments(call, attributes["name"])
+        if wrapped and (yield from blanks(reader)) == "{":
+            yield from _wrapped_arguments(call)
+            return
+        writer = writer or ArgumentWriter(call)
         yield from _typed_value(writer, attributes["name"], is_string, _DSML_ENDS)
+
+
+def _wrapped_arguments(call: Call) -> Parse[None]:
+    """Read all arguments as the one parameter that models wrap them in; nothing may stand beside it."""
+    reader = call.span.reader
+    yield from call.read_arguments()
+    yield from blanks(reader)
+    yield from expect(reader, _PARAMETER_END)
+    yield from blanks(reader)
+    if (yield from accept(reader, _PARAMETER)):
+        raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+    yield from expect(reader, _INVOKE_END)
+    call.end()
 
 
 def _dsml_attributes(span: Span) -> Parse[dict[str, str]]:

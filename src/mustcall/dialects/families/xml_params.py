@@ -14,7 +14,7 @@ import msgspec
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump
+from mustcall.dialects.envelope import dump, read_body
 from mustcall.dialects.events import Reason
 from mustcall.dialects.marks import NAMESPACE
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
@@ -23,16 +23,21 @@ from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS", "Tags", "invoke_tags", "plain_value", "read_attribute", "read_call", "read_calls"]
 
+_ATTRIBUTE = re.compile(r"[A-Za-z_:\-]*+")
 _QUOTED = {quote: re.compile(rf"[^{quote}\n]*+") for quote in "'\""}
 
 
 class Tags(msgspec.Struct, frozen=True):
-    """The tags of one call: `call` and `parameter` are opened up to their name, which is quoted or bare."""
+    """The tags of one call: `call` and `parameter` are opened up to their name, which is quoted or bare.
+
+    `wrapper_end` shows that a call's own end was forgotten, and is left to be read.
+    """
 
     call: str
     call_end: str
     parameter: str
     ends: Ends
+    wrapper_end: str = ""
 
 
 @lru_cache(maxsize=64)
@@ -53,18 +58,26 @@ QWEN = Tags(
     "<parameter=",
     Ends(
         "</parameter>",
-        ("<parameter=", "</function>"),
+        ("<parameter=", "</function>", "</tool_call>"),
         wrapped=True,
         breaker="<parameter={key}>",
         end_breaker="</function>\n</tool_call>",
         lenient=True,
     ),
+    wrapper_end="</tool_call>",
 )
 MINICPM = Tags(
     "<function name=",
     "</function>",
     "<param name=",
     Ends("</param>", ("<param name=", "</function>"), breaker='<param name="{key}">'),
+)
+# The tokenizer's own letters for a blank and a newline, leaked into tags and values.
+MINICPM_LEAKED = Tags(
+    "<functionĠname=",
+    "</function>",
+    "<paramĠname=",
+    Ends("</param>", ("<paramĠname=", "</function>", "Ġ", "Ċ"), breaker='<paramĠname="{key}">', leaked=True),
 )
 
 
@@ -79,32 +92,60 @@ def read_attribute(reader: Reader) -> Parse[str]:
     return value
 
 
+def _end_tag(reader: Reader) -> Parse[bool]:
+    """Read an opening tag behind its name, attributes that say nothing new included; True if it closes itself."""
+    while True:
+        following = yield from blanks(reader)
+        if following == "/":
+            yield from expect(reader, "/>")
+            return True
+        if not following.isalpha():
+            yield from expect(reader, ">")
+            return False
+        yield from run(reader, _ATTRIBUTE, 64, Reason.BAD_MARKUP)
+        yield from expect(reader, "=")
+        yield from read_attribute(reader)
+
+
 def read_call(span: Span, tags: Tags) -> Parse[None]:
     """Read one call whose opening tag was read up to its name."""
     reader = span.reader
     name = yield from read_attribute(reader)
-    yield from blanks(reader)
-    yield from expect(reader, ">")
-    yield from read_parameters(span, name, tags)
+    if (yield from _end_tag(reader)):
+        ArgumentWriter(span.begin(name)).end()
+    elif tags.ends.leaked or (yield from blanks(reader)) != "{":
+        yield from read_parameters(span, name, tags)
+    else:
+        # Some models put the whole object between the tags.
+        call = span.begin(name)
+        yield from read_body(call)
+        yield from blanks(reader)
+        yield from expect(reader, tags.call_end)
+        call.end()
 
 
 def read_parameters(span: Span, name: str, tags: Tags) -> Parse[None]:
     """Read the parameters of a call and its closing tag."""
     reader = span.reader
     writer = ArgumentWriter(span.begin(name))
+    expected = tuple(tag for tag in (tags.parameter, tags.call_end, tags.wrapper_end) if tag)
     while True:
         yield from blanks(reader)
-        tag = yield from accept_any(reader, (tags.parameter, tags.call_end))
-        if tag == tags.call_end:
+        while tags.ends.leaked and (yield from accept_any(reader, ("Ġ", "Ċ"))):
+            yield from blanks(reader)
+        tag = yield from accept_any(reader, expected)
+        if tag == tags.wrapper_end:
+            reader.position -= len(tag)
+        if tag in (tags.call_end, tags.wrapper_end) and tag:
             writer.end()
             return
         if not tag:
             rest = reader.buffer[reader.position :]
-            cut = reader.closed and (tags.parameter.startswith(rest) or tags.call_end.startswith(rest))
+            cut = reader.closed and any(tag.startswith(rest) for tag in expected)
             raise Fault(Reason.TRUNCATED if cut else Reason.BAD_MARKUP)
         key = yield from read_attribute(reader)
-        yield from blanks(reader)
-        yield from expect(reader, ">")
+        if (yield from _end_tag(reader)):
+            raise Fault(Reason.BAD_MARKUP)
         yield from read_raw_value(writer, writer.key(key), tags.ends)
 
 
@@ -126,6 +167,18 @@ def _wrapped(tags: Tags, *closers: str) -> Parser:
         yield from read_calls(span, tags, *closers)
 
     return read
+
+
+def _functions(span: Span) -> Parse[None]:
+    """`<tool_call>` around Qwen's calls; Step-3.5 also writes `<function NAME>` there."""
+    reader = span.reader
+    while True:
+        tag = yield from accept_any(reader, ("<function name=", QWEN.call, "<function "))
+        if not tag:
+            break
+        yield from read_call(span, MINICPM if tag == "<function name=" else QWEN)
+        yield from blanks(reader)
+    yield from span.finish("</tool_call>")
 
 
 def _prefix(marker: str) -> str:
@@ -169,7 +222,7 @@ def _function(span: Span) -> Parse[None]:
 
 
 def _minicpm(span: Span) -> Parse[None]:
-    yield from read_call(span, MINICPM)
+    yield from read_call(span, MINICPM_LEAKED if "Ġ" in span.marker else MINICPM)
 
 
 def _step3(span: Span) -> Parse[None]:
@@ -239,7 +292,7 @@ DIALECTS = (
         "XML parameters",
         "Qwen3-Coder, Qwen3.5/3.6, Nemotron 3, MiMo",
         (
-            Opener("<tool_call>", _wrapped(QWEN, "</tool_call>"), ("<function=",)),
+            Opener("<tool_call>", _functions, ("<function=", "<function ")),
             Opener("<function=", _function, (A_NAME,)),
         ),
         ("</tool_call>",),
@@ -249,7 +302,7 @@ DIALECTS = (
         "step3p5",
         "XML parameters",
         "Step-3.5",
-        (Opener("<tool_call>", _wrapped(QWEN, "</tool_call>"), ("<function=",)),),
+        (Opener("<tool_call>", _functions, ("<function=", "<function ")),),
         ("</tool_call>",),
         _renderer("step3p5", QWEN, "<tool_call>\n", "\n</tool_call>", quoted=False, each=True),
     ),
@@ -323,7 +376,7 @@ DIALECTS = (
         "minicpm5",
         "XML parameters",
         "MiniCPM5",
-        (Opener("<function name=", _minicpm), Opener("<functionname=", _minicpm)),
+        tuple(Opener(marker, _minicpm) for marker in ("<function name=", "<functionname=", "<functionĠname=")),
         ("</function>",),
         _renderer("minicpm5", MINICPM, "", "", each=True),
     ),

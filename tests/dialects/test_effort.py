@@ -1,0 +1,75 @@
+"""Hostile text is bounded: markup counts towards one limit, and nothing depends on how the text was cut."""
+
+import pytest
+
+from dialects.scanning import cuts, reasons_of, scan, text_of
+from mustcall.core.tools import Tool
+from mustcall.dialects import CallEnd, ScanEvent
+
+PING = (Tool(name="ping", parameters={"type": "object", "properties": {}}),)
+CALL = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
+
+
+def made(events: list[ScanEvent]) -> int:
+    """Return how many calls were made."""
+    return sum(isinstance(event, CallEnd) for event in events)
+
+
+@pytest.mark.parametrize("unit", ["` a\n\n", "`a`b", "<|im_end|>", '"<tool_call>\n', "<think>x</think>", "x <think>"])
+def test_markup_is_counted(unit: str) -> None:
+    """Rule 68: behind too much markup of any kind the reply is text, and a call in it is seen and reported."""
+    few, many = unit * 100 + "\n\n" + CALL, unit * 30_000 + "\n\n" + CALL
+    assert made(scan([few], tools=PING)) == 1
+    events = scan([many], tools=PING)
+    assert made(events) == 0
+    assert reasons_of(events)[-1] == "unknown_markup"
+    pieces = [many[start : start + 1001] for start in range(0, len(many), 1001)]
+    assert scan(pieces, tools=PING) == events
+
+
+@pytest.mark.parametrize(
+    ("before", "unit"),
+    [("", CALL), ("<tool_calls>[", '{"name":"ping","arguments":{}},'), ("<tool_code>", "ping()\n"), ("[", "ping(),")],
+)
+def test_calls_are_counted(before: str, unit: str) -> None:
+    """Rule 68: a reply makes so many calls and no more, in one wrapper or in many."""
+    text = before + unit * 4000
+    events = scan([text], tools=PING)
+    assert made(events) in (0, *range(2000, 2501))
+    assert "too_much_markup" in reasons_of(events) or before == ""
+    pieces = [text[start : start + 1001] for start in range(0, len(text), 1001)]
+    assert scan(pieces, tools=PING) == events
+
+
+def test_reasoning_in_reasoning() -> None:
+    """A section's header inside a section is part of it, however often it comes."""
+    header = "<|channel|>analysis<|message|>"
+    text = header * 5000 + "hm<|end|>" + CALL
+    events = scan([text], tools=PING)
+    assert (made(events), text_of(events)) == (1, "")
+
+
+def test_look_alikes_count_the_same_in_every_cut() -> None:
+    """A cut behind a bracket makes no bare call of a link: 1,000 links turn nothing off."""
+    text = "[*link*](#x)\n" * 1100 + '{"name": "ping", "arguments": {}}'
+    for pieces in cuts(text):
+        assert made(scan(pieces, tools=PING)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`` a ` b ``` c `` " + CALL,
+        "``` a\n b `` c ```` d\n" + CALL,
+        "` a\n  b\n \t\n" + CALL,
+        "`a\u00a0\n\u00a0\n" + CALL,
+        "~~~~\n~~~\n" + CALL + "\n~~~~\n" + CALL,
+        "`" * 70 + " a " + "`" * 6 + CALL,
+        "``\n" + CALL + "\n``" + CALL,
+    ],
+)
+def test_code_reads_the_same_in_every_cut(text: str) -> None:
+    """Rule 63: what is skipped in code in one step is what would be skipped character by character."""
+    whole = scan([text], tools=PING)
+    for pieces in cuts(text):
+        assert scan(pieces, tools=PING) == whole
