@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help run test lint format types unit bench lock clean
+.PHONY: help run test lint format types unit soak bench docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -26,10 +26,17 @@ types: .venv/.ready ## pyright in strict mode
 unit: .venv/.ready ## the tests
 	$(BIN)/pytest -n auto -q
 
+soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again)
+	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
+
 bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
+
+docs: .venv/.ready ## write the generated pages of docs/ anew
+	$(BIN)/python tools/pages.py
+	$(BIN)/python tools/rules.py
 
 format: .venv/.ready ## rewrite the code in house format
 	$(BIN)/ruff check --fix .

@@ -1,10 +1,12 @@
 """Hostile text is bounded: markup counts towards one limit, and nothing depends on how the text was cut."""
 
+import time
+
 import pytest
 
 from dialects.scanning import cuts, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
-from mustcall.dialects import CallEnd, ScanEvent
+from mustcall.dialects import CallEnd, ScanEvent, WrittenCall, find_dialect
 
 PING = (Tool(name="ping", parameters={"type": "object", "properties": {}}),)
 CALL = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
@@ -73,3 +75,17 @@ def test_code_reads_the_same_in_every_cut(text: str) -> None:
     whole = scan([text], tools=PING)
     for pieces in cuts(text):
         assert scan(pieces, tools=PING) == whole
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder", "anthropic", "minicpm5", "glm", "minimax_m3"])
+@pytest.mark.parametrize("key", ["declared_{}", "unknown_{}"])
+def test_many_parameters(dialect: str, key: str) -> None:
+    """Rule 68: neither a tool with many parameters nor a call with many unknown ones costs more than its text."""
+    properties = {f"declared_{number}": {"type": "string"} for number in range(300)}
+    tool = Tool(name="wide", parameters={"type": "object", "properties": properties})
+    text = find_dialect(dialect).render([WrittenCall("wide", {key.format(number): "v" for number in range(300)})])
+    scan(["warm up"], tools=[tool])
+    begin = time.process_time()
+    events = scan([text], tools=[tool])
+    assert time.process_time() - begin < 0.1
+    assert made(events) == 1

@@ -1,5 +1,7 @@
 """The prompt protocol's text: one grammar for tools, past calls and results."""
 
+from typing import Any
+
 import pytest
 
 from dialects.scanning import TOOLS, calls_of, scan, text_of
@@ -72,3 +74,10 @@ def test_what_cannot_be_written_is_refused() -> None:
         Prompt("qwen3_coder").calls([WrittenCall("note", {"text": "</parameter>\n</function>"})])
     with pytest.raises(ConfigError):
         Prompt("klingon")
+
+
+@pytest.mark.parametrize("schema", [{"properties": 7}, {"properties": ["a"]}, {"properties": {"a": 5}, "required": 3}])
+def test_schemas_of_any_shape(schema: dict[str, Any]) -> None:
+    """A schema comes from outside: one of the wrong shape is described as far as it goes, and raises nothing."""
+    text = Prompt("hermes").system([Tool(name="odd", parameters=schema)]).text
+    assert "## odd\nParameters:" in text

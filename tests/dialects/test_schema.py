@@ -87,3 +87,18 @@ def test_additional_properties() -> None:
     """An undeclared key takes the type declared for all others."""
     assert Parameter(child_schema(ROOT, "extra", ROOT), ROOT).convert("false") == "false"
     assert Parameter(child_schema({"properties": {}}, "extra", {}), {}).convert("false") == '"false"'
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
+def test_branches_that_lead_back(word: str) -> None:
+    """A schema whose branches refer to itself is read once, not once for every way through it."""
+    loop: dict[str, Any] = {word: [{"$ref": "#/$defs/Loop"}] * 8 + [{"type": "integer"}]}
+    root: dict[str, Any] = {"properties": {"loop": {"$ref": "#/$defs/Loop"}}, "$defs": {"Loop": loop}}
+    assert Parameter(child_schema(root, "loop", root), root).convert("42") == "42"
+
+
+def test_ambiguous_keys_mean_nothing() -> None:
+    """Rule 106: a key that may mean two parameters is typed as neither; an exact one wins."""
+    root: dict[str, Any] = {"properties": {"max_items": {"type": "integer"}, "maxItems": {"type": "boolean"}}}
+    assert child_schema(root, "max-items", root) is None
+    assert child_schema(root, "maxItems", root) == {"type": "boolean"}

@@ -247,3 +247,12 @@ def test_seen_in_unknown_markup(text: str) -> None:
 def test_prose_about_a_tool_is_not_reported(text: str) -> None:
     """Rule 121: a tool's name and a parameter's in a sentence are no markup."""
     assert reasons_of(read(text)) == []
+
+
+def test_a_printed_call_where_no_tools_are_known() -> None:
+    """Rule 57: `print(f())` is a call of `f`, also where every name counts."""
+    for text in ("<tool_code>print(default_api.f(a=1))</tool_code>", "```tool_code\nprint(f(a=1))\n```"):
+        for pieces in ([text], list(text)):
+            events = scan(pieces, tools=None)
+            assert calls_of(events) == [{"name": "f", "arguments": {"a": 1}}]
+            assert text_of(events) == ""

@@ -112,6 +112,21 @@ def test_thinking_in_content_parts_is_thinking(stream: bool) -> None:
     assert (seen.thinking, seen.text) == ("hm", "Yes.")
 
 
+@pytest.mark.parametrize("caller_wire", WIRES)
+def test_thinking_that_ends_without_a_start_is_thinking(caller_wire: str) -> None:
+    """Rule 65: where the prompt opened the section, all before its end is thinking; the marker is never shown."""
+    turn = Turn(Say("First I think.\n</think>\n\nThen I answer."))
+    with ScriptedUpstream(default=turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        whole = ask(caller_wire, gateway.url, Ask(), stream=False)
+        streamed = ask(caller_wire, gateway.url, Ask(), stream=True)
+        assert len(upstream.requests) == 2
+    assert isinstance(whole, Seen)
+    assert (whole.thinking, whole.text) == ("First I think.\n", "Then I answer.")
+    assert isinstance(streamed, Seen)
+    # What had gone out as text before the section ended stays text; how much that is depends on when it came.
+    assert (streamed.thinking + streamed.text) == "First I think.\nThen I answer."
+
+
 @pytest.mark.parametrize("upstream_wire", ["chat", "messages"])
 def test_references_to_state_nobody_keeps(upstream_wire: str) -> None:
     """A reference to a call is refused with the fix; one to a message is left out, with a note."""

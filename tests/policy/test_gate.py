@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.assembler import Assembler
@@ -99,6 +99,7 @@ gates = st.builds(Gate, closed=st.booleans(), trusted=st.booleans())
 
 
 @given(replies, gates, st.integers(0, 80), st.booleans())
+@settings(deadline=None)
 def test_any_release_is_completed_to_the_same_reply(reply: Reply, gate: Gate, cut: int, fine: bool) -> None:
     """Rules 53, 135: whatever went out, wherever it stopped, the rest makes it the accepted reply, nothing twice."""
     events = list(unroll(reply))
@@ -107,6 +108,7 @@ def test_any_release_is_completed_to_the_same_reply(reply: Reply, gate: Gate, cu
 
 
 @given(replies, st.integers(0, 80))
+@settings(deadline=None)
 def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> None:
     """Rule 135: also without a gate, from any prefix of the events."""
     out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
@@ -114,6 +116,7 @@ def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> No
 
 
 @given(replies, gates, st.booleans())
+@settings(deadline=None)
 def test_the_gate_keeps_order_and_loses_nothing(reply: Reply, gate: Gate, fine: bool) -> None:
     """Rule 113: what is let out is a prefix of what came, as the very same events."""
     events = finely(unroll(reply)) if fine else list(unroll(reply))
@@ -123,6 +126,7 @@ def test_the_gate_keeps_order_and_loses_nothing(reply: Reply, gate: Gate, fine: 
 
 
 @given(replies, st.booleans())
+@settings(deadline=None)
 def test_no_call_passes_before_the_verdict(reply: Reply, closed: bool) -> None:
     """Rules 53, 113: nothing of a call, of what follows it, or of the end goes out of an untrusted stream."""
     out = released(Gate(closed=closed), finely(unroll(reply)))
@@ -133,6 +137,7 @@ def test_no_call_passes_before_the_verdict(reply: Reply, closed: bool) -> None:
 
 
 @given(replies, st.lists(parts, max_size=3), gates, st.integers(0, 40))
+@settings(deadline=None)
 def test_a_later_attempt_only_adds(reply: Reply, made: list[Part], gate: Gate, cut: int) -> None:
     """Rules 29, 135: after text only calls are added, after reasoning text and calls; nothing is replaced."""
     out = released(gate, finely(unroll(reply))[:cut])
@@ -227,6 +232,12 @@ def test_usage_comes_before_the_end() -> None:
     usage = Usage(input_tokens=9, output_tokens=9)
     shown = shown_of([STARTED, PartStarted(0, Text(text="Hi"))])
     rest = shown.rest(replied(Text(text="Hi there"), usage=usage))
-    assert rest == [TextDelta(0, " there"), PartEnded(0), UsageUpdated(usage), Finished(FinishReason.STOP, "stop"), Ended()]
+    assert rest == [
+        TextDelta(0, " there"),
+        PartEnded(0),
+        UsageUpdated(usage),
+        Finished(FinishReason.STOP, "stop"),
+        Ended(),
+    ]
     assert bool(shown)
     assert not bool(Shown())

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.message import Message, Role
@@ -50,7 +50,7 @@ def plan_of(
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize(("forced", "reasoning"), list(itertools.product(Forcing, [False, True])))
 def test_ladder_for_every_kind_of_upstream(protocol: Protocol, forced: Forcing, reasoning: bool) -> None:
-    """Rules 20, 28, 30, 70, 74: forced choice × reasoning × protocol gives one ladder, written out here by hand."""
+    """Rules 20, 28, 30, 70, 74: forced choice, reasoning and protocol give one ladder, written out here by hand."""
     plan = plan_of(Profile(protocol=protocol, forced=forced, reasoning=HABITS[reasoning]))
     expected = {
         Protocol.HYBRID: HYBRID[forced, reasoning],
@@ -178,6 +178,7 @@ requests = st.sampled_from([None, ON, OFF, ReasoningConfig(effort="high")]).map(
 
 
 @given(profiles, requests, st.integers(0, 4), st.sampled_from([named(), ANY]))
+@settings(deadline=None)
 def test_every_rung_is_legal_for_its_profile(
     profile: Profile, request: Request, reminders: int, choice: ToolChoice
 ) -> None:

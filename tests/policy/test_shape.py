@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
@@ -86,7 +86,7 @@ def test_soft_keeps_the_allowed_set() -> None:
 
 
 def test_hard_turns_reasoning_off_for_this_request() -> None:
-    """Rules 23, 24, 31: the original choice, reasoning off, and what needs reasoning gone; the caller's is untouched."""
+    """Rules 23, 24, 31: the original choice, reasoning off and what needs it gone; the caller's is untouched."""
     thinking = ReasoningConfig(mode=ReasoningMode.ENABLED, budget_tokens=1024, effort="high")
     origin = Origin(Wire.MESSAGES, {"thinking": {"type": "new"}, "metadata": {"a": 1}}, {"raw": 1})
     request = asked(tool_choice=named(), reasoning=thinking, origin=origin)
@@ -245,7 +245,9 @@ arguments = st.sampled_from(["{}", '{"city":"Paris"}', '{"cut', "[]", '"x"', ""]
 parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, text=st.text(max_size=8)),
     st.builds(Reasoning, text=st.text(max_size=4)),
-    st.builds(ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["search", "gone"]), arguments=arguments),
+    st.builds(
+        ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["search", "gone"]), arguments=arguments
+    ),
     st.builds(ToolResult, call_id=st.sampled_from(["c1", "c3"]), content=st.just((Text(text="r"),))),
     st.just(Image(url="http://x/i.png")),
 )
@@ -267,6 +269,7 @@ tails = st.lists(st.sampled_from([user("one"), user("two")]), max_size=2)
 
 
 @given(messages, choices, profiles, tails, st.sampled_from([(), TOOLS]))
+@settings(deadline=None)
 def test_every_rung_of_any_plan(
     history: tuple[Message, ...],
     choice: ToolChoice | None,

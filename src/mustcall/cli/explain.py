@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wire
 from mustcall.engine.turns import House
@@ -34,8 +34,9 @@ __all__ = ["command"]
 
 _WIRES = click.Choice([str(wire) for wire in Wire])
 
-#: Longer strings are cut in what is printed for people.
+#: Longer strings, and what is nested deeper, are cut in what is printed for people.
 _LONGEST = 240
+_DEEPEST = 40
 
 _ASKERS: dict[DemandSource, str] = {
     DemandSource.STEP_CAP: "the step cap",
@@ -98,11 +99,15 @@ def command(
         endpoint = next(one for one in settings.endpoints if one.name == destination.upstream)
         asked = destination.model
     endpoint = endpoint or Endpoint(name="upstream", wire=caller, base_url="")
-    explained = explain(body, caller, endpoint, asked, house)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_as_json(explained)), indent=2))
-    else:
-        click.echo("\n".join(_lines(explained)))
+    try:
+        explained = explain(body, caller, endpoint, asked, house)
+        if as_json:
+            shown = msgspec.json.format(msgspec.json.encode(_as_json(explained)), indent=2)
+        else:
+            shown = "\n".join(_lines(explained)).encode()
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    click.echo(shown)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -168,11 +173,11 @@ def _as_json(explained: Explanation) -> JsonObject:
             name: {"value": fact.value, "observed": fact.observed, "note": fact.note}
             for name, fact in explained.facts.items()
         },
-        "protocol": explained.protocol,
-        "demand": explained.demand,
-        "source": explained.source,
-        "reasoning": explained.reasoning,
-        "notes": explained.notes,
+        "protocol": explained.plan.protocol,
+        "demand": explained.demanded,
+        "source": explained.plan.demand.source,
+        "reasoning": explained.plan.reasoning,
+        "notes": explained.plan.demand.notes,
         "mended": explained.mended,
         "rungs": [
             {
@@ -192,25 +197,27 @@ def _as_json(explained: Explanation) -> JsonObject:
 
 
 def _lines(explained: Explanation) -> list[str]:
-    profile, reasoning = explained.profile.name, "on" if explained.reasoning else "off"
+    plan, reasoning = explained.plan, "on" if explained.plan.reasoning else "off"
+    wires = f"{explained.wire} in, {explained.upstream_wire} out"
+    demand = f"{explained.demanded} ({_ASKERS[plan.demand.source]}); reasoning counts as {reasoning}"
+    if plan.protocol is Protocol.OFF:
+        demand = "none is kept: everything passes through"
     lines = [
-        f"model     {explained.model} (profile {profile}); {explained.wire} in, {explained.upstream_wire} out",
-        f"protocol  {explained.protocol}",
-        f"demand    {explained.demand} ({_ASKERS[explained.source]}); reasoning counts as {reasoning}",
+        f"model     {explained.model} (profile {explained.profile.name}); {wires}",
+        f"protocol  {plan.protocol}",
+        f"demand    {demand}",
+        *(f"          {_adaptation(note)}" for note in plan.demand.notes),
     ]
-    if explained.protocol is Protocol.OFF:
-        lines[2:] = ["demand    none is kept: everything passes through"]
-    lines += _section("facts", (_fact(name, fact) for name, fact in explained.facts.items()))
-    if not explained.facts:
-        lines += ["", "facts: none known; an unknown model is asked on the safe side"]
-    lines += _section("demanded", map(_adaptation, explained.notes))
     lines += _section("mended before anything is sent", map(_adaptation, explained.mended))
     same_wire = explained.wire is explained.upstream_wire
     before, than = (explained.given, "the request") if same_wire else (None, "")
     for number, rung in enumerate(explained.rungs, 1):
         lines += _rung_lines(number, rung, before, than)
         before, than = rung.body, f"attempt {number}"
-    return [*lines, "", *_ending(explained)]
+    lines += ["", *_ending(explained)]
+    if not explained.facts:
+        return [*lines, "", "nothing is known of this model: it is asked on the safe side"]
+    return lines + _section("known of this model", (_fact(name, fact) for name, fact in explained.facts.items()))
 
 
 def _section(title: str, entries: Iterable[str]) -> list[str]:
@@ -241,17 +248,20 @@ def _rung_lines(number: int, rung: RungBody, before: JsonObject | None, than: st
 
 def _ending(explained: Explanation) -> list[str]:
     limits = explained.controls.limits
-    if explained.protocol is Protocol.OFF:
+    if explained.plan.protocol is Protocol.OFF:
         return ["replies pass through as they come"]
     lines: list[str] = []
     if explained.unreached:
         kinds = ", ".join(str(rung.kind) for rung in explained.unreached)
         lines.append(f"not reached with extra_calls = {limits.extra_calls}: {kinds}")
-    if explained.forced:
+    if explained.plan.demand.forced:
         answers = explained.controls.on_unmet is OnUnmet.ANSWER
         spent = "the reply as it is" if answers else "a force_unmet error"
         lines.append(f"then {spent} (on_unmet = {explained.controls.on_unmet})")
-    return [*lines, f"every reply is judged; at most {limits.extra_calls} extra upstream calls are made in all"]
+    return [
+        *lines,
+        f"every reply is judged (docs/remedies.md); at most {limits.extra_calls} extra upstream calls are made in all",
+    ]
 
 
 def _changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
@@ -285,14 +295,16 @@ def _compact(value: object) -> str:
     return msgspec.json.encode(_cut(value)).decode()
 
 
-def _cut(value: object) -> object:
-    """Return a value with its long strings cut: a plan is read, and images are not."""
+def _cut(value: object, depth: int = 0) -> object:
+    """Return a value with its long strings and deepest parts cut: a plan is read, and images are not."""
     match value:
         case str() if len(value) > _LONGEST:
             return f"{value[:_LONGEST]}… ({len(value):,} characters)"
+        case list() | dict() if depth > _DEEPEST:
+            return "…"
         case list():
-            return [_cut(item) for item in cast("list[object]", value)]  # JSON knows no item type
+            return [_cut(item, depth + 1) for item in cast("list[object]", value)]  # JSON knows no item type
         case dict():
-            return {name: _cut(item) for name, item in cast("JsonObject", value).items()}
+            return {name: _cut(item, depth + 1) for name, item in cast("JsonObject", value).items()}
         case _:
             return value

@@ -24,7 +24,7 @@ _STRING_OR_BLANKS = re.compile(r'"(?:[^"\\]|\\.)*+"|[ \t\r\n]++')
 class _Line(msgspec.Struct):
     text: str | None = None
     chunks: list[str] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Any = None
     dialect: str | list[str] | None = None
 
 
@@ -60,7 +60,13 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 @click.command("parse", short_help="Read tool calls out of a model's text.")
-@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Look for this dialect only; repeatable.")
+@click.option(
+    "--dialect",
+    "dialects",
+    multiple=True,
+    metavar="NAME",
+    help="Look for this dialect only; repeatable. `auto` stands for all that are looked for without this option.",
+)
 @click.option(
     "--tools",
     "tools_file",
@@ -82,7 +88,7 @@ def command(**options: Any) -> None:
     try:
         settings = _Settings(
             options["dialects"],
-            _read_tools(msgspec.json.decode(tools_file.read_bytes())) if tools_file is not None else None,
+            _read_tools_file(tools_file) if tools_file is not None else None,
             options["strict"],
             options["reasoning_open"],
         )
@@ -90,7 +96,7 @@ def command(**options: Any) -> None:
             _parse_lines(settings)
             return
         parsed = _parse([sys.stdin.buffer.read().decode("utf-8", "replace")], settings)
-    except (MustcallError, msgspec.MsgspecError) as error:
+    except (MustcallError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(_encode(parsed) if options["as_json"] else _table(parsed))
 
@@ -102,7 +108,7 @@ def _parse_lines(settings: _Settings) -> None:
             continue
         try:
             output = _parse_line(line, settings)
-        except (MustcallError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except (MustcallError, ValueError, RecursionError) as error:
             failed = True
             output = msgspec.json.encode({"error": f"line {number}: {error}"}).decode()
         click.echo(output)
@@ -111,10 +117,9 @@ def _parse_lines(settings: _Settings) -> None:
 
 
 def _parse(pieces: list[str], settings: _Settings) -> Parsed:
-    named = [dialect for dialect in settings.dialects if dialect != "auto"]
     return parse(
         pieces,
-        dialects=named or "auto",
+        dialects=settings.dialects or "auto",
         tools=settings.tools,
         loose=not settings.strict,
         reasoning="opened" if settings.reasoning_open else "marked",
@@ -137,27 +142,73 @@ def _parse_line(line: bytes, settings: _Settings) -> str:
     return _encode(_parse(pieces, own))
 
 
+def _read_tools_file(path: Path) -> list[Tool]:
+    """Read tools from a file; what is wrong with it is said with its name."""
+    try:
+        return _read_tools(msgspec.json.decode(path.read_bytes()))
+    except RecursionError as error:
+        raise ValueError(f"{path}: nested too deeply") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from error
+
+
 def _read_tools(value: Any) -> list[Tool]:
     """Read tools in the chat wire's shape; a bare `{"name", "parameters"}` is taken as well.
 
     Tools that are no functions (a provider's own search, for one) are never called as text and left out.
     """
+    if not isinstance(value, list):
+        raise ValueError(f"tools must be a list, not {_kind(value)}")  # noqa: TRY004 - the user's data, not a bug
     tools: list[Tool] = []
-    for item in msgspec.convert(value, list[dict[str, Any]]):
-        if item.get("type", "function") != "function" and "input_schema" not in item:
-            continue
-        function = msgspec.convert(item.get("function", item), dict[str, Any])
-        name = msgspec.convert(function.get("name"), str)
-        parameters = function.get("parameters", function.get("input_schema"))
-        description = function.get("description")
-        tools.append(
-            Tool(
-                name=name,
-                description=description if isinstance(description, str) else None,
-                parameters=msgspec.convert(parameters, dict[str, Any]) if parameters is not None else None,
-            )
-        )
+    for number, item in enumerate(cast("list[Any]", value), 1):
+        try:
+            tool = _read_tool(item)
+        except ValueError as error:
+            raise ValueError(f"tool {number}: {error}") from error
+        if tool is not None:
+            tools.append(tool)
     return tools
+
+
+def _read_tool(value: Any) -> Tool | None:
+    item = _object(value, "a tool")
+    if item.get("type", "function") != "function" and "input_schema" not in item:
+        return None
+    function = _object(item.get("function", item), "`function`")
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError("it has no `name`" if name is None or name == "" else f"`name` must be a string, not {name!r}")
+    key = "parameters" if "parameters" in function else "input_schema"
+    parameters = function.get(key)
+    description = function.get("description")
+    return Tool(
+        name=name,
+        description=description if isinstance(description, str) else None,
+        parameters=_object(parameters, f"`{key}` of {name!r}") if parameters is not None else None,
+    )
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be an object, not {_kind(value)}")  # noqa: TRY004 - the user's data, not a bug
+    return cast("dict[str, Any]", value)
+
+
+def _kind(value: Any) -> str:
+    """Return what a JSON value is, in the words of its reader."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
 
 
 def _encode(parsed: Parsed) -> str:

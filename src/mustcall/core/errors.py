@@ -26,7 +26,7 @@
         ├── UnknownToolCalled       a tool that is not on offer was called
         ├── BadArguments            arguments that do not fit the tool's schema
         ├── StructuredOutputError   an answer that does not fit the schema asked for
-        ├── TruncatedReply          a call that was cut off
+        ├── TruncatedReply          cut off before it was complete
         ├── EmptyReply              nothing was said
         ├── ThinkingOnly            nothing but reasoning came
         ├── LoopBlocked             the same call again and again
@@ -300,7 +300,7 @@ class StructuredOutputError(ModelError):
 
 
 class TruncatedReply(ModelError):
-    """A call was cut off; half a call is none."""
+    """The reply was cut off before it was complete."""
 
     code = "truncated"
 

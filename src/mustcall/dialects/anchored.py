@@ -20,7 +20,13 @@ _MARKUP = re.compile(_BEFORE)
 # A command word between the markup and the name: `@@call NAME`, `<|tool NAME`.
 _COMMAND = r"(?:(?<=[<\[{|@#$/\\])(?:call|tool|function|invoke|use|run|exec|action|request)[\w\-]{0,12}[ \t:=]{1,3})?"
 _LONGEST_COMMAND = 32
-_EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
+# Behind the parentheses no Markdown link may end: `[f()](…)`, `[f()][…]` and `[f()]: …` are prose.
+_EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)(?!\][(\[:])|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
+# A tool's definition, not a call of it: behind the name, in the same object, comes a JSON schema.
+_DEFINITION = re.compile(
+    r"\A\\*[\"'][^{}]*?\\*[\"'](?:parameters|input_?[sS]chema)\\*[\"']\s*:\s*\{[^{}\[\]]*?"
+    r"\\*[\"'](?:type\\*[\"']\s*:\s*\\*[\"']object\\*[\"']|properties\\*[\"']\s*:\s*\{)"
+)
 
 
 class Lookout:
@@ -109,7 +115,7 @@ class Lookout:
         # A schema comes from outside: only its shape is certain here.
         keys = tuple(cast("dict[str, object]", properties)) if isinstance(properties, dict) else ()
         evidence = _evidence(name, keys).search(behind)
-        if evidence is not None:
+        if evidence is not None and not ({"type", "properties"}.isdisjoint(keys) and _DEFINITION.match(behind)):
             self._reports.append((found.group() + behind[: evidence.end()], name))
         used = evidence.end() if evidence is not None else 0
         return behind[max(used, len(behind) - self._overlap) :]

@@ -40,11 +40,19 @@ BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
 def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
-    """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57)."""
+    """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57).
+
+    `"auto"` among others adds what is active by itself; who was named is asked first.
+    """
+    auto = AUTO_AND_LOOSE if loose else AUTO
     if dialects == "auto":
-        return AUTO_AND_LOOSE if loose else AUTO
-    listed = (dialects,) if isinstance(dialects, str) else dialects
-    return tuple(find_dialect(item) if isinstance(item, str) else item for item in listed)
+        return auto
+    listed = (dialects,) if isinstance(dialects, str) else tuple(dialects)
+    named = tuple(find_dialect(item) if isinstance(item, str) else item for item in listed if item != "auto")
+    if len(named) == len(listed):
+        return named
+    names = {dialect.name for dialect in named}
+    return (*named, *(dialect for dialect in auto if dialect.name not in names)) if named else auto
 
 
 def find_dialect(name: str) -> Dialect:

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from mustcall.dialects.dialect import Renderer, WrittenCall
@@ -41,6 +42,15 @@ CALL_TYPES = frozenset({"function", "tool_call", "tool_use"})
 
 WRAPPER_KEYS = ("arguments", "input")
 
+_SCHEMA_SIGNS = frozenset({"type", "properties"})
+_SCHEMA_KEYS = _SCHEMA_SIGNS | {
+    *("$schema", "$id", "$defs", "definitions", "title", "description", "required", "additionalProperties", "strict"),
+    *("minProperties", "maxProperties", "patternProperties", "propertyNames", "anyOf", "oneOf", "allOf", "examples"),
+}
+_FIRST_KEY = re.compile(r'\{[ \t\r\n]*+"([^"\\]*+)"')
+_KEY_BEGINS = re.compile(r'(?:\{[ \t\r\n]*+(?:"[^"\\]*+)?)?\Z')
+_LONGEST_KEY = 64
+
 _SEPARATORS = " \t\r\n,"
 _WRAPPER = re.compile(r'(\{[ \t\r\n]*+"(arguments|input)"[ \t\r\n]*+:[ \t\r\n]*+)\{')
 _LONGEST_WRAPPER = 64
@@ -50,12 +60,16 @@ _TOKENS = ("</", "<|", *(control.marker for control in CONTROLS if not control.m
 
 
 class Held:
-    """Calls without a wrapper: complete, but not made before it is seen that they stand alone on their line."""
+    """Calls without a wrapper: complete, but not made before it is seen that they stand alone on their line.
 
-    __slots__ = ("_calls", "_end", "_span", "defines")
+    `signs` are the keys by which the arguments just read look like the schema in a tool's definition; they are one
+    unless the tool itself declares such parameters.
+    """
+
+    __slots__ = ("_calls", "_end", "_span", "signs")
 
     def __init__(self, span: Span) -> None:
-        self.defines = False
+        self.signs: frozenset[str] = frozenset()
         self._span = span
         self._calls: list[tuple[Call, str]] = []
         self._end = ""
@@ -66,19 +80,26 @@ class Held:
             raise Fault(Reason.UNKNOWN_TOOL)
         return name
 
-    def hold(self, call: Call) -> None:
-        """Keep a complete call."""
+    def hold(self, call: Call, *, certain: bool = True) -> None:
+        """Keep a complete call. One that is not `certain` (`f()`) may still turn out to be text nobody reports."""
         if call.written is None:
             raise Fault(Reason.MISSING_NAME)
         if not call.has_arguments:
             raise Fault(Reason.MISSING_ARGUMENTS)
-        if self.defines and not _declares_schema(call):
+        if not self.signs <= _declared(call):
             raise Fault(Reason.BAD_MARKUP)
-        self.defines = False
-        call.commit()
+        self.signs = frozenset()
+        if certain:
+            call.commit()
         call.flush()
         self._calls.append((call, self._span.reader.take_span()))
         self._span.call = None
+
+    def expect_more(self) -> None:
+        """Say that another call follows: with it even an uncertain one before it is certain."""
+        for call, _ in self._calls[-1:]:
+            call.commit()
+            call.flush()
 
     def close(self) -> None:
         """Keep what was read since the last call: the end of their list."""
@@ -114,6 +135,10 @@ class Held:
         if not self._calls:
             return
         reader.close_tap()
+        if span.soft:
+            rest = reader.take_span()
+            reader.raw += [*(piece for _, piece in self._calls), self._end, rest]
+            return
         rest = reader.take_span()
         if span.call is None:
             span.call, piece = self._calls.pop()
@@ -158,19 +183,35 @@ def _end_line(reader: Reader, separators: str) -> Parse[None]:
         raise Fault(Reason.BAD_MARKUP)
 
 
-def _is_schema(text: str) -> bool:
-    """Tell whether arguments are a JSON schema: then they belong to a tool's definition."""
-    if "properties" not in text:
-        return False
+def _may_define(call: Call) -> Parse[bool]:
+    """Tell whether what comes next may be the schema in a tool's definition and no arguments, reading nothing.
+
+    It may if its first key is a word of JSON schemas that is no parameter of the tool's own.
+    """
+    reader = call.span.reader
+    declared = _declared(call)
+    while True:
+        beginning = reader.buffer[reader.position : reader.position + _LONGEST_KEY]
+        found = _FIRST_KEY.match(beginning)
+        if found is not None:
+            return found[1] in _SCHEMA_KEYS and found[1] not in declared
+        if reader.closed or len(beginning) == _LONGEST_KEY or _KEY_BEGINS.match(beginning) is None:
+            return beginning[:1] == '"'
+        yield
+
+
+def _signs_of_schema(text: str) -> frozenset[str]:
+    """Return by which of their keys arguments look like a JSON schema, none if they do not."""
     value = json.loads(text)
     if isinstance(value, str):
         value = json.loads(value)
-    return value.get("type") == "object" and "properties" in value
+    is_schema = value.get("type") == "object" and ("properties" in value or value.keys() <= _SCHEMA_KEYS)
+    return _SCHEMA_SIGNS.intersection(value) if is_schema else frozenset()
 
 
-def _declares_schema(call: Call) -> bool:
+def _declared(call: Call) -> AbstractSet[str]:
     declared: object = (call.schema or {}).get("properties")
-    return isinstance(declared, dict) and {"type", "properties"} <= cast("dict[str, Any]", declared).keys()
+    return cast("dict[str, Any]", declared).keys() if isinstance(declared, dict) else frozenset()
 
 
 def read_envelope(span: Span, held: Held | None = None) -> Parse[None]:
@@ -219,12 +260,14 @@ def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> 
             reader.position += 1
             yield from _read_fields(span, call, held, nested=True)
         elif key in ARGUMENT_KEYS:
-            call.commit()
+            may_define = held is not None and key == "parameters" and (yield from _may_define(call))
+            if not may_define:
+                call.commit()
             pieces, before = len(reader.raw), reader.position - reader.start
             yield from call.read_arguments()
-            if held is not None and key == "parameters":
+            if held is not None and may_define:
                 read = "".join(reader.raw[pieces:]) + reader.buffer[reader.start : reader.position]
-                held.defines = _is_schema(read[before:])
+                held.signs = _signs_of_schema(read[before:])
         elif (held is not None or span.soft) and key not in SIDE_KEYS:
             raise Fault(Reason.BAD_MARKUP)
         elif held is not None and key == "type":

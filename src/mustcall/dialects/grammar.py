@@ -13,7 +13,17 @@ import msgspec
 from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.marks import NAMESPACE, Marks
 from mustcall.dialects.reader import Reader
-from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, QUOTATIONS, RESULTS, SECTIONS, Anchor, Control, Section
+from mustcall.dialects.reasoning import (
+    CONTROLS,
+    FIRST_CONTROLS,
+    LATE_ENDS,
+    QUOTATIONS,
+    RESULTS,
+    SECTIONS,
+    Anchor,
+    Control,
+    Section,
+)
 
 __all__ = ["Entry", "Grammar", "compile_grammar", "marks_of", "starts"]
 
@@ -36,7 +46,7 @@ class Entry:
         self.quotation: tuple[str, ...] = ()
         self.closer = False
         self.code = False
-        self.anchor = Anchor.START
+        self.anchor = Anchor.FIRST
 
     @property
     def follow(self) -> str:
@@ -53,6 +63,11 @@ class Entry:
     def stops(self) -> bool:
         """Whether the search stops at the marker wherever it stands, however the text was cut."""
         return self.anchor is Anchor.ANYWHERE and not self.follow
+
+    @property
+    def counts_first(self) -> bool:
+        """Whether the marker may be more than text at the reply's first character though nowhere else."""
+        return self.anchor is Anchor.FIRST or any(opener.anchor is Anchor.FIRST for _, opener in self.openers)
 
     @property
     def only_closes(self) -> bool:
@@ -84,6 +99,7 @@ class Grammar:
         "closing_or_sections",
         "dialects",
         "entries",
+        "first",
         "marks",
         "names",
         "names_matter",
@@ -117,15 +133,20 @@ class Grammar:
             self._entry(result).result = closer
         for quotation, closers in QUOTATIONS.items():
             self._entry(quotation).quotation = closers
+        for first in FIRST_CONTROLS:
+            self._entry(first, Anchor.FIRST)
+        # What counts at the reply's first character only is not looked for in prose.
+        self.first = Marks(marker for marker, entry in self.entries.items() if entry.counts_first)
+        sought = {marker: entry for marker, entry in self.entries.items() if entry.anchor is not Anchor.FIRST}
         self.marks = Marks(
-            self.entries,
-            (marker for marker, entry in self.entries.items() if entry.anchor is not Anchor.ANYWHERE),
-            {marker: entry.follow for marker, entry in self.entries.items() if entry.follow},
+            sought,
+            (marker for marker, entry in sought.items() if entry.anchor is not Anchor.ANYWHERE),
+            {marker: entry.follow for marker, entry in sought.items() if entry.follow},
         )
         self._namespaced = any(NAMESPACE in marker for marker in self.entries)
         self._lined = self._collect_lined()
         # Where nothing is open that these close, they are text; so are those of sections where none are looked for.
-        alone = {marker: entry for marker, entry in self.entries.items() if not self.marks.shorter(marker)}
+        alone = {marker: entry for marker, entry in sought.items() if not self.marks.shorter(marker)}
         self.closing = frozenset(marker for marker, entry in alone.items() if entry.only_closes)
         self.closing_or_sections = self.closing.union(m for m, entry in alone.items() if entry.only_marks_sections)
 
@@ -158,10 +179,11 @@ class Grammar:
     def _collect_lined(self) -> frozenset[str]:
         beginnings: dict[str, Anchor] = {}
         anywhere = tuple(marker for marker, entry in self.entries.items() if entry.anchor is Anchor.ANYWHERE)
-        for marker, entry in self.entries.items():
+        for marker in self.marks.markers:
+            anchor = self.entries[marker].anchor
             for end in range(1, len(marker) + 1):
                 beginning = marker[:end]
-                beginnings[beginning] = min(beginnings.get(beginning, Anchor.START), entry.anchor)
+                beginnings[beginning] = min(beginnings.get(beginning, Anchor.START), anchor)
         return frozenset(
             beginning
             for beginning, anchor in beginnings.items()

@@ -18,6 +18,7 @@ from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 __all__ = [
     "MAX_DEPTH",
     "SHORT_NUMBER",
+    "Open",
     "decode_string",
     "escape",
     "quote",
@@ -50,6 +51,8 @@ _FLAT_ITEMS = re.compile(rf"(?:{_ITEM},[ \t\r\n]*+)++")
 _ITEMS = re.compile(rf"(?:(?:{_ITEM}|{_LIST}|\{{\}}[ \t\r\n]*+),[ \t\r\n]*+)++")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)\Z")
+# What begins a value in Python and none in JSON: a string, a tuple, `True`, `False` and `None`.
+_PYTHON = "'(TFN"
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -74,6 +77,19 @@ class _At(IntEnum):
     AFTER = 4
 
 
+class Open:
+    """The containers that are open where a text stops being JSON and begins to be Python, outermost first.
+
+    Of an object its keys so far, of an array None. `at_key` tells that a key comes next and no value.
+    """
+
+    __slots__ = ("at_key", "containers")
+
+    def __init__(self) -> None:
+        self.containers: list[set[str] | None] = []
+        self.at_key = False
+
+
 def read_object(reader: Reader) -> Parse[None]:
     """Read one JSON object, blanks before it included."""
     first = yield from blanks(reader)
@@ -82,9 +98,12 @@ def read_object(reader: Reader) -> Parse[None]:
     yield from read_value(reader)
 
 
-def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over one table of states
-    """Read one JSON value, blanks before it included."""
-    stack: list[set[str] | None] = []
+def read_value(reader: Reader, left: Open | None = None) -> Parse[None]:  # noqa: PLR0915 - one loop, one table
+    """Read one JSON value, blanks before it included.
+
+    With `left` given, reading ends in front of what only Python writes, and `left` says what is open there.
+    """
+    stack: list[set[str] | None] = [] if left is None else left.containers
     at = _At.VALUE
     while True:
         buffer, position = reader.buffer, reader.position
@@ -117,6 +136,9 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
                 keys.add(key)
                 at = _At.VALUE
                 continue
+            if left is not None and character == "'":
+                left.at_key = True
+                return
             if character != "}" or at is _At.KEY:
                 raise Fault(Reason.BAD_JSON)
             reader.position += 1
@@ -139,6 +161,8 @@ def read_value(reader: Reader) -> Parse[None]:  # noqa: PLR0915 - one loop over 
             stack.pop()
         elif (scalar := _SHORT_SCALAR.match(reader.buffer, reader.position)) is not None:
             reader.position = scalar.end()
+        elif left is not None and stack and character in _PYTHON:
+            return
         else:
             yield from _skip_scalar(reader)
         if not stack:

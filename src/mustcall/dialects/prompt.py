@@ -4,6 +4,7 @@ The model sees one grammar: the same renderer that writes the example in the sys
 the history. Which dialect, and when to use the protocol at all, is decided elsewhere.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -14,10 +15,15 @@ from mustcall.core.tools import Tool
 from mustcall.dialects.catalogue import find_dialect
 from mustcall.dialects.dialect import Dialect, WrittenCall
 from mustcall.dialects.envelope import dump
+from mustcall.dialects.schema import resolve
 
 __all__ = ["Prompt", "SystemText"]
 
 _EXAMPLE = WrittenCall("TOOL_NAME", {"PARAMETER": "VALUE"})
+_MARKER = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
+# Where a schema keeps what it refers to, and what needs no words of its own.
+_DEFINITIONS = ("$defs", "definitions")
+_SAID = frozenset({"type", "properties", "required", "title", "description", "$schema", "$id", "additionalProperties"})
 _SEPARATE_LINE = "\n\n"
 
 
@@ -68,8 +74,15 @@ class Prompt:
         return self._dialect.render(list(calls))
 
     def result(self, name: str, content: str) -> str:
-        """Return a tool's result as the dialect shows it."""
+        """Return a tool's result as the dialect shows it.
+
+        Content cannot end its own frame: each marker in it that would gets a backslash behind its first character.
+        Everything else stays as it is.
+        """
         before, _, after = self._dialect.result.partition("{content}")
+        for marker in dict.fromkeys(_MARKER.findall(after)):
+            written = re.compile(re.escape(marker), re.IGNORECASE)
+            content = written.sub(lambda found: found[0][0] + "\\" + found[0][1:], content)
         return before.replace("{name}", name) + content + after.replace("{name}", name)
 
 
@@ -78,16 +91,23 @@ def _describe(tool: Tool) -> str:
     lines = [f"## {tool.name}"]
     if tool.description:
         lines.append(tool.description)
-    schema: JsonObject = tool.parameters or {}
-    properties = cast("JsonObject", schema.get("properties") or {})
-    required = cast("list[str]", schema.get("required") or [])
-    if not properties:
+    root: JsonObject = tool.parameters or {}
+    schema = resolve(root, root)
+    parameters, names = schema.get("properties"), schema.get("required")
+    # A schema comes from outside: only its shape is certain here.
+    properties = cast("JsonObject", parameters) if isinstance(parameters, dict) else {}
+    required = cast("list[Any]", names) if isinstance(names, list) else []
+    own = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+    if properties:
+        lines.append("Parameters:")
+    elif own.get("additionalProperties") or not own.keys() <= _SAID:
+        lines.append(f"Parameters: an object of this JSON schema: {dump(own)}")
+    else:
         lines.append("Parameters: none")
-        return "\n".join(lines)
-    lines.append("Parameters:")
     for key, declared in properties.items():
         mark = "required" if key in required else "optional"
         lines.append(f"- {key} ({_type(declared)}, {mark}){_about(declared)}")
+    lines += [f'Definitions under "#/{key}": {dump(root[key])}' for key in _DEFINITIONS if root.get(key)]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from mustcall.dialects.events import Reason
-from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape
+from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, Open, escape
 from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 
 __all__ = ["read_literal"]
@@ -70,17 +70,25 @@ class _Level:
 
     __slots__ = ("closer", "commas", "keys", "size")
 
-    def __init__(self, opener: str) -> None:
+    def __init__(self, opener: str, keys: set[str] | None = None, size: int = 0) -> None:
         self.closer = _CLOSERS[opener]
-        self.keys: set[str] | None = set() if opener == "{" else None
-        self.size = 0
+        self.keys = set[str]() if keys is None and opener == "{" else keys
+        self.size = size
         self.commas = 0
 
 
-def read_literal(reader: Reader, write: _Write) -> Parse[None]:  # noqa: PLR0915 - one loop, one table of states
-    """Read one literal, blanks before it included, and write it as JSON piece by piece."""
+def read_literal(reader: Reader, write: _Write, left: Open | None = None) -> Parse[None]:  # noqa: PLR0915 - one loop, one table of states
+    """Read one literal, blanks before it included, and write it as JSON piece by piece.
+
+    With `left` given, the beginning was read and written as JSON, and the literal goes on from there.
+    """
     stack: list[_Level] = []
     at = _At.VALUE
+    if left is not None:
+        stack = [_Level("[" if keys is None else "{", keys, 1) for keys in left.containers]
+        if left.at_key:
+            # The comma before the key was written with the JSON.
+            at, stack[-1].size = _At.KEY_OR_END, 0
     while True:
         character = yield from blanks(reader)
         if not character:

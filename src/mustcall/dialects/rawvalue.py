@@ -12,11 +12,12 @@ import msgspec
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import escape, quote, read_value
+from mustcall.dialects.jsontext import Open, escape, quote, read_value
 from mustcall.dialects.marks import Marks
 from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import (
     BLANKS,
+    MAX_WORD,
     Fault,
     Parse,
     accept,
@@ -51,24 +52,28 @@ class Ends(msgspec.Struct, frozen=True):
     lenient: bool = False
     leaked: bool = False
 
-    def marks(self, newline: str, keys: tuple[str, ...]) -> Marks:
-        """Return what to look for in a value that this newline wraps; `keys` are the parameters that may still come."""
-        return marks_of(self.closer, newline + self.closer, *self.breakers(keys))
+    def marks(self, newline: str) -> Marks:
+        """Return what to look for in a value that this newline wraps.
 
-    def breakers(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the markup that cannot be part of a value."""
-        openers = tuple("\n" + self.breaker.replace("{key}", key) for key in keys) if self.breaker else ()
-        return (*openers, "\n" + self.end_breaker) if self.end_breaker else openers
+        No key is among it: compiling one expression per set of keys would cost more than reading the call.
+        """
+        breakers = ("\n" + mark for mark in (self.breaker.partition("{key}")[0], self.end_breaker) if mark)
+        return marks_of(self.closer, newline + self.closer, *breakers)
 
 
 class ArgumentWriter:
     """Writes a call's arguments key by key."""
 
-    __slots__ = ("_keys", "call")
+    __slots__ = ("_declared", "_keys", "call", "longest_key")
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self._keys: set[str] = set()
+        schema = call.schema
+        properties: object = schema.get("properties") if schema is not None else None
+        # A schema comes from outside: only its shape is certain here.
+        self._declared = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+        self.longest_key = min(max(map(len, self._declared), default=0), MAX_WORD)
         call.write("{")
 
     def key(self, key: str) -> Parameter:
@@ -80,14 +85,9 @@ class ArgumentWriter:
         schema = self.call.schema
         return Parameter(child_schema(schema, key, schema), schema)
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The declared parameters that were not written yet."""
-        schema = self.call.schema
-        properties: object = schema.get("properties") if schema is not None else None
-        # A schema comes from outside: only its shape is certain here.
-        declared = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
-        return tuple(key for key in declared if key not in self._keys)
+    def awaits(self, key: str) -> bool:
+        """Tell whether this is a declared parameter that was not written yet."""
+        return key in self._declared and key not in self._keys
 
     def end(self) -> None:
         """Complete the arguments and the call."""
@@ -120,16 +120,14 @@ def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> 
 
 
 def _pass_structure(call: Call) -> Parse[None]:
-    """Pass an array or object on as it comes: as JSON, or as the Python literal its first quote shows it to be."""
+    """Pass an array or object on as it comes: as JSON, and from where it shows to be one as a Python literal."""
     reader = call.span.reader
-    while len(reader.buffer) - reader.position < 2 and not reader.closed:
-        yield
-    if reader.buffer[reader.position + 1 : reader.position + 2] == "'":
-        yield from read_literal(reader, call.write)
-        return
+    left = Open()
     reader.open_tap(call.write)
-    yield from read_value(reader)
+    yield from read_value(reader, left)
     reader.close_tap()
+    if left.containers:
+        yield from read_literal(reader, call.write, left)
 
 
 def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[None]:
@@ -137,12 +135,14 @@ def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None],
     reader = writer.call.span.reader
     if ends.leaked:
         write = _unleaking(write)
-    keys = writer.missing if ends.breaker else ()
-    marks = ends.marks(newline, keys)
-    breakers = ends.breakers(keys)
+    marks = ends.marks(newline)
     while True:
         tag = yield from copy_until(reader, marks, write)
-        if tag in breakers:
+        if not tag.endswith(ends.closer):
+            if tag[1:] != ends.end_breaker and not (yield from _opens_parameter(writer, ends, len(tag))):
+                reader.position += len(tag)
+                write(tag)
+                continue
             if not ends.lenient:
                 raise Fault(Reason.BAD_MARKUP)
             reader.position += 1
@@ -152,6 +152,18 @@ def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None],
         if (yield from _follows(writer.call, ends.followers)):
             return
         write(tag + gap)
+
+
+def _opens_parameter(writer: ArgumentWriter, ends: Ends, size: int) -> Parse[bool]:
+    """Tell whether the opening tag ahead, `size` long up to its key, is of a parameter that may still come."""
+    reader = writer.call.span.reader
+    end = ends.breaker.partition("{key}")[2]
+    while True:
+        rest = reader.buffer[reader.position + size : reader.position + size + writer.longest_key + len(end)]
+        key, found, _ = rest.partition(end)
+        if found or reader.closed or len(rest) == writer.longest_key + len(end):
+            return bool(found) and writer.awaits(key)
+        yield
 
 
 def _unleaking(write: Callable[[str], None]) -> Callable[[str], None]:

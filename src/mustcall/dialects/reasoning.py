@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "CONTROLS",
+    "FIRST_CONTROLS",
     "LATE_ENDS",
     "PARAGRAPH_ENDS",
     "QUOTATIONS",
@@ -28,13 +29,14 @@ class Anchor(IntEnum):
     """Where a marker counts: anywhere, where only blanks precede it on its line, or at the start of the reply.
 
     `BARE` is the very beginning of a line where no JSON or list stands open before it. A line, and the reply, begin
-    anew after a complete call and after a reasoning section.
+    anew after a complete call and after a reasoning section. `FIRST` is the reply's first character and nothing else.
     """
 
     ANYWHERE = 0
     LINE = 1
     BARE = 2
     START = 3
+    FIRST = 4
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -128,3 +130,6 @@ CONTROLS = (
     Control("<answer>", after_reasoning=True, closer="</answer>"),
     Control("<response>", after_reasoning=True, closer="</response>"),
 )
+
+# Tokens only where the reply begins: a byte order mark, and the header that the prompt should have ended with.
+FIRST_CONTROLS = ("\ufeff", "<|im_start|>assistant\r\n", "<|im_start|>assistant\n", "<|im_start|>assistant")

@@ -16,11 +16,12 @@ from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
 from mustcall.dialects.damage import ends_of_damage
 from mustcall.dialects.dialect import Dialect, Opener
+from mustcall.dialects.dispatch import dispatch
 from mustcall.dialects.effort import MARK, SECTION, Effort
-from mustcall.dialects.events import LateReasoningEnd, Reason, Reasoning, ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, marks_of, starts
+from mustcall.dialects.events import LateReasoningEnd, Reasoning, ScanEvent, Text
+from mustcall.dialects.grammar import Entry, Grammar, marks_of
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader, blanks
+from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
 from mustcall.dialects.span import Span
 
@@ -55,7 +56,7 @@ class Scan:
         self._lookout = Lookout(offered, in_reasoning=in_reasoning)
         self._unwatched: list[str] = []
         self._plain_mode = self._prose
-        self._mode = self._plain_mode
+        self._mode = self._plain_mode if in_reasoning else self._beginning
         self._lines = Lines()
         self._gap: list[str] | None = None
         self._gap_is_text = False
@@ -125,6 +126,26 @@ class Scan:
             if self._span is not None:
                 self._span.events = self._events
         return events
+
+    def _beginning(self) -> bool:
+        """Read what only the very beginning of a reply may hold: tokens of the prompt, and the rest of its header."""
+        reader, grammar = self._reader, self._grammar
+        if reader.position == len(reader.buffer):
+            return False
+        marker = grammar.first.at(reader.buffer, reader.position, reader.closed)
+        if marker == "":
+            return False
+        self._mode = self._plain_mode
+        if marker is None:
+            return True
+        openers = [pair for pair in grammar.entries[marker].openers if pair[1].anchor is Anchor.FIRST]
+        if openers:
+            self._open_span(marker, openers)
+        else:
+            self._effort.spend(MARK)
+            self._skip(reader.position + len(marker))
+            self._mode = self._beginning
+        return True
 
     # Plain text
 
@@ -310,6 +331,8 @@ class Scan:
                 return self._lines.bare
             case Anchor.START:
                 return self._lines.fresh
+            case Anchor.FIRST:
+                return False
 
     def _drop_marker(self, end: int) -> None:
         """Take a token out of the text; blanks between it and markup before it go along."""
@@ -377,54 +400,8 @@ class Scan:
         if not span.soft:
             self._effort.spend(MARK)
             self._report_seen()
-        self._parse = self._dispatch(span, openers)
+        self._parse = dispatch(span, openers, self._grammar, may_wrap=self._wrappers < _MOST_WRAPPERS)
         self._mode = self._in_span
-
-    def _dispatch(self, span: Span, openers: list[tuple[Dialect, Opener]]) -> Parse[None]:
-        """Choose among the dialects that share a marker by what follows it, then let the chosen one read."""
-        reader = span.reader
-        if any(opener.starts for _, opener in openers):
-            yield from blanks(reader)
-        for dialect, opener in openers:
-            for start in opener.starts or ("",):
-                while (fits := starts(reader, start)) is None:
-                    yield
-                if fits and start == "[":
-                    while (wraps := self._wraps(span, len(start))) is None:
-                        yield
-                    fits = not wraps
-                if fits:
-                    span.dialect = span.opened_by = dialect.name
-                    span.soft = opener.soft
-                    yield from opener.body(span)
-                    return
-        while (wraps := self._wraps(span)) is None:
-            yield
-        if wraps:
-            # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
-            self._wrappers += 1
-            span.owes.update(self._grammar.dialects[span.opened_by].closers)
-            return
-        ended = reader.position == len(reader.buffer) and reader.closed
-        raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
-
-    def _wraps(self, span: Span, longer_than: int = 0) -> bool | None:
-        """Tell whether another opener, one longer than this, follows at once; None if more text must tell."""
-        if span.soft or self._wrappers == _MOST_WRAPPERS:
-            return False
-        reader, marks = span.reader, self._grammar.marks
-        following = marks.at(reader.buffer, reader.position, reader.closed)
-        if not following:
-            return None if following == "" else False
-        if len(following) <= longer_than:
-            return False
-        entry = self._grammar.entries[marks.key(following)]
-        if not entry.follow:
-            return bool(entry.openers)
-        behind = reader.position + len(following)
-        if behind == len(reader.buffer) and not reader.closed:
-            return None
-        return re.compile(entry.follow).match(reader.buffer, behind) is not None
 
     def _in_span(self) -> bool:
         span, parse = self._span, self._parse
@@ -457,6 +434,7 @@ class Scan:
             self._wrapping.clear()
         else:
             self._wrapping |= span.owes
+        self._wrappers += span.wraps
         left = self._reader.take_span()
         if span.enters is not None and not self._keeps_markup:
             self._enter(span.enters)

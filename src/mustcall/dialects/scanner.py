@@ -24,7 +24,8 @@ __all__ = ["Scanner"]
 class Scanner(Scan):
     """One scan of one reply.
 
-    `dialects` is `"auto"` (every unambiguous one) or the ones to look for, by name or as values of your own.
+    `dialects` is `"auto"` (every unambiguous one) or the ones to look for, by name or as values of your own; `"auto"`
+    may be one of them.
     `tools` are the ones on offer; None means that every name counts. `loose` adds to `auto` the formats that need the
     prompt protocol to be trusted (rule 64). `reasoning` says who separates it: `"marked"` - the markers in the
     text do; `"opened"` - so they do, and the prompt opened a section; `"separated"` - the upstream already did.

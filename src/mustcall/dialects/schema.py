@@ -5,8 +5,10 @@ string for validation to judge. Without a declaration a value is a string (diale
 not come here). It validates nothing.
 """
 
+import math
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
@@ -15,7 +17,7 @@ from mustcall.dialects.names import fold
 from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import Fault, Parse, Reader
 
-__all__ = ["Kind", "Parameter", "child_schema", "declares_string", "type_name"]
+__all__ = ["Kind", "Parameter", "child_schema", "declares_string", "resolve", "type_name"]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})(?:\.[0-9]{1,1000})?(?:[eE][-+]?[0-9]{1,4})?\Z")
@@ -80,7 +82,8 @@ class Parameter:
         if "integer" in types and _INTEGER.match(bare):
             return bare
         if _NUMBER.match(bare) and ("number" in types or ("integer" in types and float(bare).is_integer())):
-            return bare
+            # JSON can spell a number that no reader can hold; as a string it says what was written.
+            return bare if _INTEGER.match(bare) or math.isfinite(float(bare)) else quote(text)
         if ("array" in types and bare[:1] == "[") or ("object" in types and bare[:1] == "{"):
             structure = _structure(bare)
             if structure is not None:
@@ -114,6 +117,11 @@ def _runs(parse: Parse[None], reader: Reader) -> bool:
     return reader.position == len(reader.buffer)
 
 
+def resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
+    """Return what a schema refers to by a local `$ref`, or the schema itself."""
+    return _follow(schema, root, _MAX_REFS)
+
+
 def declares_string(schema: JsonObject | None, root: JsonObject | None) -> bool:
     """Tell whether a schema says that a value is a string and nothing else."""
     return _types(schema, root or {}, _MAX_REFS) == _STRING
@@ -132,10 +140,23 @@ def child_schema(schema: JsonObject | None, key: str | None, root: JsonObject | 
     properties = _mapping(schema.get("properties")) or {}
     if key in properties:
         return _mapping(properties[key])
-    matches = [name for name in properties if fold(name) == fold(key)]
-    if len(matches) == 1:
-        return _mapping(properties[matches[0]])
+    meant = _by_fold(tuple(properties)).get(fold(key))
+    if meant is not None:
+        return _mapping(properties[meant])
     return _mapping(schema.get("additionalProperties"))
+
+
+@lru_cache(maxsize=256)
+def _by_fold(names: tuple[str, ...]) -> dict[str, str | None]:
+    """Return names by how they look apart from case and separators, None where that is ambiguous.
+
+    Kept, since a reply may hold thousands of keys that no schema knows.
+    """
+    found: dict[str, str | None] = {}
+    for name in names:
+        folded = fold(name)
+        found[folded] = None if folded in found else name
+    return found
 
 
 def _mapping(value: Any) -> JsonObject | None:
@@ -157,11 +178,20 @@ def _follow(schema: JsonObject, root: JsonObject, left: int) -> JsonObject:
     return _follow(target, root, left - 1) if target is not None else schema
 
 
-def _types(schema: JsonObject | None, root: JsonObject, left: int) -> frozenset[str] | None:
-    """Return the JSON types a schema admits, None if it does not say."""
+def _types(
+    schema: JsonObject | None, root: JsonObject, left: int, seen: set[int] | None = None
+) -> frozenset[str] | None:
+    """Return the JSON types a schema admits, None if it does not say.
+
+    Each schema is looked at once (`seen`), or one whose branches lead back to it would be read without end.
+    """
     if schema is None or left <= 0:
         return None
     schema = _follow(schema, root, left)
+    seen = set() if seen is None else seen
+    if id(schema) in seen:
+        return frozenset()
+    seen.add(id(schema))
     declared = schema.get("type")
     if isinstance(declared, str):
         return frozenset({declared})
@@ -171,12 +201,12 @@ def _types(schema: JsonObject | None, root: JsonObject, left: int) -> frozenset[
     if values:
         return frozenset(type_name(value) for value in values)
     for word in ("anyOf", "oneOf"):
-        branches = [_types(_mapping(branch), root, left - 1) for branch in _items(schema.get(word))]
+        branches = [_types(_mapping(branch), root, left - 1, seen) for branch in _items(schema.get(word))]
         if branches:
-            return frozenset[str]().union(*(branch or _STRING for branch in branches))
+            return frozenset[str]().union(*(_STRING if branch is None else branch for branch in branches))
     for branch in _items(schema.get("allOf")):
-        found = _types(_mapping(branch), root, left - 1)
-        if found is not None:
+        found = _types(_mapping(branch), root, left - 1, seen)
+        if found:
             return found
     if _mapping(schema.get("properties")) is not None:
         return frozenset({"object"})

@@ -36,7 +36,7 @@ class Span:
     read behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened.
     `owes` holds closers that did not come where they belong, so that they do not leak as text when they come later.
     `silences` are the ends of text behind the span in which no call counts. `fresh` tells that the reply begins here.
-    In reasoning no markup is taken out of the text.
+    `wraps` tells that another dialect's opener follows. In reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
@@ -62,6 +62,7 @@ class Span:
         "silences",
         "soft",
         "succeeded",
+        "wraps",
     )
 
     def __init__(
@@ -96,6 +97,7 @@ class Span:
         self.succeeded = False
         self.rejected = False
         self.open_ended = False
+        self.wraps = False
         self._indices = indices
         self._effort = effort
         self._lines = lines

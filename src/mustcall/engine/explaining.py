@@ -14,15 +14,15 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
 from mustcall.engine.turns import House, set_course
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
-from mustcall.policy.demand import Demand, DemandSource
+from mustcall.policy.demand import Demand
 from mustcall.policy.judge import Judgement
 from mustcall.policy.names import NameMap
-from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.plan import Plan, Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.remedy import Remedy
 from mustcall.profiles import Fact, resolve
@@ -54,11 +54,7 @@ class RungBody(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of one request.
-
-    `mended` is what is done to the history and the schemas before any rung, `notes` what became of the demand;
-    `unreached` are rungs that the ceiling of extra calls leaves out.
-    """
+    """The plan of one request. `mended` is what is done to the history and the schemas before any rung."""
 
     wire: Wire
     upstream_wire: Wire
@@ -66,22 +62,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     profile: Profile
     facts: Mapping[str, Fact]
-    protocol: Protocol
-    choice: ToolChoice | None
-    source: DemandSource
-    forced: bool
-    reasoning: bool
-    notes: tuple[Adaptation, ...]
+    plan: Plan
     mended: tuple[Adaptation, ...]
     rungs: tuple[RungBody, ...]
-    unreached: tuple[Rung, ...]
     controls: Controls
     given: JsonObject
 
     @property
-    def demand(self) -> str:
+    def unreached(self) -> tuple[Rung, ...]:
+        """The rungs that the ceiling of extra calls leaves out."""
+        return self.plan.rungs[len(self.rungs) :]
+
+    @property
+    def demanded(self) -> str:
         """The demand in a few words."""
-        choice = self.choice
+        choice = self.plan.demand.choice
         if choice is None:
             return "none"
         among = f" of {', '.join(choice.allowed)}" if choice.allowed is not None else ""
@@ -120,22 +115,20 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Hous
     """Return what would be done with a request; raise `CallerError` for one that would be refused."""
     request = codec_for(wire).decode_request(body)
     known = resolve(model, endpoint.base_url, endpoint.wire, house.overrides, upstream=endpoint.name)
-    course = set_course(
-        request, known.profile, endpoint.name, controls=house.controls, wording=house.wording, rules=house.rules
-    )
-    plan, mended = course.plan, course.log.entries
-    off = plan.protocol is Protocol.OFF
-    demand = Demand() if off else plan.demand
-    rungs: list[RungBody] = []
     shaping = _Shaping(body, request, endpoint, model, NameMap.of(request, known.profile))
-    if off:
-        mended = ()
-        rungs.append(shaping.passed())
+    controls = house.controls
+    if (controls.protocol or known.profile.protocol) is Protocol.OFF:
+        plan = Plan(protocol=Protocol.OFF, demand=Demand(), reasoning=False, rungs=(Rung(RungKind.PLAIN),))
+        mended, rungs = (), [shaping.passed()]
     else:
-        if wire is not endpoint.wire and demand.forced and plan.protocol is not Protocol.PROMPT:
-            offer_for(request.evolve(tool_choice=demand.choice), endpoint.wire, AdaptationLog())
-        rungs.append(shaping.rung(course))
-        while demand.forced and _climbs(course, model, len(rungs)):
+        course = set_course(
+            request, known.profile, endpoint.name, controls=controls, wording=house.wording, rules=house.rules
+        )
+        plan, mended = course.plan, course.log.entries
+        if wire is not endpoint.wire and plan.demand.forced and plan.protocol is not Protocol.PROMPT:
+            offer_for(request.evolve(tool_choice=plan.demand.choice), endpoint.wire, AdaptationLog())
+        rungs = [shaping.rung(course)]
+        while plan.demand.forced and _climbs(course, model, len(rungs)):
             rungs.append(shaping.rung(course))
     return Explanation(
         wire=wire,
@@ -144,16 +137,10 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Hous
         model=model,
         profile=known.profile,
         facts=known.facts,
-        protocol=plan.protocol,
-        choice=demand.choice,
-        source=demand.source,
-        forced=demand.forced,
-        reasoning=plan.reasoning,
-        notes=demand.notes,
+        plan=plan,
         mended=mended,
         rungs=tuple(rungs),
-        unreached=() if off else plan.rungs[len(rungs) :],
-        controls=house.controls,
+        controls=controls,
         given=msgspec.json.decode(body, type=JsonObject),
     )
 
@@ -183,7 +170,7 @@ class _Shaping(msgspec.Struct, frozen=True):
         course.log = AdaptationLog()
         shaped = course.shaped()
         log = AdaptationLog()
-        outgoing = self.names.outgoing(shaped.request, log)
+        outgoing = shaped.request
         return self._encoded(course.rung, outgoing, shaped.extra, (*course.log.entries,), log)
 
     def passed(self) -> RungBody:

@@ -1,7 +1,8 @@
 """One attempt's stream on its way to the caller: decoded, looked through, and let out as far as the gate allows.
 
 While nothing has to change on a shared wire, what goes out are the upstream's own bytes: an event's bytes follow as
-soon as all it means may be seen. The first change ends that, and what follows is written anew.
+soon as all it means may be seen. The first change ends that, and so do the first bytes that are not strictly the
+wire's (`wire.regularity`): what follows is written anew.
 
 Cost: each event is decoded and scanned once. Bytes that must wait are kept as they came.
 """
@@ -15,6 +16,7 @@ from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Lens
 from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
+from mustcall.wire.regularity import StreamRegularity
 from mustcall.wire.sse import SseDecoder, SseEvent
 
 __all__ = ["Flow"]
@@ -23,9 +25,20 @@ __all__ = ["Flow"]
 class Flow:
     """The stream of one attempt. At its end either `failure` is set or `reply` can be taken."""
 
-    def __init__(self, decoder: StreamDecoder, lens: Lens, gate: Gate, delivery: Delivery | None, *, raw: bool) -> None:
+    def __init__(
+        self,
+        decoder: StreamDecoder,
+        regularity: StreamRegularity | None,
+        lens: Lens,
+        gate: Gate,
+        delivery: Delivery | None,
+        *,
+        raw: bool,
+    ) -> None:
         self._sse = SseDecoder()
         self._decoder = decoder
+        self._regularity = regularity
+        self._regular = True
         self._gate = gate
         self._delivery = delivery
         self._assembler = Assembler()
@@ -34,7 +47,7 @@ class Flow:
         self._ended = False
         self.lens = lens
         #: Whether the caller gets the upstream's own bytes.
-        self.raw = raw
+        self.raw = raw and regularity is not None
         self.failure: ErrorInfo | None = None
         #: Whether the failure is the upstream's own word, in the bytes that came.
         self.said_so = False
@@ -45,12 +58,27 @@ class Flow:
         return self._ended
 
     @property
+    def began(self) -> bool:
+        """Whether this attempt itself let something out; after others did, it lets nothing out before its verdict."""
+        return self._gate.begun
+
+    @property
     def holding(self) -> bool:
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
+        if self.raw and self._gate.begun and not self._gate.stopped and not self._held and self._sse.idle:
+            only = self._decoder.plain(piece)
+            if only is not None:
+                # Most pieces of most replies: text that is nothing but text.
+                self._assembler.feed(only)
+                shown = self.lens.feed(only)
+                if len(shown) == 1 and shown[0] is only and self._delivery is not None:
+                    return self._delivery.forward_one(piece, only)
+                self._show(shown)
+                return self._let_out(piece)
         try:
             return self._feed(*self._sse.feed_block(piece))
         except RecursionError:
@@ -63,6 +91,11 @@ class Flow:
     def reply(self) -> Reply:
         """Return the reply as a whole."""
         return self._assembler.reply()
+
+    @property
+    def irregular(self) -> bool:
+        """Whether the bytes were not strictly the caller's wire: what they mean must not be said in their form."""
+        return self._regularity is not None and not (self._regular and self._regularity.complete)
 
     def rest(self) -> bytes:
         """Return the bytes that waited, as they came."""
@@ -83,18 +116,22 @@ class Flow:
         """Take the events of one piece and return what may go out."""
         if not block:
             return b""
-        if not self.raw:
-            self._take(self._decoder.feed_all(events))
+        regularity = self._regularity
+        if regularity is not None and self._regular and not regularity.takes(block, events):
+            # Bytes that wait are void: what they mean is written anew.
+            self._regular = self.raw = False
+            self._held.clear()
+        decoded = self._decoder.feed_all(events)
+        if regularity is None or not self.raw:
+            self._take(decoded)
             return self._write()
         gate = self._gate
-        decoded = self._decoder.feed_all(events)
-        if len(decoded) == 1 and gate.begun and not gate.stopped and not self._held:
+        if len(decoded) == 1 and gate.begun and not gate.stopped and not self._held and regularity.settled:
             only = decoded[0]
             if isinstance(only, TextDelta):
                 self._assembler.feed(only)
                 shown = self.lens.feed(only)
                 if len(shown) == 1 and shown[0] is only and self._delivery is not None:
-                    # Most pieces of most replies: text that is nothing but text.
                     return self._delivery.forward_one(block, only)
                 self._show(shown)
                 return self._let_out(block)
@@ -110,7 +147,7 @@ class Flow:
             self._held.clear()
             return self._write()
         self._held.append(block)
-        if not gate.begun or gate.stopped or lens.pending:
+        if not gate.begun or gate.stopped or lens.pending or not (self._regularity and self._regularity.settled):
             return b""
         released, self._released = self._released, []
         held, self._held = b"".join(self._held), []

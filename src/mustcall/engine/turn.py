@@ -24,7 +24,7 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.origin import JsonObject
+from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
@@ -39,8 +39,7 @@ from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
 from mustcall.policy.judge import Judgement, is_blank, judge
 from mustcall.policy.lens import Found, Lens
-from mustcall.policy.names import NameMap
-from mustcall.policy.profile import Protocol
+from mustcall.policy.profile import Forcing, Protocol
 from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
 from mustcall.policy.remedy import Remedy
 from mustcall.policy.shape import Shaped
@@ -51,8 +50,9 @@ from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Provenance, Stamp, StreamDecoder, Target
 from mustcall.wire.offer import offer_for
-from mustcall.wire.outline import is_error_body, rename_model
+from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
+from mustcall.wire.regularity import StreamRegularity, is_regular_body, regularity_for
 from mustcall.wire.sealing import holds_seal
 
 __all__ = ["Turn"]
@@ -63,9 +63,10 @@ _logger = logging.getLogger("mustcall.engine")
 class _Refused(Exception):
     """The upstream's own refusal is the turn's outcome; `reply` holds it in the caller's shape."""
 
-    def __init__(self, reply: WholeReply | StreamedReply) -> None:
+    def __init__(self, reply: WholeReply | StreamedReply, error: ErrorInfo) -> None:
         super().__init__()
         self.reply = reply
+        self.error = error
 
 
 class Turn:
@@ -94,7 +95,7 @@ class Turn:
         self._mine = codec_for(inbound.wire)
         self._theirs = codec_for(endpoint.wire)
         self._same_wire = inbound.wire is endpoint.wire
-        self._names = NameMap.of(request, course.profile)
+        self._names = course.names
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._tries = Tries(lambda: course.may_call, course.count_call)
@@ -126,8 +127,13 @@ class Turn:
     async def stream(self) -> WholeReply | StreamedReply:
         """Return the outcome as it comes: once its first bytes are there, or as a plain error before that."""
         chunks = self._chunks()
+        left = max(0.0, self._deadline - self._setting.clock.monotonic())
         try:
-            first = await anext(chunks, None)
+            async with asyncio.timeout(left):
+                first = await anext(chunks, None)
+        except TimeoutError:
+            late = UpstreamTimeout("the upstream's answer did not begin within the time for this request")
+            raise self._failed(late) from None
         except _Refused as refused:
             return refused.reply
         except MustcallError as error:
@@ -192,33 +198,35 @@ class Turn:
             self._failed(error)
             yield delivery.fail(error.info())
         except _Refused as refused:
-            if not delivery.shown or isinstance(refused.reply, StreamedReply):
+            if not delivery.shown:
                 raise
-            yield delivery.fail(self._mine.decode_error(refused.reply.status, refused.reply.body))
+            yield delivery.fail(refused.error)
 
     async def _unstreamed(self, upstream: UpstreamReply) -> Reply:
         self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
-        reply, _ = await self._decode_whole(upstream)
-        return reply
+        reply, body = await self._decode_whole(upstream)
+        return self._respelled(reply, regular=is_regular_body(self._mine.wire, body))
 
     def _flow(self, delivery: Delivery) -> Flow:
         gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
-        return Flow(self._decoder(), self._lens(), gate, delivery, raw=self._same_wire and self._first)
+        return Flow(self._decoder(), self._regularity(), self._lens(), gate, delivery, raw=self._first)
 
     def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> bytes | None:
         """Judge an attempt's reply; return the rest of the stream if it is accepted, None if there is another one."""
+        shown = delivery.shown
+        earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
         found = flow.lens.found(reply) if flow is not None else self._lens().read(reply)
-        accepted = self._settle(self._judge(reply, found), delivery)
+        accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
             self._progress.holding = True
             return None
+        if flow is not None and flow.irregular:
+            accepted = self._respelled(accepted, regular=False)
         if flow is not None and flow.raw and accepted is original:
             return flow.rest()
-        shown = delivery.shown
-        later = bool(shown) and len(self.record.attempts) > 1
-        return delivery.write(shown.more(accepted) if later else shown.rest(accepted))
+        return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted))
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -232,6 +240,15 @@ class Turn:
         course = self._course
         structured = self._request.output is not None and not course.profile.schema_output
         return course.plan.demand.forced or self._setting.controls.hold or structured
+
+    @property
+    def _is_stateful(self) -> bool:
+        """Whether the upstream keeps the reply under its id, for the caller to go on from."""
+        return (
+            self._same_wire
+            and self._mine.wire is Wire.RESPONSES
+            and self._request.fields_for(Wire.RESPONSES).get("store") is not False
+        )
 
     @property
     def _trusts(self) -> bool:
@@ -248,6 +265,9 @@ class Turn:
 
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)
+
+    def _regularity(self) -> StreamRegularity | None:
+        return regularity_for(self._mine.wire) if self._same_wire else None
 
     def _lens(self) -> Lens:
         return Lens(self._course.lookout(), self._token)
@@ -301,7 +321,7 @@ class Turn:
         shaped = self._course.shaped()
         if self._body is not None and self._body[0] is shaped:
             return self._body[1]
-        request = shaped.request if self._names.trivial else self._names.outgoing(shaped.request, self._log)
+        request = shaped.request
         if self._same_wire and request is self._request and not shaped.extra and not holds_seal(self._inbound.body):
             body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
         else:
@@ -315,7 +335,11 @@ class Turn:
         if most is not None and request.max_tokens is not None and request.max_tokens > most:
             self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
-        target = Target(issuer=self._endpoint.name, default_max_tokens=self._endpoint.default_max_tokens)
+        target = Target(
+            issuer=self._endpoint.name,
+            default_max_tokens=self._endpoint.default_max_tokens,
+            thinks_when_forced=self._course.profile.forced is Forcing.ALWAYS,
+        )
         if not (self._same_wire or self.record.attempts):
             self._refuse_lost_demand()
         try:
@@ -355,13 +379,15 @@ class Turn:
                 await answer.reply.close()
                 raise
             restored = self._restored(reply)
+            if raw is not None:
+                restored = self._respelled(restored, regular=is_regular_body(self._mine.wire, raw))
             forwardable = self._same_wire and self._first and restored is reply
             return restored, raw if forwardable else None, answer.reply.headers
 
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
-        flow = Flow(self._decoder(), Lens(None, ""), Gate(closed=True), None, raw=False)
+        flow = Flow(self._decoder(), self._regularity(), Lens(None, ""), Gate(closed=True), None, raw=False)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
@@ -375,14 +401,19 @@ class Turn:
             await upstream.close()
         if flow.failure is not None:
             raise UpstreamRejected(flow.failure)
-        return flow.reply(), None
+        return self._respelled(flow.reply(), regular=not flow.irregular), None
 
     async def _decode_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes]:
         body = await upstream.read()
         await upstream.close()
-        if is_error_body(body):
-            raise UpstreamRejected(self._theirs.decode_error(502, body))
         return self._theirs.decode_reply(body, self._provenance), body
+
+    def _respelled(self, reply: Reply, *, regular: bool) -> Reply:
+        """Return the reply without its own form where that is not strictly the caller's wire, else the same."""
+        if regular or not self._same_wire:
+            return reply
+        self._log.add(AdaptationKind.FIELD_MAPPED, "reply", "written as the wire says")
+        return reply.evolve(parts=tuple(part.evolve() for part in reply.parts))
 
     def _restored(self, reply: Reply) -> Reply:
         """Return the reply with its calls in the names and kinds the caller offered."""
@@ -414,12 +445,13 @@ class Turn:
         `spoke` says that an attempt before this one was seen to speak: this one may then only add its calls.
         """
         shown = delivery.shown if delivery is not None else None
-        decision = self._course.settle(judged, released=bool(shown), spoke=shown is not None and shown.spoke)
+        decision = self._course.settle(
+            judged, released=bool(shown), spoke=shown is not None and shown.spoke, stateful=self._is_stateful
+        )
         self.record.attempts[-1].remedy = decision.remedy
-        if decision.remedy not in (Remedy.ACCEPT, Remedy.SALVAGE):
-            for note in judged.notes:
-                if note.kind is AdaptationKind.REPORTED:
-                    self._log.add(note.kind, note.subject, note.detail)
+        for note in judged.notes:
+            if note.kind is AdaptationKind.REPORTED or decision.remedy in (Remedy.ACCEPT, Remedy.SALVAGE):
+                self._log.add(note.kind, note.subject, note.detail)
         accepted = judged.salvage if decision.remedy is Remedy.SALVAGE else judged.reply
         match decision.remedy:
             case Remedy.ACCEPT | Remedy.SALVAGE:
@@ -438,8 +470,6 @@ class Turn:
         return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self._usage)
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
-        for note in judged.notes:
-            self._log.add(note.kind, note.subject, note.detail)
         demand = self._course.plan.demand
         if demand.forced:
             met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
@@ -461,7 +491,8 @@ class Turn:
         problem = f" ({judged.problem})" if judged.problem else ""
         if judged.verdict is Verdict.FORCE_MISSED:
             self.record.force = "unmet"
-            details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
+            if judged.keeps:  # what is not certainly clean stays here
+                details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
         return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
 
     def _failed(self, error: MustcallError) -> MustcallError:
@@ -503,7 +534,7 @@ class Turn:
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
         self.record.adaptations = self._adaptations()
-        raise _Refused(self._refusal(answer, body, info))
+        raise _Refused(self._refusal(answer, body, info), without_generation(info))
 
     def _is_whole(self, text: str, info: ErrorInfo) -> bool:
         """Tell whether a harvested text can be judged: all the model wrote, or an end that is nothing but calls."""
@@ -517,7 +548,7 @@ class Turn:
         """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
         status, headers = answer.reply.status, answer.reply.headers
         told = without_generation(info)
-        if self._same_wire and told is info and is_error_body(body):
+        if self._same_wire and told is info and is_error_of(self._mine.wire, body):
             return self._answer(status, body, headers)
         info = told
         if self._inbound.stream and info.code in self._mine.streamed_errors:

@@ -19,6 +19,7 @@ from mustcall.policy.course import Course
 from mustcall.policy.demand import settle_demand
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.history import mend_history
+from mustcall.policy.names import NameMap
 from mustcall.policy.plan import make_plan
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.schemas import compile_tools
@@ -53,9 +54,12 @@ def set_course(
     """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8)."""
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
-    mended = compile_tools(mend_history(request, profile, issuer, log, wording), profile, log)
+    names = NameMap.of(request, profile)
+    mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
-    return Course(request, mended, plan, profile=profile, controls=controls, wording=wording, issuer=issuer, log=log)
+    return Course(
+        request, mended, plan, profile=profile, controls=controls, wording=wording, issuer=issuer, names=names, log=log
+    )
 
 
 class Turns:

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from contextlib import aclosing
 from typing import Any
 
-from mustcall.core.adaptation import Adaptation
+from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.errors import (
     BodyTooLarge,
+    ErrorInfo,
     ForeignOrigin,
     GatewayBusy,
     InvalidRequest,
@@ -24,7 +25,9 @@ from mustcall.core.errors import (
     UnknownRoute,
     WrongMethod,
 )
+from mustcall.core.events import Failed
 from mustcall.core.origin import Wire
+from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
 from mustcall.gateway.heartbeat import Heartbeat
@@ -35,7 +38,7 @@ from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.codec import Codec
+from mustcall.wire.codec import Codec, Stamp
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Gateway"]
@@ -145,8 +148,7 @@ class Gateway:
             return
         if call.started:
             if call.streaming:
-                ending = codec_for(call.wire).encode_stream_error(problem.info(), call.request_id)
-                await call.send({"type": "http.response.body", "body": ending})
+                await call.send({"type": "http.response.body", "body": call.stream_error(problem.info())})
             return
         record = call.progress.record
         noted = record.adaptations if record is not None else ()
@@ -208,7 +210,7 @@ class Gateway:
 
         async def keep_alive() -> None:
             await call.begin_stream({}, ())
-            await call.send_piece(codec.keepalive)
+            await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
 
         with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
             reply = await service.turn(call.wire, body, headers, call.query, call.token, progress=progress)
@@ -295,6 +297,7 @@ class _Call:
         "headers",
         "method",
         "path",
+        "pieces",
         "progress",
         "query",
         "request_id",
@@ -323,6 +326,7 @@ class _Call:
         self.started = False
         self.streaming = False
         self.sent_at = 0.0
+        self.pieces = 0
         self.progress = Progress()
         self._extra = cors(self.headers)
 
@@ -344,8 +348,18 @@ class _Call:
         headers.append((b"cache-control", b"no-cache"))
         await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
+    def stream_error(self, error: ErrorInfo) -> bytes:
+        """Return an error as the end of this stream; one of which nothing but signs of life went out begins first."""
+        codec = codec_for(self.wire)
+        if self.pieces:
+            return codec.encode_stream_error(error, self.request_id)
+        nobody = Request(model="", messages=())
+        encoder = codec.stream_encoder(nobody, Stamp(token=self.token, created=0), AdaptationLog())
+        return encoder.feed(Failed(error))
+
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
+        self.pieces += 1
         self.sent_at = asyncio.get_running_loop().time()
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -353,7 +367,7 @@ class _Call:
         """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""
         if self.started:
             error = codec.decode_error(reply.status, reply.body)
-            await self.send({"type": "http.response.body", "body": codec.encode_stream_error(error, self.request_id)})
+            await self.send({"type": "http.response.body", "body": self.stream_error(error)})
             return
         record = self.progress.record
         headers = reply_headers(

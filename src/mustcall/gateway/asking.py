@@ -85,7 +85,10 @@ def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -
                 raise InvalidRequest(f"the header {name} is {value[:80]!r}: {error}") from None
     if _KEY in body:
         body, extension = _split(body)
-        limits |= extension.pop("limits", None) or {}
+        bounds: Any = extension.pop("limits", None)
+        if not isinstance(bounds, dict | None):
+            raise InvalidRequest("`mustcall.limits` must be an object", param=_FIELD)
+        limits |= bounds or {}
         changes |= extension
     if not changes and not limits:
         return controls, body

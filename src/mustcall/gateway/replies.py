@@ -52,6 +52,8 @@ def reply_headers(
 
 def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
     """Return what a turn came to. A stream's headers leave before its end: they say what was known then."""
+    if record.outcome is None and not record.attempts:  # passed through: nothing was judged
+        return [(b"x-mustcall-protocol", record.protocol.encode()), (b"x-mustcall-trace", trace)]
     headers: list[Header] = [
         (b"x-mustcall-outcome", str(record.outcome or "streaming").encode()),
         (b"x-mustcall-attempts", b"%d" % record.calls),

@@ -204,7 +204,7 @@ def _advice(problem: str) -> str:
     }
     found = next((fix for sign, fix in fixes.items() if sign in problem), None)
     if found is None and "unknown field" in problem:
-        found = "docs/gateway.md lists the fields"
+        found = "docs/gateway.md and docs/turns.md list the fields"
     return f"; {found}" if found else ""
 
 

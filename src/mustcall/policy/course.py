@@ -16,18 +16,23 @@ from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.core.verdict import Verdict
 from mustcall.policy.controls import Controls
+from mustcall.policy.demand import Demand
 from mustcall.policy.history import drop_reasoning, mend_history, remove_trailing_assistant
 from mustcall.policy.judge import Case, Judgement
 from mustcall.policy.lens import Lookout
+from mustcall.policy.names import NameMap
 from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
-from mustcall.policy.profile import Profile, Protocol, ReasoningHabit
+from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.rejection import Rejection, classify_rejection, lesson
-from mustcall.policy.remedy import Decision, Remedy, Situation, decide
+from mustcall.policy.remedy import ACCEPTED, Decision, Remedy, Situation, decide
 from mustcall.policy.schemas import compile_tools
 from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.wording import Wording, fill
 
 __all__ = ["Course", "Lesson"]
+
+
+_ACCEPT = Decision(Remedy.ACCEPT)
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -51,6 +56,7 @@ class Course:
         controls: Controls,
         wording: Wording,
         issuer: str,
+        names: NameMap,
         log: AdaptationLog,
     ) -> None:
         self._caller = caller
@@ -58,6 +64,8 @@ class Course:
         self._controls = controls
         self._wording = wording
         self._issuer = issuer
+        self._offered = tuple(tool for tool in names.outgoing(caller).tools if isinstance(tool, Tool))
+        self.names = names
         self._place = 0
         self._kept: list[Message] = []
         self._reminder: Message | None = None
@@ -93,14 +101,26 @@ class Course:
             request = self._request
             for mend in self._mends:
                 request = mend(request)
+            plan = self.plan
+            if not self.names.trivial:
+                plan = msgspec.structs.replace(plan, demand=self._named_demand())
             self._shaped = shape(
-                request, self.plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log
+                request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log
             )
         return self._shaped
 
+    def _named_demand(self) -> Demand:
+        """Return the demand in the names the upstream knows."""
+        demand = self.plan.demand
+        if demand.choice is None:
+            return demand
+        return msgspec.structs.replace(demand, choice=self.names.choice(demand.choice))
+
     def lookout(self) -> Lookout | None:
         """Return what to look for in the text of the next reply, None for nothing."""
-        tools = tuple(tool for tool in self._caller.tools if isinstance(tool, Tool))
+        # A model may write a tool's own name all the same: it stands in prompts and in the history.
+        own = () if self.names.trivial else tuple(tool for tool in self._caller.tools if isinstance(tool, Tool))
+        tools = self._offered + tuple(tool for tool in own if tool not in self._offered)
         if self.plan.protocol is Protocol.OFF or self.rung.constrains:
             return None
         native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT
@@ -127,14 +147,18 @@ class Course:
             controls=self._controls,
             protocol=self.plan.protocol,
             rung=self.rung,
+            names=self.names,
+            offered=self._offered,
             token=token,
             prompt_bound=prompt_bound,
             sent_limit=self.shaped().request.max_tokens,
         )
 
-    def settle(self, judged: Judgement, *, released: bool, spoke: bool) -> Decision:
+    def settle(self, judged: Judgement, *, released: bool, spoke: bool, stateful: bool = False) -> Decision:
         """Take a verdict and return what is done about it; the next attempt is then ready to be shaped."""
         verdict = judged.verdict
+        if verdict in ACCEPTED:
+            return _ACCEPT
         decision = decide(
             verdict,
             Situation(
@@ -147,6 +171,7 @@ class Course:
                 reads_text=self.reads_text,
                 released=released,
                 spoke=spoke,
+                stateful=stateful,
                 salvageable=judged.salvage is not None,
                 salvage=self._controls.salvage,
                 cut_call=judged.cut_call,
@@ -200,7 +225,7 @@ class Course:
         answer = kept_answer(judged.reply.parts) if judged.keeps else None
         rung = self.rung
         if rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
-            asked = user_turn(demand_sentence(self.plan.demand, self._wording, max(1, rung.firmness)))
+            asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))
             if answer is not None:
                 self._kept += [answer, asked]
             else:
@@ -216,6 +241,9 @@ class Course:
         self._refusals.add(rejection)
         taught = lesson(rejection)
         learnt = Lesson(taught[0], taught[1], str(rejection)) if taught is not None else None
+        if learnt is not None and learnt.field == "forced" and not self.plan.reasoning:
+            # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
+            learnt = Lesson("forced", Forcing.NEVER, learnt.why)
         sent, self._shaped = self.shaped(), None
         again = self._mend(rejection, learnt)
         # What would be sent again as it was would be refused again.

@@ -43,11 +43,14 @@ def mend_history(
 ) -> Request:
     """Return the request with a history this upstream takes; the same object if it has one already."""
     stubs = _stubs(request.messages) if profile.history_needs_tools and not request.tools else ()
-    messages = fit_reasoning(request.messages, profile, issuer, log)
-    bound = bound_until(messages, profile)
-    messages = strip_markup(messages, request.tools or stubs, profile, bound, log)
-    messages = _without_empty_assistants(messages, profile, bound, log)
-    messages = pair_results(messages, bound, log, kept_by_server=_is_kept_by_server(request))
+    messages = request.messages
+    bound = 0
+    if not all(map(_is_users, messages)):
+        messages = fit_reasoning(messages, profile, issuer, log)
+        bound = bound_until(messages, profile)
+        messages = strip_markup(messages, request.tools or stubs, profile, bound, log)
+        messages = _without_empty_assistants(messages, profile, bound, log)
+        messages = pair_results(messages, bound, log, kept_by_server=_is_kept_by_server(request))
     messages = _with_words(messages, bound, log)
     messages = _ending_on_user(messages, request, profile, log, wording)
     changes: dict[str, Any] = {} if messages is request.messages else {"messages": messages}
@@ -56,6 +59,13 @@ def mend_history(
         log.add(AdaptationKind.TOOL_ADDED, names, "this upstream refuses tool history without tools")
         changes |= {"tools": stubs, "tool_choice": ToolChoice(mode=ChoiceMode.NONE)}
     return request.evolve(**changes) if changes else request
+
+
+def _is_users(message: Message) -> bool:
+    """Tell whether a message holds nothing of the model's or its tools'."""
+    if message.role is Role.ASSISTANT or message.role is Role.TOOL:
+        return False
+    return all(isinstance(part, Text) for part in message.parts)
 
 
 def remove_trailing_assistant(request: Request, wording: Wording = _WORDING) -> Request:

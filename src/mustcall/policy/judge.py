@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.core.verdict import Verdict
-from mustcall.dialects import Reason
+from mustcall.dialects import Malformed, Reason
 from mustcall.dialects.names import Offered
 from mustcall.policy.announcing import announces_call
 from mustcall.policy.arguments import check_arguments, describe_problems
@@ -24,23 +24,28 @@ from mustcall.policy.controls import Controls, OtherTool
 from mustcall.policy.demand import Demand
 from mustcall.policy.lens import Found
 from mustcall.policy.loops import loop_of
+from mustcall.policy.names import NameMap
 from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.shape import candidates
 from mustcall.policy.starving import is_starved
 
 __all__ = ["Case", "Judgement", "is_blank", "judge"]
 
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
-#: Words that say nothing about calls: Responses ends every complete reply with `completed`.
-_NEUTRAL_WORDS = frozenset({"completed", None})
+#: Words that may stand beside calls: Responses ends every complete reply with `completed`, and `function_call` is the
+#: word of a form that no longer exists.
+_TRUE_WORDS = frozenset({"tool_calls", "tool_use", "completed"})
 
 _COUNTS_AS_TEXT_CALL = frozenset(Reason) - {Reason.STRAY_MARKER, Reason.UNKNOWN_TOOL}
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reply is judged by. `request` is the caller's, as offered; `sent_limit` the token cap sent."""
+    """Everything a reply is judged by.
+
+    `request` is the caller's; `offered` are its tools under the `names` the upstream knows; `sent_limit` is the cap on
+    tokens that was sent.
+    """
 
     request: Request
     demand: Demand
@@ -48,6 +53,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     controls: Controls
     protocol: Protocol
     rung: Rung
+    names: NameMap
+    offered: tuple[Tool, ...]
     token: str
     prompt_bound: int = 0
     sent_limit: int | None = None
@@ -154,19 +161,24 @@ def _judge_calls(
         # Only other tools than the one demanded were called (rule 29).
         others = reply.evolve(parts=(*kept, *checked.others), finish=FinishReason.TOOL_CALLS, reported_finish=None)
         return Judgement(verdict=Verdict.FORCE_MISSED, reply=others, notes=notes)
-    if not promoted and reply.reported_finish not in _CALL_WORDS | _NEUTRAL_WORDS:
+    if not promoted and reply.reported_finish not in _TRUE_WORDS:
         checked.note(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} to tool calls")
         checked.touched = True
-    touched = promoted or checked.touched or tuple(kept) != parts or parts is not reply.parts
+    touched = promoted or checked.touched or len(kept) != len(parts) or parts is not reply.parts
     settled = reply
     if touched:
         settled = reply.evolve(parts=tuple(kept), finish=FinishReason.TOOL_CALLS, reported_finish=None)
-    loop = loop_of(case.request, settled.calls, case.controls.tools)
+    loop = loop_of(case.request, settled.calls, case.controls.tools) if _goes_on(case.request) else None
     if loop is not None:
         checked.note(AdaptationKind.REPORTED, "looping", loop.name)
         if loop.block:
             return Judgement(verdict=Verdict.LOOPING, reply=settled, blocks=True, notes=checked.notes)
     return Judgement(verdict=Verdict.CALLED, reply=settled, notes=checked.notes)
+
+
+def _goes_on(request: Request) -> bool:
+    """Tell whether tool results came lately, so that there can be a loop at all."""
+    return any(isinstance(part, ToolResult) for message in request.messages[-4:] for part in message.parts)
 
 
 class _Calls:
@@ -175,9 +187,6 @@ class _Calls:
     def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
         self._case = case
         self._tools = {(tool.namespace, tool.name): tool for tool in case.request.tools if isinstance(tool, Tool)}
-        self._offered = Offered(list(self._tools.values()))
-        #: Tools the provider defined and the client runs (`bash_20250124`): their input has no schema here.
-        self._defined = {tool.value.get("name") for tool in case.request.tools if isinstance(tool, ProviderTool)}
         self._ids: set[str] | None = None
         self._made = 0
         self._delivered = 0
@@ -197,7 +206,7 @@ class _Calls:
         """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
         tool = self._find(call)
         if tool is None:
-            return (call, None) if call.name in self._defined else (None, Verdict.UNKNOWN_TOOL)
+            return (call, None) if self._is_defined(call.name) else (None, Verdict.UNKNOWN_TOOL)
         if call.kind is not tool.kind:
             # The function that stood in for a custom tool: what it was given is read as JSON to see whether it was cut.
             cut = check_arguments(tool.evolve(kind=call.kind), call.arguments).truncated
@@ -209,7 +218,7 @@ class _Calls:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
         demand = self._case.demand
-        if not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
+        if demand.names is not None and not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
             if not demand.forced:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
@@ -243,9 +252,14 @@ class _Calls:
         exact = self._tools.get((call.namespace, call.name))
         if exact is not None:
             return exact
-        name = self._offered.resolve(call.name) if self._tools else None
+        name = Offered(self._tools.values()).resolve(call.name) if self._tools else None
         matches = [tool for (_, tool_name), tool in self._tools.items() if tool_name == name]
         return matches[0] if len(matches) == 1 else None
+
+    def _is_defined(self, name: str) -> bool:
+        """Tell whether the provider defined this tool and the client runs it (`bash_20250124`); it has no schema."""
+        offered = self._case.request.tools
+        return any(isinstance(tool, ProviderTool) and tool.value.get("name") == name for tool in offered)
 
     def _unique(self, identifier: str) -> str:
         """Return an id that no other call of the conversation has (rule 67)."""
@@ -268,8 +282,7 @@ def _at_limit(case: Case, reply: Reply) -> bool:
 def _judge_constrained(case: Case, reply: Reply) -> Judgement:
     """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-    tools = candidates(case.request, case.demand)
-    read = read_call(text, tools)
+    read = read_call(text, case.offered)
     if reply.calls:
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
@@ -277,7 +290,7 @@ def _judge_constrained(case: Case, reply: Reply) -> Judgement:
         return Judgement(verdict=Verdict.TRUNCATED if cut else Verdict.FORCE_MISSED, reply=reply, cut_call=cut)
     name, arguments = read
     kept = tuple(part for part in reply.parts if isinstance(part, Reasoning))
-    call = ToolCall(id=f"call_{case.token}_0", name=name, arguments=arguments)
+    call = case.names.restore(ToolCall(id=f"call_{case.token}_0", name=name, arguments=arguments))
     note = Adaptation(AdaptationKind.CALL_PROMOTED, name, "from a JSON answer")
     return _judge_calls(case, reply, (*kept, call), (note,), promoted=True)
 
@@ -292,7 +305,8 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         return _judge_text(case, _cleaned(reply, found), Found(), _stripped(found) if found.calls else ())
     if found.calls:
         return _judge_text_calls(case, reply, found)
-    spoilt = [entry for entry in found.malformed if entry.reason in _COUNTS_AS_TEXT_CALL]
+    strange = _of_unknown_tools(case, found)
+    spoilt = [entry for entry in found.malformed if entry.reason in _COUNTS_AS_TEXT_CALL and entry not in strange]
     if spoilt and (case.reads_text or says_calls or _is_broad(case) or case.demand.forced):
         cut = reply.finish is FinishReason.LENGTH and any(entry.reason is Reason.TRUNCATED for entry in spoilt)
         if cut:
@@ -300,13 +314,26 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         unknown = any(entry.reason is Reason.UNKNOWN_MARKUP for entry in spoilt)
         note = Adaptation(AdaptationKind.REPORTED, "dialect unknown", "a call in a form that is not known (rule 121)")
         return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
-    if case.reads_text and any(entry.reason is Reason.UNKNOWN_TOOL for entry in found.malformed):
+    if case.reads_text and strange:
         return Judgement(verdict=Verdict.UNKNOWN_TOOL, reply=reply)
-    if says_calls:
+    if says_calls and case.request.tools:
         verdict = Verdict.TEXT_CALL if found.malformed else Verdict.PHANTOM_CALL
         return Judgement(verdict=verdict, reply=reply, keeps=not found.malformed)
     notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+
+
+def _of_unknown_tools(case: Case, found: Found) -> list[Malformed]:
+    """Return the markup that names a tool nobody offered (rule 44); a name that was cut off may be any."""
+    if not found.malformed:
+        return []
+    offered = Offered(case.offered)
+    return [
+        entry
+        for entry in found.malformed
+        if entry.reason is Reason.UNKNOWN_TOOL
+        or (entry.reason is not Reason.TRUNCATED and entry.name and offered.resolve(entry.name) is None)
+    ]
 
 
 def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
@@ -314,11 +341,12 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     assert found.promoted is not None, "calls were found"
     dialects = ", ".join(sorted({call.dialect for call in found.calls}))
     note = Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})")
+    promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in found.promoted)
     suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
     judged = (
         Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
         if suspicious
-        else _judge_calls(case, reply, found.promoted, (note,), promoted=True)
+        else _judge_calls(case, reply, promoted, (note,), promoted=True)
     )
     if case.reads_text:
         return judged
@@ -349,6 +377,8 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
             return Judgement(verdict=Verdict.FORCE_MISSED, reply=reply, keeps=not found.malformed, notes=notes)
     if reply.finish is FinishReason.PAUSE:
         return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+    if reply.finish is FinishReason.LENGTH and blank:
+        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
     if reply.finish is FinishReason.LENGTH and not _is_structured(case.request):
         # The caller's own limit: the finish says that the answer is not whole.
         return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
@@ -359,6 +389,9 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
         judged = _judge_structured(case, reply, notes)
         if judged is not None:
             return judged
+    if reply.reported_finish in _CALL_WORDS:
+        notes = (*notes, Adaptation(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} to stop"))
+        reply = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
     if reply.finish is FinishReason.UNKNOWN:
         degraded = Adaptation(AdaptationKind.REPORTED, "finish", f"unknown reason {reply.reported_finish!r}")
         notes = (*notes, degraded)

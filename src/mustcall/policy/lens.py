@@ -98,6 +98,7 @@ class Lens:
 
     __slots__ = (
         "_calls",
+        "_emptied",
         "_lookout",
         "_malformed",
         "_open",
@@ -121,7 +122,9 @@ class Lens:
         self.marked = False
         #: Whether what comes out differs from what went in.
         self.touched = False
-        #: Whether text that had come out already turned out to be reasoning.
+        #: Whether a reasoning section had nothing in it: its markers are all that was taken out.
+        self._emptied = False
+        #: Whether a section ended that had no start: the text before it was reasoning.
         self.late = False
 
     @property
@@ -138,10 +141,12 @@ class Lens:
         """Take one event and return what may be shown."""
         if self._lookout is None:
             return [event]
+        if type(event) is TextDelta:
+            scan = self._open.get(event.index)
+            return [self._moved(event)] if scan is None else self._text(scan, event.text, event)
         match event:
-            case TextDelta(index=index, text=text):
-                scan = self._open.get(index)
-                return [self._moved(event)] if scan is None else self._text(scan, text, event)
+            case TextDelta():
+                raise AssertionError("text deltas are the first case")
             case PartStarted(index=index, part=part):
                 if isinstance(part, Text):
                     self._slots.append(_Slot(_Kind.TEXT, index))
@@ -190,7 +195,7 @@ class Lens:
         return Found(
             calls=tuple(self._calls),
             malformed=tuple(self._malformed),
-            thought=any(slot.kind is _Kind.REASONING for slot in self._slots),
+            thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
             ended_open=self.ended_open,
             cleaned=tuple(
                 part for part, slot in zip(promoted, self._slots, strict=True) if slot.kind is not _Kind.CALL
@@ -250,7 +255,7 @@ class Lens:
                         self.marked = True
                         self._malformed.append(event)
                 case LateReasoningEnd():
-                    self._turn_into_reasoning(scan)
+                    self._turn_into_reasoning(scan, out)
                 case _:
                     if not getattr(event, "in_reasoning", False):
                         self.marked = True
@@ -282,15 +287,17 @@ class Lens:
         scan.started = False
         scan.after_markup = True
 
-    def _turn_into_reasoning(self, scan: _TextScan) -> None:
-        """Take text for reasoning after the fact, if none of it has come out; otherwise it can only be reported."""
-        self.touched = True
-        slot = self._slots[scan.place]
-        if scan.started:
-            self.late = True
-        else:
-            slot.kind = _Kind.REASONING
-            scan.started = True
+    def _turn_into_reasoning(self, scan: _TextScan, out: list[Event]) -> None:
+        """Take the text so far for reasoning, after the fact.
+
+        What has been shown of it stays text for the one who saw it; its part ends here, so that the answer is a part
+        of its own, and the reply says what each of them was.
+        """
+        self.touched = self.late = True
+        scan.after_markup = True
+        if scan.started and not self.marked:
+            out.append(PartEnded(scan.place))
+            self._slots[scan.place].kind = _Kind.REASONING
             self._next(scan)
 
     def _end(self, scan: _TextScan, event: PartEnded, final: Part | None) -> list[Event]:
@@ -301,6 +308,8 @@ class Lens:
             scan.fed += len(rest)
             out += self._show(scan, scan.scanner.feed(rest))
         out += self._show(scan, scan.scanner.close())
+        if scan.fed != scan.emitted and not self.touched:
+            self.touched = self._emptied = True
         if self.marked:
             return out  # the rest of this part waits, and with it its end
         if not self.touched:

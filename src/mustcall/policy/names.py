@@ -38,6 +38,8 @@ _NOT_WORD = re.compile(r"\W+", re.ASCII)
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_STARTS = ("", "call_", "toolu_", "fc_")
 
+_SPEAKERS = frozenset({Role.USER, Role.SYSTEM, Role.DEVELOPER})
+
 _Key = tuple[str | None, str]
 
 
@@ -76,6 +78,11 @@ class NameMap:
         self._id_rule = _Rule(_compiled(profile.id_pattern), profile.id_length if profile.id_pattern else 0)
         self._mapped: dict[_Key, str] = {}
         self._back: dict[str, _Key] = {}
+        self._taken: set[str] = set()
+        self._legal: set[_Key] = set()
+        self.trivial = _is_trivial(request, self._name_rule)
+        if self.trivial:
+            return
         keys = list(dict.fromkeys(_keys(request)))
         self._legal = {key for key in keys if self._is_legal(key)}
         self._taken = {*map(_sent, self._legal), *_provider_names(request)}
@@ -90,6 +97,8 @@ class NameMap:
 
     def outgoing(self, request: Request, log: AdaptationLog | None = None) -> Request:
         """Return the request in names and ids the upstream accepts; the same object if it is."""
+        if self.trivial:
+            return request
         ids = _Ids(self._id_rule)
         messages = tuple(self._message(message, ids) for message in request.messages)
         tools = tuple(self._tool(tool) for tool in request.tools)
@@ -102,6 +111,10 @@ class NameMap:
         if _same(messages, request.messages) and _same(tools, request.tools) and choice is request.tool_choice:
             return request
         return request.evolve(messages=messages, tools=tools, tool_choice=choice)
+
+    def choice(self, choice: ToolChoice) -> ToolChoice:
+        """Return a choice in the names the upstream accepts; the same object if it is."""
+        return choice if self.trivial else self._choice(choice)
 
     def restore(self, call: ToolCall) -> ToolCall:
         """Return an upstream's call in the name the caller knows; the same object if that is its name."""
@@ -230,6 +243,14 @@ class _Ids:
         self._tried[call_id] = start + 1
         legal_ids = _legal_ids(call_id, self._rule, start)
         return next((legal for legal in legal_ids if legal not in self._given), call_id)
+
+
+def _is_trivial(request: Request, rule: _Rule) -> bool:
+    """Tell cheaply whether nothing can have to be mapped: no calls in the history, and every name is legal."""
+    for tool in request.tools:
+        if not isinstance(tool, Tool) or tool.namespace is not None or not rule.allows(tool.name):
+            return False
+    return all(message.role in _SPEAKERS and not message.calls and not message.results for message in request.messages)
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:

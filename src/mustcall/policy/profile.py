@@ -66,6 +66,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     forced: Forcing = Forcing.UNKNOWN
     #: Whether one tool can be forced by name; if not, the tools are reduced to it and `required` is sent (rule 7).
     named: bool = True
+    #: Whether the only tool on offer is forced by `required` rather than by its name (rule 6).
+    single_as_any: bool = False
     reasoning: ReasoningHabit = ReasoningHabit.UNKNOWN
     #: Whether reasoning can be turned off for one request; None if that is not known.
     reasoning_off: bool | None = None
@@ -88,8 +90,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: What call ids must look like; the empty string means no rule beyond the wire's.
     id_pattern: str = ""
     id_length: int = 64
-    #: What tool names must look like beyond the wire's rule.
-    name_pattern: str = ""
+    #: What tool names must look like. The default is what every provider takes.
+    name_pattern: str = "^[a-zA-Z0-9_-]+$"
     name_length: int = 64
     #: The chat field that carries reasoning text back to the model (`reasoning_content`, `reasoning`), if any.
     reasoning_field: str | None = None

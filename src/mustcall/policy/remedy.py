@@ -26,7 +26,7 @@ from mustcall.core.errors import (
 from mustcall.core.verdict import Verdict
 from mustcall.policy.controls import Limits, OnUnmet, Salvage
 
-__all__ = ["ERRORS", "TABLE", "Condition", "Decision", "Remedy", "Row", "Situation", "decide", "markdown"]
+__all__ = ["ACCEPTED", "ERRORS", "TABLE", "Condition", "Decision", "Remedy", "Row", "Situation", "decide", "markdown"]
 
 
 class Remedy(StrEnum):
@@ -44,7 +44,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What is known when a verdict falls.
 
     `tried` counts the retries this verdict has cost so far in the turn, `extra` all extra upstream calls. `released`
-    says that something went out to the caller, `spoke` that it was more than reasoning.
+    says that something went out to the caller, `spoke` that it was more than reasoning, `stateful` that the upstream
+    keeps the reply under an id the caller has then seen: a later attempt would have another one (rule 78).
     """
 
     limits: Limits
@@ -56,6 +57,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     reads_text: bool = False
     released: bool = False
     spoke: bool = False
+    stateful: bool = False
     salvageable: bool = False
     salvage: Salvage = Salvage.RELEASED
     cut_call: bool = False
@@ -176,6 +178,8 @@ _CONTINUABLE = frozenset(
 
 def _left(verdict: Verdict, situation: Situation) -> bool:
     limit = _LIMITS.get(verdict)
+    if situation.stateful and situation.released:
+        return False
     possible = not situation.spoke or verdict in _CONTINUABLE
     return possible and situation.within_ceiling and limit is not None and situation.tried < limit(situation.limits)
 
@@ -202,6 +206,12 @@ def _holds(row: Row, case: Situation) -> bool:
             return case.final_thought
         case Condition.BLOCKED:
             return case.blocks
+
+
+#: Verdicts whose only row is to accept: no situation changes that.
+ACCEPTED = frozenset(
+    row.verdict for row in TABLE if row.remedy is Remedy.ACCEPT and row.condition is Condition.ALWAYS
+) - {row.verdict for row in TABLE if row.condition is not Condition.ALWAYS}
 
 
 def decide(verdict: Verdict, situation: Situation) -> Decision:

@@ -108,8 +108,10 @@ def user_turn(text: str) -> Message:
 
 def kept_answer(parts: Iterable[Part]) -> Message | None:
     """Return what may stay in context of an attempt that answered in clean text (rule 25), None if there is none."""
-    kept = tuple(part for part in parts if isinstance(part, Text | Reasoning))
-    if not any(isinstance(part, Text) and part.text.strip() for part in kept):
+    kept = tuple(
+        part for part in parts if isinstance(part, Reasoning) or (isinstance(part, Text) and part.text.strip())
+    )
+    if not any(isinstance(part, Text) for part in kept):
         return None
     return Message(role=Role.ASSISTANT, parts=kept)
 
@@ -134,9 +136,14 @@ def _forced(request: Request, demand: Demand, profile: Profile, log: AdaptationL
     """Return the forced choice as this upstream takes it (rules 6, 7)."""
     choice = demand.choice
     assert choice is not None, "a forced demand has a choice"
-    if choice.mode is not ChoiceMode.NAMED or profile.named:
+    if choice.mode is not ChoiceMode.NAMED:
         return {"tool_choice": choice}
     required = ToolChoice(mode=ChoiceMode.REQUIRED)
+    if profile.single_as_any and len(request.tools) == 1:
+        log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the only tool on offer is forced by `any`")
+        return {"tool_choice": required}
+    if profile.named:
+        return {"tool_choice": choice}
     if profile.prefix_bound:
         return {"tool_choice": required}
     only = tuple(tool for tool in request.tools if isinstance(tool, Tool) and tool.name == choice.name)

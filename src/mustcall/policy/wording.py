@@ -36,7 +36,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     looping: str = "The same call was made several times. Use its result, or try something else."
     #: The schema rungs: the call is asked for as a JSON answer.
     call_as_json: str = (
-        'Answer with one JSON object {{"name": …, "arguments": …}} that calls one of these tools:\n{tools}'
+        "Answer with one JSON object that calls one of these tools, with its name and arguments:\n{tools}"
     )
     continue_turn: str = "Continue."
     #: What goes with the last request before the step cap (rule 109).

@@ -20,6 +20,7 @@ MEANINGS: dict[str, str] = {
     "protocol": "how tools are used: the upstream's tool API, text, the API with text calls promoted, or not at all",
     "forced": "what a forced tool choice does",
     "named": "whether one tool can be forced by name; if not, the tools are reduced to it",
+    "single_as_any": "whether the only tool on offer is forced by `required` rather than by its name",
     "reasoning": "when the model reasons",
     "reasoning_off": "whether reasoning can be turned off for one request; absent: not known",
     "reasoning_off_fields": "extra body fields that turn it off, where the wire's own setting does not",

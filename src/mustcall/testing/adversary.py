@@ -11,6 +11,7 @@ what it was promised is for a checker to say.
 """
 
 import random
+import re
 import zlib
 from typing import Any
 
@@ -19,9 +20,10 @@ import msgspec
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.dialects import WrittenCall
 from mustcall.testing import adversary_faults as faults
+from mustcall.testing.adversary_bodies import BODY_BENDS
 from mustcall.testing.adversary_content import Demand, Marks, Spoken, choose_dialect, honest_call, honest_text, lie
 from mustcall.testing.adversary_values import sample
-from mustcall.testing.adversary_wire import BODY_BENDS, STREAM_BENDS, Effect, parse_events, write_events
+from mustcall.testing.adversary_wire import STREAM_BENDS, Effect, parse_events, write_events
 from mustcall.testing.delivery import random_chunks
 from mustcall.testing.offers import Offer, as_object, as_objects, choice_of, offers_of
 from mustcall.testing.recording import Recorded
@@ -101,22 +103,28 @@ def answer_request(demand: Demand, marks: Marks, wire: Wire, body: JsonObject) -
         return _fault(demand, marks, wire, body, stamp=stamp, source=source)
     spoken = lie(demand, marks, source)
     told = _tell(spoken, marks)
+    breaks = source.random() < 0.2
     if source.random() < 0.5:
-        answer: Answer = spoken.turn
-        size = len(to_json(build_reply(spoken.turn, wire, body, stamp)))
-        end = size
-        if body.get("stream") is True:
-            size, end = _stream_sizes(stream_reply(spoken.turn, wire, body, stamp))
+        if not breaks:
+            return told, spoken.turn if source.random() < 0.9 else Delayed(spoken.turn, 0.004)
+        answer, size, end = _write(spoken.turn, wire, body, stamp)
     else:
         told, answer, size, end = _bend(told, spoken.turn, wire, body, stamp=stamp, source=source)
-    if source.random() < 0.2:
+    if breaks:
         how, answer, after = faults.break_connection(answer, size, source)
-        told = _with(told, f"{told.what}, {how}", clean=False)
+        told = msgspec.structs.replace(told, what=f"{told.what}, {how}", clean=False)
         if after < end:
             told = msgspec.structs.replace(told, calls_may=False, text_may=False, declines=False)
-    elif source.random() < 0.1:
-        answer = Delayed(answer, 0.004)
     return told, answer
+
+
+def _write(turn: Turn, wire: Wire, body: JsonObject, stamp: Stamp) -> tuple[Answer, int, int]:
+    """Return a turn as bytes, how many they are, and up to where a cut surely cuts the reply."""
+    if body.get("stream") is not True:
+        data = to_json(build_reply(turn, wire, body, stamp))
+        return Raw(200, data), len(data), len(data)
+    frames = stream_reply(turn, wire, body, stamp)
+    return RawStream(frames), *_stream_sizes(frames)
 
 
 def answer_honestly(demand: Demand, marks: Marks, wire: Wire, body: JsonObject, source: random.Random) -> Spoken:
@@ -135,7 +143,7 @@ def answer_honestly(demand: Demand, marks: Marks, wire: Wire, body: JsonObject, 
     if dialect is None:
         return honest_text(demand, marks, source)
     arguments = sample(tool.schema, source, marks.markup)
-    text = dialect.render([WrittenCall(tool.name, arguments)])
+    text = dialect.render([WrittenCall(_listed_name(tool.name, _system_text(body)), arguments)])
     return Spoken(
         what=f"text call as asked, {dialect.name}",
         turn=Turn(Say(text)),
@@ -143,6 +151,13 @@ def answer_honestly(demand: Demand, marks: Marks, wire: Wire, body: JsonObject, 
         calls_may=True,
         exact=dialect.name == "hermes",
     )
+
+
+def _listed_name(name: str, system: str) -> str:
+    """Return the name under which a rendered prompt lists a tool: its own, or the legal one that stands for it."""
+    stem = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:16]
+    listed = re.findall(r"^## (.+)$", system, re.MULTILINE)
+    return next((known for known in listed if known == name or (stem and known.startswith(stem))), name)
 
 
 def _schema_call(schema: JsonObject, marks: Marks, source: random.Random) -> Spoken:
@@ -207,10 +222,6 @@ def _tell(spoken: Spoken, marks: Marks, *, honest: bool = False) -> Told:
         clean=spoken.clean,
         declines=spoken.declines,
     )
-
-
-def _with(told: Told, what: str, *, clean: bool) -> Told:
-    return msgspec.structs.replace(told, what=what, clean=clean)
 
 
 def _fault(

@@ -86,7 +86,7 @@ def break_connection(answer: Answer, size: int, source: random.Random) -> tuple[
     """Return the answer on a connection that breaks, how, and after how many of its `size` bytes."""
     after = source.randint(0, size)
     head = source.random() < 0.5
-    match source.choice(["cut", "cut", "reset", "hang"] if source.random() < 0.2 else ["cut", "cut", "reset"]):
+    match source.choice(["cut", "cut", "reset", "hang"] if source.random() < 0.1 else ["cut", "cut", "reset"]):
         case "cut":
             return f"cut after {after}", Cut(answer, after, head), after
         case "reset":

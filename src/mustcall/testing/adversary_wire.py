@@ -1,4 +1,4 @@
-"""How a lying server writes a reply: the wire's own events or body, bent in the ways servers bend them.
+"""How a lying server streams a reply: the wire's own events, bent in the ways servers bend them.
 
 Each bend is a function in a table with its effect: `KEEPS` the meaning, `BENDS` it (whatever comes out must still be
 valid), or `ENDS` the stream without its end, after which nothing of it may be taken for finished.
@@ -16,7 +16,16 @@ import msgspec
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.testing.offers import as_object, as_objects
 
-__all__ = ["BODY_BENDS", "STREAM_BENDS", "Effect", "Event", "parse_events", "write_events"]
+__all__ = [
+    "STREAM_BENDS",
+    "Effect",
+    "Event",
+    "absurd_usage",
+    "parse_events",
+    "read_loosely",
+    "spoil_somewhere",
+    "write_events",
+]
 
 _FREE: tuple[Any, ...] = (None, 0, -1, 2**70, 1.5, "", "x", "stop", [], {}, [None], {"type": "text"}, True)
 
@@ -63,7 +72,6 @@ def write_events(events: list[Event], newline: bytes = b"\n") -> list[bytes]:
 
 
 StreamBend = Callable[[list[Event], random.Random], list[Event]]
-BodyBend = Callable[[JsonObject, random.Random], Any]
 
 
 # --- any wire -----------------------------------------------------------------------------------------------------
@@ -98,7 +106,7 @@ def _mangle(events: list[Event], source: random.Random) -> list[Event]:
     bent = copy.deepcopy(events)
     event = source.choice(bent)
     if event.data is not None:
-        _spoil_somewhere(event.data, source)
+        spoil_somewhere(event.data, source)
     return bent
 
 
@@ -135,17 +143,18 @@ def _odd_usage(events: list[Event], source: random.Random) -> list[Event]:
     for event in bent:
         for holder in (event.data or {}, as_object((event.data or {}).get("response"))):
             if holder.get("usage"):
-                holder["usage"] = _absurd(source)
+                holder["usage"] = absurd_usage(source)
     return bent
 
 
-def _absurd(source: random.Random) -> Any:
+def absurd_usage(source: random.Random) -> Any:
+    """Return a usage no server should send."""
     numbers: list[Any] = [-5, 2**60, "many", None, 1.5, [], True]
     words = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
     return source.choice([*numbers[3:], {word: source.choice(numbers) for word in words}])
 
 
-def _spoil_somewhere(value: Any, source: random.Random) -> None:
+def spoil_somewhere(value: Any, source: random.Random) -> None:
     """Replace or remove one place of a JSON value, chosen on a random way down."""
     holder, key = value, None
     while isinstance(holder, dict | list) and holder:
@@ -237,12 +246,13 @@ def _whole_arguments(events: list[Event], source: random.Random) -> list[Event]:
             continue
         fragment["function"]["arguments"] = whole[fragment["index"]]
         if form == "object":
-            fragment["function"]["arguments"] = _as_json(whole[fragment["index"]])
+            fragment["function"]["arguments"] = read_loosely(whole[fragment["index"]])
         kept.append(event)
     return kept
 
 
-def _as_json(text: str) -> Any:
+def read_loosely(text: str) -> Any:
+    """Return the JSON value a text is, the text itself if it is none."""
     try:
         return json.loads(text)
     except ValueError:
@@ -327,7 +337,7 @@ def _whole_input(events: list[Event], _: random.Random) -> list[Event]:
     for event in bent:
         data = event.data or {}
         if data.get("type") == "content_block_start" and texts.get(data.get("index")):
-            as_object(data.get("content_block"))["input"] = _as_json(texts[data["index"]])
+            as_object(data.get("content_block"))["input"] = read_loosely(texts[data["index"]])
     return [event for event in bent if as_object((event.data or {}).get("delta")).get("type") != "input_json_delta"]
 
 
@@ -364,55 +374,3 @@ STREAM_BENDS: dict[Wire, tuple[tuple[StreamBend, Effect], ...]] = {
     Wire.RESPONSES: (*_ANY, (_only_final, Effect.KEEPS), (_empty_output, Effect.BENDS), (_unplaced, Effect.BENDS)),
     Wire.MESSAGES: (*_ANY, (_whole_input, Effect.KEEPS), (_unstopped, Effect.BENDS), (_unplaced, Effect.BENDS)),
 }
-
-
-# --- whole bodies -------------------------------------------------------------------------------------------------
-
-
-def _spoil_body(body: JsonObject, source: random.Random) -> Any:
-    _spoil_somewhere(body, source)
-    return body
-
-
-def _body_usage(body: JsonObject, source: random.Random) -> Any:
-    return body | {"usage": _absurd(source)}
-
-
-def _bare_body(body: JsonObject, _: random.Random) -> Any:
-    """No id, no model, no usage, no object: what small servers leave out."""
-    return {key: value for key, value in body.items() if key not in ("id", "model", "usage", "object", "created")}
-
-
-def _object_arguments(body: JsonObject, _: random.Random) -> Any:
-    """Arguments as an object where the wire has a string."""
-    for choice in as_objects(body.get("choices")):
-        for call in as_objects(as_object(choice.get("message")).get("tool_calls")):
-            function = as_object(call.get("function"))
-            function["arguments"] = _as_json(str(function.get("arguments")))
-    for item in as_objects(body.get("output")):
-        if "arguments" in item:
-            item["arguments"] = _as_json(str(item["arguments"]))
-    return body
-
-
-def _no_ids(body: JsonObject, source: random.Random) -> Any:
-    """Calls without ids, or all with the same."""
-    same = source.choice([None, "", "call_1"])
-    for choice in as_objects(body.get("choices")):
-        for call in as_objects(as_object(choice.get("message")).get("tool_calls")):
-            call["id"] = same
-    for item in as_objects(body.get("output")) + as_objects(body.get("content")):
-        for word in ("call_id", "id"):
-            if word in item:
-                item[word] = same
-    return body
-
-
-BODY_BENDS: tuple[tuple[BodyBend, Effect], ...] = (
-    (_spoil_body, Effect.BENDS),
-    (_spoil_body, Effect.BENDS),
-    (_body_usage, Effect.BENDS),
-    (_bare_body, Effect.KEEPS),
-    (_object_arguments, Effect.KEEPS),
-    (_no_ids, Effect.KEEPS),
-)

@@ -19,7 +19,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import Event
+from mustcall.core.events import Event, TextDelta
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
@@ -39,11 +39,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The upstream a request is encoded for.
 
     `issuer` is the name under which its opaque reasoning state is tagged; `default_max_tokens` is sent where the
-    wire demands a limit and the caller gave none.
+    wire demands a limit and the caller gave none. `thinks_when_forced` says that a forced choice and thinking go
+    together there.
     """
 
     issuer: str = ""
     default_max_tokens: int = 8192
+    thinks_when_forced: bool = False
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,13 @@ class StreamDecoder(Protocol):
 
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together: what feeding them one by one gives, with neighbouring text joined."""
+        ...
+
+    def plain(self, block: bytes) -> TextDelta | None:
+        """Take a block of bytes if it is one event of nothing but text in the part that is being written.
+
+        None if it is anything else, and then nothing was taken: a shortcut past `feed_all` for most events there are.
+        """
         ...
 
     def close(self) -> list[Event]:

@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import Wire
 
-__all__ = ["is_error_body", "is_reply", "not_a_reply", "rename_model"]
+__all__ = ["is_error_body", "is_error_of", "is_reply", "not_a_reply", "rename_model"]
 
 
 class _Chat(msgspec.Struct):
@@ -28,6 +28,30 @@ class _Messages(msgspec.Struct):
 
 class _ErrorBody(msgspec.Struct):
     error: dict[str, msgspec.Raw] | str
+
+
+class _Told(msgspec.Struct):
+    message: str
+
+
+class _OpenAIError(msgspec.Struct):
+    error: _Told
+
+
+class _Classed(msgspec.Struct):
+    type: str
+    message: str
+
+
+class _MessagesError(msgspec.Struct, tag="error"):
+    error: _Classed
+
+
+_ERRORS: dict[Wire, msgspec.json.Decoder[Any]] = {
+    Wire.CHAT: msgspec.json.Decoder(_OpenAIError),
+    Wire.RESPONSES: msgspec.json.Decoder(_OpenAIError),
+    Wire.MESSAGES: msgspec.json.Decoder(_MessagesError),
+}
 
 
 _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
@@ -56,6 +80,11 @@ def not_a_reply(wire: Wire, body: bytes) -> UpstreamGarbage:
     """Return the error for a body that is not a reply of this wire."""
     shown = body[:200].decode("utf-8", "replace").strip() or "nothing"
     return UpstreamGarbage(f"the upstream's answer is not a reply on the {wire} wire; it began with: {shown}")
+
+
+def is_error_of(wire: Wire, body: bytes) -> bool:
+    """Tell whether a body is an error in this wire's own shape, so that its clients can read it."""
+    return _fits(_ERRORS[wire], body)
 
 
 def is_error_body(body: bytes) -> bool:

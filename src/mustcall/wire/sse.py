@@ -86,6 +86,11 @@ class SseFramer:
             self._hold(rest)
         return self._hand_out(block)
 
+    @property
+    def holds(self) -> bool:
+        """Whether bytes after the last border are held."""
+        return bool(self._held)
+
     def close(self) -> bytes:
         """Return what was held: bytes after the last border."""
         block = b"".join(self._held)
@@ -135,6 +140,11 @@ class SseDecoder:
         """Take some bytes and return the events they complete."""
         block = self._framer.feed(chunk)
         return self._read(block) if block else []
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held: the next bytes begin an event."""
+        return not (self._first or self._framer.holds)
 
     def feed_block(self, chunk: bytes) -> tuple[bytes, list[SseEvent]]:
         """Do as `feed`, and return the bytes the events were read from as well."""

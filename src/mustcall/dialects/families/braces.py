@@ -171,7 +171,7 @@ DIALECTS = (
         (Opener("<start_function_call>", _calls("<escape>", "<end_function_call>"), ("call:",)),),
         ("<end_function_call>",),
         _renderer("functiongemma", "<start_function_call>", "<escape>", "<end_function_call>"),
-        result="<start_function_response>response:{name}{{result:<escape>{content}<escape>}}<end_function_response>",
+        result="<start_function_response>response:{name}{result:<escape>{content}<escape>}<end_function_response>",
     ),
     Dialect(
         "gemma4",

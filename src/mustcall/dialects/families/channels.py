@@ -1,17 +1,18 @@
 """Messages with a header that names a channel or a recipient: harmony (gpt-oss) and Muse Glimmer.
 
 The header decides what the message is: a call if it is addressed to a tool, reasoning on the analysis channel or if it
-is addressed to the model itself, text otherwise. Headers are markup in every case.
+is addressed to the model itself, text otherwise. Headers are markup in every case. Where the prompt ended with
+`<|start|>assistant`, the reply begins in the middle of a header.
 """
 
 import re
 from collections.abc import Sequence
 
-from mustcall.dialects.dialect import Dialect, Opener, WrittenCall
+from mustcall.dialects.dialect import Anchor, Dialect, Opener, WrittenCall
 from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import invoke_tags, plain_key, plain_value, read_calls
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, run
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, run
 from mustcall.dialects.reasoning import Section
 from mustcall.dialects.span import Span
 
@@ -22,15 +23,29 @@ _TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_ADDRESS = re.compile(r"[^\s<]*+")
+_SPACES = re.compile(r"[ \t]*+")
 _NOBODY = frozenset({"user", "all", "assistant"})
 _ENDS = ("<|call|>", "<|end|>", "<|eom|>")
 _ANALYSIS = Section("", ("<|end|>", "<|return|>", "<|call|>", "<|start|>assistant"))
 _TO_SELF = Section("", ("<|eom|>", "<|end|>"))
 
 
-def _message(span: Span) -> Parse[None]:
+def _unopened(span: Span) -> Parse[None]:
+    """A header whose beginning the prompt wrote: an address, then at once one of the header's tokens."""
     reader = span.reader
-    header = yield from _read_header(span)
+    address = yield from run(reader, _ADDRESS, 256, Reason.STRAY_MARKER)
+    if not address:
+        raise Fault(Reason.STRAY_MARKER)
+    yield from run(reader, _SPACES, 16, Reason.STRAY_MARKER)
+    if (yield from ahead(reader)) != "<":
+        raise Fault(Reason.STRAY_MARKER)
+    yield from _message(span, address)
+
+
+def _message(span: Span, address: str = "") -> Parse[None]:
+    reader = span.reader
+    header = yield from _read_header(span, address)
     recipient = _RECIPIENT.search(header)
     to = recipient[1] if recipient else ""
     channel = _CHANNEL.search(header)
@@ -73,13 +88,14 @@ def _atem(span: Span) -> Parse[bool]:
     return True
 
 
-def _read_header(span: Span) -> Parse[str]:
+def _read_header(span: Span, address: str) -> Parse[str]:
     """Read a header up to the message; a header that is none is a stray marker, whatever its tokens."""
     reader = span.reader
-    header = [span.marker]
+    header = [span.marker, address]
     for _ in range(8):
         header.append((yield from run(reader, _HEADER, 256, Reason.STRAY_MARKER)))
         token = yield from accept_any(reader, _TOKENS)
+        span.soft = span.soft and not token
         if token == _MESSAGE:
             return "".join(header)
         if not token:
@@ -115,12 +131,18 @@ def _render_muse(calls: Sequence[WrittenCall]) -> str:
     return "".join(one(call) for call in calls)
 
 
+_OPENERS = (
+    Opener("<|start|>", _message),
+    Opener(" to=", _unopened, anchor=Anchor.FIRST, soft=True),
+    Opener("to=", _unopened, anchor=Anchor.FIRST, soft=True),
+)
+
 DIALECTS = (
     Dialect(
         "harmony",
         "channels",
         "gpt-oss",
-        (Opener("<|channel|>", _message), Opener("<|start|>", _message)),
+        (Opener("<|channel|>", _message), *_OPENERS),
         _ENDS,
         _render_harmony,
     ),
@@ -128,7 +150,7 @@ DIALECTS = (
         "muse_glimmer",
         "channels",
         "Muse Glimmer",
-        (Opener("<|start|>", _message),),
+        _OPENERS,
         ("<|eom|>", "<|end|>"),
         _render_muse,
     ),

@@ -1,7 +1,8 @@
 """Formats that look like ordinary prose or code: they count on a line of their own, with an offered name (rule 64).
 
 All of them are soft: until the name is known and the arguments have begun, the line is text. They belong to the prompt
-protocol, where the model was asked to write so.
+protocol, where the model was asked to write so: an offered tool with arguments that cannot be read, alone on its line,
+is a call that went wrong and is reported (rule 69).
 """
 
 import re
@@ -12,19 +13,36 @@ from mustcall.dialects.envelope import Held, dump, read_alone
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.python_calls import read_python_call, write_python_call
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.span import Span
+from mustcall.dialects.span import Call, Span
 
 __all__ = ["DIALECTS"]
 
 _SPACES = re.compile(r"[ \t]*+")
 _ACTIONS = ("Action:", "**Action:**", "**Action**:")
 _INPUTS = ("Action Input:", "**Action Input:**", "**Action Input**:")
+_LINE = re.compile(r"[^\n]*+")
+_LONGEST_LINE = 1000
 _REST = re.compile(r"[^\s\"'{}\[\]()]*+")
 
 
 def _tool_line(span: Span) -> Parse[None]:
     """`Tool: name(arg=value)`."""
-    yield from read_alone(span, lambda held: read_python_call(span, held), "")
+    try:
+        yield from read_alone(span, lambda held: read_python_call(span, held), "")
+    except Fault as fault:
+        if fault.reason is Reason.TRUNCATED and span.call is not None:
+            _report(span, span.call)
+        if fault.reason is Reason.POSITIONAL and span.soft and span.call is not None:
+            rest = yield from run(span.reader, _LINE, _LONGEST_LINE, Reason.POSITIONAL)
+            if not rest.rpartition(")")[2].strip() or ")" not in rest:
+                _report(span, span.call)
+        raise
+
+
+def _report(span: Span, call: Call) -> None:
+    """Have the fault that follows reported, if the tool is one that was offered and not just any name."""
+    if not span.offered.anything:
+        call.commit()
 
 
 def _python_line(span: Span) -> Parse[None]:
@@ -49,9 +67,12 @@ def _read_action(span: Span, held: Held) -> Parse[None]:
         raise Fault(Reason.BAD_MARKUP)
     yield from blanks(reader)
     fence = yield from accept_any(reader, ("```json", "```"))
-    if (yield from blanks(reader)) != "{":
-        raise Fault(Reason.NOT_OBJECT)
+    first = yield from blanks(reader)
     call = span.begin(held.name(name))
+    if first != "{":
+        _report(span, call)
+        yield from run(reader, _LINE, _LONGEST_LINE, Reason.NOT_OBJECT)
+        raise Fault(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
     call.commit()
     yield from call.read_arguments()
     if fence:

@@ -138,8 +138,13 @@ def _render_functionary(calls: Sequence[WrittenCall]) -> str:
 
 
 def _recipient(span: Span) -> Parse[None]:
-    """`>>>NAME` on a line of its own; `>>>all` addresses the user and is no text either."""
+    """`>>>NAME` on a line of its own; `>>>all` addresses the user and is no text either.
+
+    With a blank behind the marker it is Python's prompt, and the object below is what it printed.
+    """
     reader = span.reader
+    if "".join(reader.raw) + reader.buffer[reader.start : reader.position] != span.marker:
+        raise Fault(Reason.BAD_MARKUP)
     name = yield from word(reader)
     if (yield from accept_any(reader, ("\n", "\r\n"))) == "":
         raise Fault(Reason.BAD_MARKUP)

@@ -31,7 +31,8 @@ def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
         ended = reader.closed and reader.position == len(reader.buffer)
         raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
     reader.position += 1
-    printed = name == "print" and span.offered.resolve(name) is None
+    # Where no tools are known, Gemma's `print(f())` is likelier than a tool of that name.
+    printed = name == "print" and (span.offered.anything or span.offered.resolve(name) is None)
     if printed:
         yield from blanks(reader)
         name = yield from run(reader, _NAME, 256, Reason.BAD_LITERAL)
@@ -40,12 +41,13 @@ def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
     call = span.begin(_offered_part(span, name if held is None else held.name(name)))
     # What is held is not released before, refused or not.
     span.flow = span.flow and held is None
-    yield from _read_keywords(call)
+    empty = yield from _read_keywords(call, certain=held is None)
     if printed:
         yield from blanks(reader)
         yield from expect(reader, ")", Reason.BAD_LITERAL)
     if held is not None:
-        held.hold(call)
+        # `[f()]` may be the text of a link, so without arguments only what stands behind the call can tell.
+        held.hold(call, certain=not empty)
     else:
         call.end()
 
@@ -64,7 +66,8 @@ def _offered_part(span: Span, name: str) -> str:
     return name
 
 
-def _read_keywords(call: Call) -> Parse[None]:
+def _read_keywords(call: Call, *, certain: bool) -> Parse[bool]:
+    """Read the arguments and their closing parenthesis; return whether there were none."""
     reader = call.span.reader
     keys: set[str] = set()
     call.write("{")
@@ -88,8 +91,10 @@ def _read_keywords(call: Call) -> Parse[None]:
         elif following != ")":
             raise Fault(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
     reader.position += 1
-    call.commit()
+    if certain:
+        call.commit()
     call.write("}")
+    return not keys
 
 
 def _write_key(call: Call, keys: set[str], key: str) -> None:
@@ -142,6 +147,8 @@ def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
             if held is None:
                 span.drop()
             return
+        if held is not None:
+            held.expect_more()
 
 
 def _bare_list(span: Span) -> Parse[None]:

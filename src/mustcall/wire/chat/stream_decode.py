@@ -157,6 +157,19 @@ class ChatStreamDecoder:
             out.extend(self.feed(event))
         return out
 
+    def plain(self, block: bytes) -> TextDelta | None:
+        """Take one chunk of nothing but text."""
+        part = self._open
+        if part is None or part[0] is not Text or self._misses >= _PATIENCE or self._done:
+            return None
+        if not block.startswith(b"data: ") or block.find(b"\n") != len(block) - 2:
+            return None
+        try:
+            text = _plain.decode(memoryview(block)[6:-2]).choices[0].delta.content
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        return TextDelta(part[1], text) if text else None
+
     def _plain_text(self, run: list[SseEvent]) -> str | None:
         """Return the text of a run of plain text chunks, None if it is any other run."""
         if len(run) < 2 or not self._started or self._done or self._misses >= _PATIENCE:

@@ -97,6 +97,9 @@ def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
     kind = fields.get("type")
     word = kind if isinstance(kind, str) else None
     details = maybe_object(fields.get("details"))
+    generation = fields.get("failed_generation")  # other providers' servers speak this wire, too
+    if isinstance(generation, str):
+        details = {**(details or {}), "failed_generation": generation}
     own_code = (details or {}).get("error_code")
     message = _text(fields.get("message") or fields, status)
     code = own_code if isinstance(own_code, str) and own_code else "upstream_rejected"

@@ -231,7 +231,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         body["tool_choice"] = choice
     thinking = plan_thinking(request, native=native, log=log)
     if not native and thinking.on:
-        thinking = _legal_thinking(thinking, offer, messages, log)
+        thinking = _legal_thinking(thinking, offer, messages, log, forceable=target.thinks_when_forced)
     if thinking.value is not None:
         body["thinking"] = thinking.value
     output_config = write_output_config(request, thinking.effort, log)
@@ -271,9 +271,12 @@ def _keep_spelling(body: JsonObject, request: Request) -> None:
             body.update({key: spelled[key] for key in keys if key in spelled})
 
 
-def _legal_thinking(thinking: Thinking, offer: Offer, messages: list[JsonObject], log: AdaptationLog) -> Thinking:
+def _legal_thinking(
+    thinking: Thinking, offer: Offer, messages: list[JsonObject], log: AdaptationLog, *, forceable: bool
+) -> Thinking:
     """Leave thinking out where asking for it would be refused: the caller of another wire could not know."""
-    if offer.choice is not None and offer.choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED):
+    forced = offer.choice is not None and offer.choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED)
+    if forced and not forceable:
         log.add(AdaptationKind.FIELD_DROPPED, "reasoning", "thinking is refused together with a forced tool choice")
         return Thinking()
     for message in reversed(messages):

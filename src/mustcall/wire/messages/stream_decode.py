@@ -77,6 +77,7 @@ class _PlainDelta(msgspec.Struct, gc=False):
 
 
 _plain = msgspec.json.Decoder(_PlainDelta)
+_TEXT_HEAD = b"event: content_block_delta\ndata: "
 _plain_run = msgspec.json.Decoder(list[_PlainDelta])
 
 
@@ -145,6 +146,20 @@ class MessagesStreamDecoder:
         if run:
             out.extend(self._take_run(run))
         return out
+
+    def plain(self, block: bytes) -> TextDelta | None:
+        """Take one delta of nothing but text."""
+        if self._done or not block.startswith(_TEXT_HEAD) or block.find(b"\n", len(_TEXT_HEAD)) != len(block) - 2:
+            return None
+        try:
+            delta = _plain.decode(memoryview(block)[len(_TEXT_HEAD) : -2])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        written = self._blocks.get(delta.index)
+        if written is None or written.kind != "text" or not delta.delta.text:
+            return None
+        written.fragments.append(delta.delta.text)
+        return TextDelta(written.index, delta.delta.text)
 
     def _take_run(self, run: list[SseEvent]) -> list[Event]:
         """Read deltas that follow each other: in one step if all are text of one block, else one by one."""

@@ -6,7 +6,9 @@ out starts and ends and repeat themselves: what was completed once is never emit
 is the business of `stream_items`. Unknown event types are ignored.
 """
 
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import ErrorInfo
@@ -59,14 +61,30 @@ def error_of_event(value: JsonObject) -> ErrorInfo:
     return info
 
 
+class _PlainDelta(msgspec.Struct, gc=False):
+    """A delta of nothing but text: by far the most common event, read in C and without a dict."""
+
+    type: Literal["response.output_text.delta"]
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+
+
+_plain = msgspec.json.Decoder(_PlainDelta)
+_TEXT_HEAD = b"event: response.output_text.delta\ndata: "
+
+
 class ResponsesStreamDecoder:
     """One stream's state."""
 
-    __slots__ = ("_items", "_next", "_over", "_provenance", "_started")
+    __slots__ = ("_items", "_last", "_next", "_over", "_provenance", "_started")
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._items = ItemTable()
+        #: The text that was written last: the item and place its deltas name, and its slot.
+        self._last: tuple[tuple[str, int, int], Slot] | None = None
         self._next = 0
         self._started = False
         self._over = False
@@ -88,6 +106,21 @@ class ResponsesStreamDecoder:
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together."""
         return coalesce(event for one in events for event in self.feed(one))
+
+    def plain(self, block: bytes) -> TextDelta | None:
+        """Take one delta of nothing but text."""
+        last = self._last
+        if last is None or self._over or last[1].ended:
+            return None
+        if not block.startswith(_TEXT_HEAD) or block.find(b"\n", len(_TEXT_HEAD)) != len(block) - 2:
+            return None
+        try:
+            delta = _plain.decode(memoryview(block)[len(_TEXT_HEAD) : -2])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        if (delta.item_id, delta.output_index, delta.content_index) != last[0] or not delta.delta:
+            return None
+        return TextDelta(last[1].index, last[1].take(None, delta.delta, False))
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""
@@ -213,6 +246,12 @@ class ResponsesStreamDecoder:
             delta = slot.take(None, text, whole) if slot is not None else ""
             if slot is not None and delta:
                 out.append(TextDelta(slot.index, delta))
+                named = (value.get("item_id"), value.get("output_index"), value.get("content_index"))
+                match named:
+                    case (str() as item, int() as output, int() as content) if kind is Text and not whole:
+                        self._last = ((item, output, content), slot)
+                    case _:
+                        self._last = None
 
     def _arguments(self, value: JsonObject, text: Any, out: list[Event], *, whole: bool = False) -> None:
         item = self._items.find(CALL, value, {})

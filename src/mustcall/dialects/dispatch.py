@@ -1,0 +1,64 @@
+"""Chooses who reads what follows a marker: dialects share openers, and one's wrapper may stand around another's.
+
+It decides by the text behind the marker alone, as the openers' data says. What is read there is the chosen parser's
+business, and where the marker counts the scanner's.
+"""
+
+import re
+from collections.abc import Sequence
+
+from mustcall.dialects.dialect import Dialect, Opener
+from mustcall.dialects.events import Reason
+from mustcall.dialects.grammar import Grammar, starts
+from mustcall.dialects.reader import Fault, Parse, blanks
+from mustcall.dialects.span import Span
+
+__all__ = ["dispatch"]
+
+
+def dispatch(span: Span, openers: Sequence[tuple[Dialect, Opener]], grammar: Grammar, *, may_wrap: bool) -> Parse[None]:
+    """Choose among the dialects that share a marker by what follows it, then let the chosen one read."""
+    reader = span.reader
+    if any(opener.starts for _, opener in openers):
+        yield from blanks(reader)
+    for dialect, opener in openers:
+        for start in opener.starts or ("",):
+            while (fits := starts(reader, start)) is None:
+                yield
+            if fits and start == "[":
+                while (wraps := _wraps(span, grammar, len(start), may_wrap=may_wrap)) is None:
+                    yield
+                fits = not wraps
+            if fits:
+                span.dialect = span.opened_by = dialect.name
+                span.soft = opener.soft
+                yield from opener.body(span)
+                return
+    while (wraps := _wraps(span, grammar, may_wrap=may_wrap)) is None:
+        yield
+    if wraps:
+        # A wrapper around another dialect's wrapper: one call, not two, and no marker left in the text.
+        span.wraps = True
+        span.owes.update(grammar.dialects[span.opened_by].closers)
+        return
+    ended = reader.position == len(reader.buffer) and reader.closed
+    raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+
+
+def _wraps(span: Span, grammar: Grammar, longer_than: int = 0, *, may_wrap: bool) -> bool | None:
+    """Tell whether another opener, one longer than this, follows at once; None if more text must tell."""
+    if span.soft or not may_wrap:
+        return False
+    reader, marks = span.reader, grammar.marks
+    following = marks.at(reader.buffer, reader.position, reader.closed)
+    if not following:
+        return None if following == "" else False
+    if len(following) <= longer_than:
+        return False
+    entry = grammar.entries[marks.key(following)]
+    if not entry.follow:
+        return bool(entry.openers)
+    behind = reader.position + len(following)
+    if behind == len(reader.buffer) and not reader.closed:
+        return None
+    return re.compile(entry.follow).match(reader.buffer, behind) is not None

@@ -1,0 +1,35 @@
+"""Whether an upstream's bytes are strictly its wire's, so that every client reads in them what we read.
+
+Codecs understand far more than a wire allows. What is only understood must not be forwarded as it came, even where all
+it means is right: official SDKs crash on it, or read something else than was judged. Strict here means what a client
+needs; unknown fields, and events and contents of versions to come, are always regular.
+"""
+
+from collections.abc import Callable
+
+from mustcall.core.origin import Wire
+from mustcall.wire.regularity import chat, messages, responses
+from mustcall.wire.regularity.contract import StreamRegularity
+
+__all__ = ["StreamRegularity", "is_regular_body", "regularity_for"]
+
+_STREAMS: dict[Wire, Callable[[], StreamRegularity]] = {
+    Wire.CHAT: chat.ChatRegularity,
+    Wire.RESPONSES: responses.ResponsesRegularity,
+    Wire.MESSAGES: messages.MessagesRegularity,
+}
+_BODIES: dict[Wire, Callable[[bytes], bool]] = {
+    Wire.CHAT: chat.is_regular_body,
+    Wire.RESPONSES: responses.is_regular_body,
+    Wire.MESSAGES: messages.is_regular_body,
+}
+
+
+def regularity_for(wire: Wire) -> StreamRegularity:
+    """Return a fresh judge of one stream."""
+    return _STREAMS[wire]()
+
+
+def is_regular_body(wire: Wire, body: bytes) -> bool:
+    """Tell whether a whole reply is written as its wire says; never raises."""
+    return _BODIES[wire](body)

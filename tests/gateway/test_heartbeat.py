@@ -1,0 +1,212 @@
+"""Signs of life: often enough while a turn holds, never on a stream that flows; on a clock that never waits."""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from mustcall.engine.records import Progress
+from mustcall.gateway.heartbeat import Heartbeat
+from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
+from mustcall.testing.gateway import RunningGateway
+from support.gated import Listener, events_of
+
+
+class _Jump(selectors.DefaultSelector):
+    """A selector that does not wait: the time it was to wait for passes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.passed += timeout
+        return ready
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose time is the time its selector did not wait."""
+
+    def __init__(self) -> None:
+        self._jump = _Jump()
+        super().__init__(self._jump)
+
+    def time(self) -> float:
+        return self._jump.passed
+
+
+def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Play a scene in no time."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(scene())
+
+
+class _Stage:
+    """A heartbeat's surroundings: whether the turn holds, and when signs were sent."""
+
+    def __init__(self, *, holding: bool) -> None:
+        self.progress = Progress()
+        self.progress.holding = holding
+        self.beats: list[float] = []
+        self.seconds = 0.0
+
+    async def send(self) -> None:
+        """Send a sign; takes as long as it is told to."""
+        self.beats.append(round(asyncio.get_running_loop().time(), 3))
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+
+
+def test_signs_come_while_a_turn_holds() -> None:
+    """Rule 113: one for each silent stretch, none after the end."""
+    stage = _Stage(holding=True)
+
+    async def scene() -> None:
+        with Heartbeat(5, stage.progress, stage.send):
+            await asyncio.sleep(23)
+        await asyncio.sleep(60)
+
+    run(scene)
+    assert stage.beats == pytest.approx([5, 10, 15, 20], abs=0.01)
+
+
+def test_no_sign_while_nothing_is_held() -> None:
+    """Rule 112: a stream that only waits for its upstream gets no bytes of ours."""
+    stage = _Stage(holding=False)
+
+    async def scene() -> None:
+        with Heartbeat(5, stage.progress, stage.send):
+            await asyncio.sleep(60)
+
+    run(scene)
+    assert stage.beats == []
+
+
+def test_zero_seconds_is_off() -> None:
+    """Rule 113: a setting of 0 sends no signs."""
+    stage = _Stage(holding=True)
+
+    async def scene() -> None:
+        with Heartbeat(0, stage.progress, stage.send):
+            await asyncio.sleep(60)
+
+    run(scene)
+    assert stage.beats == []
+
+
+def test_what_was_sent_lately_is_a_sign() -> None:
+    """Rule 113: silence is counted from the last write, whoever made it."""
+    stage = _Stage(holding=True)
+
+    async def scene() -> None:
+        with Heartbeat(5, stage.progress, stage.send) as heartbeat:
+            for _ in range(4):
+                await asyncio.sleep(3)
+                heartbeat.last = asyncio.get_running_loop().time()
+            await asyncio.sleep(6)
+
+    run(scene)
+    assert stage.beats == pytest.approx([17], abs=0.01)
+
+
+def test_holding_begins_later() -> None:
+    """Rule 113: a turn that starts to hold after it streamed gets its sign within one more stretch."""
+    stage = _Stage(holding=False)
+
+    async def scene() -> None:
+        with Heartbeat(5, stage.progress, stage.send):
+            await asyncio.sleep(12)
+            stage.progress.holding = True
+            await asyncio.sleep(5)
+
+    run(scene)
+    assert len(stage.beats) == 1
+    assert 12 <= stage.beats[0] <= 17.01
+
+
+def test_signs_do_not_pile_up() -> None:
+    """Rule 113: a client that reads slowly gets one sign at a time, and others wait until it has it."""
+    stage = _Stage(holding=True)
+    stage.seconds = 12.0
+    settled: list[float] = []
+
+    async def scene() -> None:
+        with Heartbeat(5, stage.progress, stage.send) as heartbeat:
+            await asyncio.sleep(8)
+            await heartbeat.settle()
+            settled.append(asyncio.get_running_loop().time())
+            stage.progress.holding = False
+            await heartbeat.settle()
+            await asyncio.sleep(30)
+
+    run(scene)
+    assert stage.beats == pytest.approx([5], abs=0.01)
+    assert settled == pytest.approx([17], abs=0.01)
+
+
+KEEPALIVES = {"chat": b": keepalive\n\n", "responses": b": keepalive\n\n", "messages": b"event: ping\n"}
+SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
+BODIES: dict[str, dict[str, Any]] = {
+    "chat": {
+        "model": "m",
+        "stream": True,
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+        "tool_choice": "required",
+    },
+    "responses": {
+        "model": "m",
+        "stream": True,
+        "input": "hi",
+        "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}],
+        "tool_choice": "required",
+    },
+    "messages": {
+        "model": "m",
+        "stream": True,
+        "max_tokens": 500,
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"name": "f", "input_schema": SCHEMA}],
+        "tool_choice": {"type": "any"},
+    },
+}
+
+
+@pytest.mark.parametrize("wire", BODIES)
+def test_a_held_turn_ends_well_after_signs(wire: str) -> None:
+    """Rules 53, 113: prose is held, signs go out, the second attempt's call is all that follows them."""
+    script = [Hang(Turn(Say("Some prose.")), after=400), Turn(Call("f", {"q": "x"}))]
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}", keepalive=0.02) as gateway,
+        Listener(gateway.url, wire, BODIES[wire]) as client,
+    ):
+        early = client.wait_for(KEEPALIVES[wire], 3)
+        assert b"prose" not in early
+        upstream.release()
+        rest = client.read_rest()
+        assert len(upstream.requests) == 2
+    assert client.response.status == 200
+    assert b"prose" not in rest
+    assert b'"f"' in rest
+    assert events_of(rest)
+
+
+@pytest.mark.parametrize("wire", BODIES)
+def test_a_held_turn_fails_in_its_stream_after_signs(wire: str) -> None:
+    """Rules 48, 113, 135: the first sign begins the answer, so the failure is an event with the error's name."""
+    script = [Hang(Turn(Say("Some prose.")), after=400), *[Turn(Say("Some prose."))] * 4]
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}", keepalive=0.02) as gateway,
+        Listener(gateway.url, wire, BODIES[wire]) as client,
+    ):
+        client.wait_for(KEEPALIVES[wire], 1)
+        upstream.release()
+        rest = client.read_rest()
+    assert client.response.status == 200
+    assert "ForceUnmet: " in str(events_of(rest)[-1])

@@ -1,0 +1,536 @@
+"""The verdict table: what a reply is, for every protocol and demand."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mustcall.core.adaptation import AdaptationKind
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import Wire
+from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
+from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.request import OutputFormat, OutputKind
+from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.core.verdict import Verdict
+from mustcall.policy.controls import Controls, OtherTool, ToolControls
+from mustcall.policy.judge import Case, Judgement, is_blank, judge
+from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.names import NameMap
+from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.profile import Profile, Protocol
+from support.values import ANY, NOTHING, TOOLS, WEATHER, asked, demand, named, replied, user
+
+GOOD = ToolCall(id="c1", name="get_weather", arguments='{"city":"Paris"}')
+OTHER = ToolCall(id="c2", name="search", arguments='{"q":"x"}')
+TEXT_CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
+BAD_TEXT_CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": 5, "x"}}</tool_call>'
+CUT_TEXT_CALL = '<tool_call>{"name": "get_weather", "argu'
+GONE_TEXT_CALL = '<tool_call>{"name": "gone", "arguments": {}}</tool_call>'
+
+
+def case_of(**fields: Any) -> Case:
+    """A case with two tools on offer, of an unknown model, nothing forced."""
+    values: dict[str, Any] = {
+        "request": asked(),
+        "demand": demand(),
+        "profile": Profile(),
+        "controls": Controls(),
+        "protocol": Protocol.HYBRID,
+        "rung": Rung(RungKind.PLAIN),
+        "token": "t",
+    }
+    values |= fields
+    names = NameMap.of(values["request"], values["profile"])
+    tools = names.outgoing(values["request"]).tools
+    offered = tuple(tool for tool in tools if isinstance(tool, Tool))
+    return Case(names=names, offered=offered, **values)
+
+
+def verdict_on(reply: Reply, case: Case | None = None) -> Judgement:
+    """Judge a reply as the engine does: looked through, then judged."""
+    case = case or case_of()
+    lookout = None if case.rung.constrains else Lookout(tools=case.offered, loose=case.reads_text)
+    return judge(case, reply, Lens(lookout, case.token).read(reply))
+
+
+def kinds(judged: Judgement) -> list[AdaptationKind]:
+    """What was changed or reported."""
+    return [note.kind for note in judged.notes]
+
+
+# --- healthy replies -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        (replied(Text(text="It is sunny.")), Verdict.ANSWERED),
+        (replied(Reasoning(text="hm"), Text(text="It is sunny.")), Verdict.ANSWERED),
+        (replied(Text(text="It is su"), reported="length"), Verdict.ANSWERED),
+        (replied(Text(text="Look: `<tool_call>`")), Verdict.ANSWERED),
+        (replied(Unknown(wire=Wire.CHAT, type="new", value={})), Verdict.ANSWERED),
+        (replied(GOOD, reported="tool_calls"), Verdict.CALLED),
+        (replied(Text(text="I look."), GOOD, OTHER, reported="tool_use"), Verdict.CALLED),
+        (replied(GOOD, reported="completed"), Verdict.CALLED),
+        (replied(Refusal(text="No."), reported="stop"), Verdict.REFUSED),
+        (replied(Text(text="No."), reported="content_filter"), Verdict.FILTERED),
+    ],
+)
+@pytest.mark.parametrize("protocol", [Protocol.NATIVE, Protocol.HYBRID, Protocol.PROMPT])
+def test_healthy_replies_are_delivered_as_they_are(reply: Reply, verdict: Verdict, protocol: Protocol) -> None:
+    """Rules 35, 37, 112, 122: the very object comes out, with nothing to report."""
+    judged = verdict_on(reply, case_of(protocol=protocol))
+    assert judged.verdict is verdict
+    assert judged.reply is reply
+    assert judged.notes == ()
+
+
+@pytest.mark.parametrize("reported", ["stop", "function_call", "end_turn", None])
+def test_finish_that_denies_its_calls_is_corrected(reported: str | None) -> None:
+    """Rule 36: `stop` with calls, or no word at all, is delivered as calls, and that is reported."""
+    judged = verdict_on(replied(GOOD, reported=reported))
+    assert (judged.verdict, judged.reply.finish, judged.reply.reported_finish) == (
+        Verdict.CALLED,
+        FinishReason.TOOL_CALLS,
+        None,
+    )
+    assert kinds(judged) == [AdaptationKind.FINISH_CORRECTED]
+
+
+def test_unknown_finish_is_degraded() -> None:
+    """Rule 39: usable text with a finish nobody knows is accepted and flagged."""
+    judged = verdict_on(replied(Text(text="Yes."), reported="eos_reached"))
+    assert (judged.verdict, kinds(judged)) == (Verdict.ANSWERED, [AdaptationKind.REPORTED])
+
+
+def test_announcements_are_only_reported() -> None:
+    """Rule 133: without a force an announced call is an answer with a note; with one it is a missed force."""
+    reply = replied(Text(text="I'll call get_weather now."))
+    judged = verdict_on(reply)
+    assert (judged.verdict, judged.reply is reply) == (Verdict.ANNOUNCED_ONLY, True)
+    assert kinds(judged) == [AdaptationKind.REPORTED]
+    assert verdict_on(reply, case_of(demand=demand(ANY))).verdict is Verdict.FORCE_MISSED
+
+
+@pytest.mark.parametrize("parts", [(), (Text(text=" "),), (Reasoning(text="hm"),)])
+def test_nothing_said_up_to_the_limit(parts: tuple[Part, ...]) -> None:
+    """Rules 26, 40: a limit that left no room for an answer is a truncated reply; no call of it was cut."""
+    judged = verdict_on(replied(*parts, reported="length"))
+    assert (judged.verdict, judged.cut_call) == (Verdict.TRUNCATED, False)
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict"),
+    [
+        ((), Verdict.EMPTY),
+        ((Text(text=" \n"),), Verdict.EMPTY),
+        ((Reasoning(text="hm"),), Verdict.THINKING_ONLY),
+        ((Reasoning(text="hm"), Text(text="")), Verdict.THINKING_ONLY),
+    ],
+)
+@pytest.mark.parametrize("choice", [None, ANY])
+def test_nothing_said(parts: tuple[Part, ...], verdict: Verdict, choice: ToolChoice | None) -> None:
+    """Rule 38: no or blank text is empty, reasoning alone is thinking only, forced or not."""
+    assert verdict_on(replied(*parts), case_of(demand=demand(choice))).verdict is verdict
+    assert is_blank(parts)
+
+
+# --- demands ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_missed_force_keeps_its_clean_text() -> None:
+    """Rules 25, 32: an answer where a call was demanded is a missed force; its text may stay in context."""
+    judged = verdict_on(replied(Text(text="It is sunny.")), case_of(demand=demand(named())))
+    assert (judged.verdict, judged.keeps) == (Verdict.FORCE_MISSED, True)
+
+
+def test_a_cut_answer_is_no_missed_force() -> None:
+    """Rule 26: a truncated reply does not trigger the retry of a force, and no call was cut."""
+    judged = verdict_on(replied(Text(text="It is"), reported="length"), case_of(demand=demand(named())))
+    assert (judged.verdict, judged.cut_call) == (Verdict.TRUNCATED, False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "parts", "verdict", "delivered"),
+    [
+        (OtherTool.RETRY, (OTHER,), Verdict.FORCE_MISSED, ["search"]),
+        (OtherTool.RETRY, (OTHER, GOOD), Verdict.CALLED, ["get_weather"]),
+        (OtherTool.ACCEPT, (OTHER,), Verdict.CALLED, ["search"]),
+    ],
+)
+def test_other_tools_than_the_one_demanded(
+    policy: OtherTool, parts: tuple[Part, ...], verdict: Verdict, delivered: list[str]
+) -> None:
+    """Rule 29: a named demand answered by other tools alone is unmet, or accepted where the setting says so."""
+    case = case_of(demand=demand(named()), controls=Controls(other_tool=policy))
+    judged = verdict_on(replied(*parts, reported="tool_calls"), case)
+    assert judged.verdict is verdict
+    assert [call.name for call in judged.reply.calls] == delivered
+
+
+def test_calls_nobody_allowed_are_not_delivered() -> None:
+    """Rule 125: `none` is enforced; the text stays, the call is dropped and reported."""
+    judged = verdict_on(replied(Text(text="Sunny."), GOOD, reported="tool_calls"), case_of(demand=demand(NOTHING)))
+    assert (judged.verdict, judged.reply.calls) == (Verdict.ANSWERED, ())
+    assert judged.reply.finish is FinishReason.STOP
+    assert AdaptationKind.CALL_DROPPED in kinds(judged)
+    assert verdict_on(replied(GOOD, reported="tool_calls"), case_of(demand=demand(NOTHING))).verdict is Verdict.EMPTY
+
+
+def test_text_calls_nobody_allowed_are_stripped() -> None:
+    """Rule 125: under `none` markup is neither promoted nor shown."""
+    judged = verdict_on(replied(Text(text=f"Sunny. {TEXT_CALL}")), case_of(demand=demand(NOTHING)))
+    assert judged.verdict is Verdict.ANSWERED
+    assert judged.reply.parts[0] == Text(text="Sunny. ")
+    assert "tool_call" not in str(judged.reply.parts)
+
+
+def test_allowed_sets_are_enforced() -> None:
+    """Rule 29: `auto` among some tools: another one was not on offer."""
+    choice = ToolChoice(mode=ChoiceMode.AUTO, allowed=("search",))
+    assert verdict_on(replied(GOOD, reported="tool_calls"), case_of(demand=demand(choice))).verdict is (
+        Verdict.UNKNOWN_TOOL
+    )
+
+
+def test_one_call_at_a_time() -> None:
+    """Rule 126: the first call is delivered, the rest dropped and reported."""
+    case = case_of(request=asked(parallel_tool_calls=False))
+    judged = verdict_on(replied(GOOD, OTHER, reported="tool_calls"), case)
+    assert (judged.verdict, judged.reply.calls) == (Verdict.CALLED, (GOOD,))
+    assert kinds(judged) == [AdaptationKind.CALL_DROPPED]
+
+
+# --- calls that do not fit -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        (ToolCall(id="c", name="gone", arguments="{}"), Verdict.UNKNOWN_TOOL),
+        (ToolCall(id="c", name="get_weather", arguments="{}"), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments='{"city": [1]}'), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments="Paris"), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments=""), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments='{"city": "Par'), Verdict.TRUNCATED),
+        (ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"'), Verdict.TRUNCATED),
+    ],
+)
+@pytest.mark.parametrize("reported", ["tool_calls", "stop"])
+def test_calls_that_do_not_fit(call: ToolCall, verdict: Verdict, reported: str) -> None:
+    """Rules 40, 90, 107, 123: one call that does not fit spoils the reply, whatever stands beside it."""
+    judged = verdict_on(replied(GOOD, call, reported=reported))
+    assert judged.verdict is verdict
+    assert judged.cut_call is (verdict is Verdict.TRUNCATED)
+    if verdict is Verdict.BAD_ARGUMENTS:
+        assert judged.problem.startswith("get_weather: ")
+
+
+def test_a_call_in_a_cut_reply_is_cut() -> None:
+    """Rules 40, 123: length, or every token used: even a call that parses is not trusted."""
+    whole = replied(GOOD, reported="length")
+    assert verdict_on(whole).verdict is Verdict.TRUNCATED
+    spent = replied(GOOD, reported="tool_calls", usage=Usage(input_tokens=5, output_tokens=64))
+    assert verdict_on(spent, case_of(sent_limit=64)).verdict is Verdict.TRUNCATED
+    assert verdict_on(spent, case_of(sent_limit=65)).verdict is Verdict.CALLED
+    assert verdict_on(spent, case_of()).verdict is Verdict.CALLED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verdict"), [('{"input": "abc', Verdict.TRUNCATED), ('{"inputs": 1}', Verdict.BAD_ARGUMENTS)]
+)
+def test_a_custom_call_that_cannot_be_read(arguments: str, verdict: Verdict) -> None:
+    """Rule 123: the function that stood in for a custom tool was cut, or filled with something else."""
+    request = asked(tools=(Tool(name="patch", kind=CallKind.CUSTOM),))
+    call = ToolCall(id="c", name="patch", arguments=arguments)
+    assert verdict_on(replied(call, reported="tool_calls"), case_of(request=request)).verdict is verdict
+
+
+def test_what_can_be_mended_without_loss_is() -> None:
+    """Rules 67, 106, 131: names and values are mended where nothing is lost, ids made unique, each reported."""
+    history = (
+        user("a"),
+        Message(role=Role.ASSISTANT, parts=(GOOD,)),
+        Message(role=Role.TOOL, parts=(ToolResult(call_id="c1", content=(Text(text="Rain."),)),)),
+    )
+    call = ToolCall(id="c1", name="Get-Weather", arguments='{"city":"Rome","days":"3"}')
+    judged = verdict_on(replied(call, reported="tool_calls"), case_of(request=asked(*history)))
+    assert judged.verdict is Verdict.CALLED
+    (made,) = judged.reply.calls
+    assert (made.name, made.id) == ("get_weather", "call_t_0")
+    assert msgspec.json.decode(made.arguments) == {"city": "Rome", "days": 3}
+    assert set(kinds(judged)) == {
+        AdaptationKind.ARGUMENTS_COERCED,
+        AdaptationKind.NAME_MAPPED,
+        AdaptationKind.ID_MAPPED,
+    }
+
+
+def test_double_ids_become_unique() -> None:
+    """Rule 67: also within one reply."""
+    judged = verdict_on(replied(GOOD, OTHER.evolve(id="c1"), reported="tool_calls"))
+    assert [call.id for call in judged.reply.calls] == ["c1", "call_t_0"]
+
+
+def test_tools_the_provider_defined_pass() -> None:
+    """Rule 35: a client-run tool known only by its type has no schema here."""
+    bash = ProviderTool(type="bash_20250124", value={"type": "bash_20250124", "name": "bash"})
+    call = ToolCall(id="c", name="bash", arguments='{"command":"ls"}')
+    assert verdict_on(replied(call, reported="tool_use"), case_of(request=asked(tools=(bash,)))).verdict is (
+        Verdict.CALLED
+    )
+
+
+def test_loops_are_advised_and_blocked() -> None:
+    """Rule 108: three times in a row is reported; the tool's setting can block it."""
+    history: list[Message] = [user("a")]
+    for number in range(3):
+        history += [
+            Message(role=Role.ASSISTANT, parts=(GOOD.evolve(id=f"h{number}"),)),
+            Message(role=Role.TOOL, parts=(ToolResult(call_id=f"h{number}", content=(Text(text="?"),)),)),
+        ]
+    request = asked(*history)
+    reply = replied(GOOD, reported="tool_calls")
+    advised = verdict_on(reply, case_of(request=request))
+    assert (advised.verdict, kinds(advised)) == (Verdict.CALLED, [AdaptationKind.REPORTED])
+    blocking = Controls(tools={"get_weather": ToolControls(loop_block=3)})
+    blocked = verdict_on(reply, case_of(request=request, controls=blocking))
+    assert (blocked.verdict, blocked.blocks) == (Verdict.LOOPING, True)
+
+
+# --- calls written as text -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reported", "broad", "verdict"),
+    [
+        (Protocol.HYBRID, "stop", True, Verdict.CALLED),
+        (Protocol.HYBRID, "tool_calls", True, Verdict.CALLED),
+        (Protocol.PROMPT, "stop", True, Verdict.CALLED),
+        (Protocol.NATIVE, "tool_calls", False, Verdict.TEXT_CALL),
+        (Protocol.NATIVE, "stop", True, Verdict.TEXT_CALL),
+        (Protocol.NATIVE, "stop", False, Verdict.ANSWERED),
+    ],
+)
+def test_complete_text_calls(protocol: Protocol, reported: str, broad: bool, verdict: Verdict) -> None:
+    """Rules 42, 44, 66: promoted under hybrid and prompt, a text call under native; strict mode goes by the finish."""
+    reply = replied(Text(text=f"Let me see.\n{TEXT_CALL}"), reported=reported)
+    judged = verdict_on(reply, case_of(protocol=protocol, controls=Controls(broad=broad)))
+    assert judged.verdict is verdict
+    if verdict is Verdict.CALLED:
+        assert judged.reply.finish is FinishReason.TOOL_CALLS
+        (call,) = judged.reply.calls
+        assert (call.name, msgspec.json.decode(call.arguments)) == ("get_weather", {"city": "Paris"})
+        assert "tool_call>" not in str(judged.reply.parts)
+        assert AdaptationKind.CALL_PROMOTED in kinds(judged)
+    if verdict is Verdict.TEXT_CALL:
+        assert not judged.keeps
+        assert judged.salvage is not None
+        assert [call.name for call in judged.salvage.calls] == ["get_weather"]
+    if verdict is Verdict.ANSWERED:
+        assert judged.reply is reply
+
+
+@pytest.mark.parametrize(
+    ("text", "native", "prompt"),
+    [
+        (BAD_TEXT_CALL, Verdict.TEXT_CALL, Verdict.TEXT_CALL),
+        (CUT_TEXT_CALL, Verdict.TEXT_CALL, Verdict.TEXT_CALL),
+        (GONE_TEXT_CALL, Verdict.ANSWERED, Verdict.UNKNOWN_TOOL),
+        ('<invoke name="gone">Hi.', Verdict.ANSWERED, Verdict.UNKNOWN_TOOL),
+        (f"```\n{TEXT_CALL}\n```", Verdict.ANSWERED, Verdict.ANSWERED),
+    ],
+)
+@pytest.mark.parametrize("protocol", [Protocol.NATIVE, Protocol.HYBRID])
+def test_text_calls_that_are_none(text: str, native: Verdict, prompt: Verdict, protocol: Protocol) -> None:
+    """Rules 44, 63, 69, 122: broken markup of an offered tool is a text call; of any other, or in code, it is text."""
+    reply = replied(Text(text=text))
+    assert verdict_on(reply, case_of(protocol=protocol)).verdict is native
+    assert verdict_on(reply, case_of(protocol=Protocol.PROMPT)).verdict is prompt
+
+
+def test_text_calls_with_bad_arguments_are_no_salvage() -> None:
+    """Rule 51: only what is complete, offered and valid can be salvaged."""
+    text = '<tool_call>{"name": "get_weather", "arguments": {"town": "Paris"}}</tool_call>'
+    judged = verdict_on(replied(Text(text=text)), case_of(protocol=Protocol.NATIVE))
+    assert (judged.verdict, judged.salvage) == (Verdict.TEXT_CALL, None)
+    assert verdict_on(replied(Text(text=text)), case_of(protocol=Protocol.PROMPT)).verdict is Verdict.BAD_ARGUMENTS
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "keeps"),
+    [
+        ("", Verdict.PHANTOM_CALL, True),
+        ("It is sunny.", Verdict.PHANTOM_CALL, True),
+        (CUT_TEXT_CALL, Verdict.TEXT_CALL, False),
+        (GONE_TEXT_CALL, Verdict.TEXT_CALL, False),
+    ],
+)
+def test_finish_says_calls_and_there_are_none(text: str, verdict: Verdict, keeps: bool) -> None:
+    """Rule 42: with markup it is a text call, without it a phantom."""
+    judged = verdict_on(replied(Text(text=text), reported="tool_calls"), case_of(protocol=Protocol.NATIVE))
+    assert (judged.verdict, judged.keeps) == (verdict, keeps)
+
+
+def test_a_call_cut_by_the_limit_in_text() -> None:
+    """Rules 40, 123: markup that ends in the middle at the token limit is a cut call."""
+    judged = verdict_on(replied(Text(text=CUT_TEXT_CALL), reported="length"))
+    assert (judged.verdict, judged.cut_call) == (Verdict.TRUNCATED, True)
+
+
+def test_a_real_call_beside_markup() -> None:
+    """Rule 52: the call is kept, the markup is stripped from the text and that is reported."""
+    judged = verdict_on(replied(Text(text=f"Now: {TEXT_CALL}"), OTHER, reported="tool_calls"))
+    kept = [part for part in judged.reply.parts if part != Text(text="")]
+    assert (judged.verdict, kept) == (Verdict.CALLED, [Text(text="Now: "), OTHER])
+    assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
+
+
+def test_leaked_reasoning_is_taken_out() -> None:
+    """Rule 65: it becomes reasoning; a reply of nothing else is thinking only."""
+    judged = verdict_on(replied(Text(text="<think>hm</think>Sunny.")))
+    assert (judged.verdict, judged.reply.parts) == (
+        Verdict.ANSWERED,
+        (Reasoning(text="hm"), Text(text="Sunny.")),
+    )
+    assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
+    assert verdict_on(replied(Text(text="<think>hm</think>"))).verdict is Verdict.THINKING_ONLY
+    late = verdict_on(replied(Text(text="hm\n</think>\n\nSunny.")))
+    assert late.reply.parts == (Reasoning(text="hm\n"), Text(text="Sunny."))
+
+
+# --- constrained rungs and structured answers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reported", "verdict"),
+    [
+        ('{"name":"get_weather","arguments":{"city":"Paris"}}', "stop", Verdict.CALLED),
+        ('{"name":"get_weather","arguments":{}}', "stop", Verdict.BAD_ARGUMENTS),
+        ('{"name":"search","arguments":{"q":"x"}}', "stop", Verdict.FORCE_MISSED),
+        ("It is sunny.", "stop", Verdict.FORCE_MISSED),
+        ('{"name":"get_weather","argum', "length", Verdict.TRUNCATED),
+    ],
+)
+@pytest.mark.parametrize("kind", [RungKind.SCHEMA, RungKind.GRAMMAR])
+def test_calls_as_json_answers(text: str, reported: str, verdict: Verdict, kind: RungKind) -> None:
+    """Rules 28, 76: constrained output is verified all the same, and re-emitted as a call."""
+    case = case_of(demand=demand(named()), rung=Rung(kind))
+    judged = verdict_on(replied(Reasoning(text="hm"), Text(text=text), reported=reported), case)
+    assert judged.verdict is verdict
+    if verdict is Verdict.CALLED:
+        call = ToolCall(id="call_t_0", name="get_weather", arguments='{"city":"Paris"}')
+        assert judged.reply.parts == (Reasoning(text="hm"), call)
+        assert judged.reply.finish is FinishReason.TOOL_CALLS
+
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "reported", "verdict"),
+    [
+        ('{"a": 1}', "stop", Verdict.ANSWERED),
+        ('{"a": "x"}', "stop", Verdict.BAD_ANSWER),
+        ("Sure: 1", "stop", Verdict.BAD_ANSWER),
+        ('{"a": ', "length", Verdict.TRUNCATED),
+    ],
+)
+def test_structured_answers(text: str, reported: str, verdict: Verdict) -> None:
+    """Contract: a structured answer is valid under the requested schema, or it is none."""
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema=SCHEMA)
+    case = case_of(request=asked(tools=(), output=output))
+    judged = verdict_on(replied(Text(text=text), reported=reported), case)
+    assert judged.verdict is verdict
+    assert bool(judged.problem) is (verdict is Verdict.BAD_ANSWER)
+
+
+def test_a_starved_prompt() -> None:
+    """Rule 132: usage far below the lower bound is reported, or refused where the operator says so."""
+    reply = replied(Text(text="Yes."), usage=Usage(input_tokens=50, output_tokens=5))
+    judged = verdict_on(reply, case_of(prompt_bound=20_000))
+    assert (judged.verdict, kinds(judged)) == (Verdict.ANSWERED, [AdaptationKind.REPORTED])
+    strict = case_of(prompt_bound=20_000, controls=Controls(refuse_starved=True))
+    assert verdict_on(reply, strict).verdict is Verdict.STARVED
+
+
+# --- any reply -------------------------------------------------------------------------------------------------------
+
+arguments = st.sampled_from(
+    ['{"city":"Paris"}', "{}", "", '{"city":', "[1]", "null", '"{}"', '{"city":"a","days":"2"}']
+)
+texts = st.sampled_from(
+    [
+        "",
+        " ",
+        "Sunny.",
+        TEXT_CALL,
+        f"a {TEXT_CALL} b",
+        BAD_TEXT_CALL,
+        CUT_TEXT_CALL,
+        GONE_TEXT_CALL,
+        "<think>hm</think>x",
+        "</think>x",
+        '{"name":"search","arguments":{}}',
+    ]
+)
+parts: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, text=texts),
+    st.builds(Reasoning, text=st.sampled_from(["", "hm"])),
+    st.builds(
+        ToolCall,
+        id=st.sampled_from(["c1", "c1", ""]),
+        name=st.sampled_from(["get_weather", "search", "Search", "gone", ""]),
+        arguments=arguments,
+        kind=st.sampled_from(CallKind),
+    ),
+    st.just(Refusal(text="No.")),
+)
+reported_words = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "odd", None, "completed"])
+
+
+def make_reply(made: list[Part], word: str | None) -> Reply:
+    """Make a reply of drawn parts."""
+    return replied(*made, reported=word)
+
+
+replies = st.builds(make_reply, st.lists(parts, max_size=4), reported_words)
+cases = st.builds(
+    case_of,
+    demand=st.sampled_from([demand(), demand(ANY), demand(named()), demand(NOTHING)]),
+    protocol=st.sampled_from([Protocol.NATIVE, Protocol.HYBRID, Protocol.PROMPT]),
+    rung=st.sampled_from([Rung(kind) for kind in RungKind]),
+    controls=st.builds(Controls, broad=st.booleans(), other_tool=st.sampled_from(OtherTool)),
+    request=st.sampled_from([asked(), asked(parallel_tool_calls=False), asked(tools=())]),
+    sent_limit=st.sampled_from([None, 10]),
+)
+
+
+@given(replies, cases)
+@settings(max_examples=400, deadline=None)
+def test_any_reply_in_any_case(reply: Reply, case: Case) -> None:
+    """Contract, rule 34: never raises, the same twice; a call is offered, valid, allowed, unique and whole."""
+    judged = verdict_on(reply, case)
+    assert judged == verdict_on(reply, case)
+    if judged.verdict is not Verdict.CALLED:
+        if judged.verdict is Verdict.ANSWERED:
+            assert judged.reply.calls == ()
+        return
+    calls = judged.reply.calls
+    offered = {tool.name for tool in TOOLS} if case.request.tools else set[str]()
+    assert {call.name for call in calls} <= offered
+    assert len({call.id for call in calls}) == len(calls)
+    assert judged.reply.finish is FinishReason.TOOL_CALLS
+    assert not case.demand.forbids
+    assert reply.finish is not FinishReason.LENGTH
+    if case.request.parallel_tool_calls is False:
+        assert len(calls) == 1
+    for call in calls:
+        given_arguments: dict[str, Any] = msgspec.json.decode(call.arguments, type=dict[str, Any])
+        if call.name == WEATHER.name:
+            assert isinstance(given_arguments["city"], str)
+    if case.demand.choice == named() and case.controls.other_tool is OtherTool.RETRY:
+        assert {call.name for call in calls} == {"get_weather"}

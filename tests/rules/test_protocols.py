@@ -1,0 +1,480 @@
+"""How tools are used with a model, and how that is known (rules 70 to 76), seen from both ends of real gateways.
+
+Each test counts the upstream calls and compares their whole bodies with ones written by hand. The command that
+measures what a model really does (rule 75) comes with the probe; here is the table it will write into.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustcall.core.tools import Tool as CoreTool
+from mustcall.dialects import Prompt
+from mustcall.engine.turns import House
+from mustcall.gateway.settings import load_settings
+from mustcall.profiles import read_overrides
+from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from rules.driving import GRID, NATIVE, PATHS, PROMPT, UNKNOWN, WAYS, WORDS, Stage, arriving, prompted, request
+from support.forcing import WEATHER, WIRES, Called, Result, User
+from support.http import post
+
+Json = dict[str, Any]
+
+HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+TEXT_CALL = Turn(Say(HERMES))
+GOOD = Turn(Call("get_weather", {"city": "Paris"}))
+NO = Turn(Say("No."))
+CALLED = (("get_weather", {"city": "Paris"}),)
+
+OVERRIDES = [
+    {"models": ["mine-native*"], "protocol": "native"},
+    {"models": ["mine-prompt*"], "protocol": "prompt"},
+    {"models": ["mine-hybrid*"], "protocol": "hybrid"},
+    {"models": ["mine-off*"], "protocol": "off"},
+    {"models": ["gpt-4o-deaf"], "forced": "ignored", "schema_output": False},
+    {"models": ["guided*"], "forced": "ignored", "reasoning": "never", "grammar_field": "guided_json"},
+    {"models": ["small*"], "grammar_field": "guided_json", "constrain_first": True},
+]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One upstream behind three gateways."""
+    with Stage(House(overrides=read_overrides(OVERRIDES))) as opened:
+        yield opened
+
+
+# --- rule 70 ---------------------------------------------------------------------------------------------------------
+
+DEFAULTS = {
+    "claude-sonnet-4-5": "native",
+    "claude-opus-5-5": "native",
+    "gpt-4o": "native",
+    "gpt-5.1": "native",
+    "gemini-2.5-flash": "native",
+    "claude-2.1": "prompt",
+    "gemma-3-27b-it": "prompt",
+    "llama-2-70b-chat": "prompt",
+    "qwen3-32b": "hybrid",
+    "deepseek-v3": "hybrid",
+    "some-model": "hybrid",
+}
+
+
+@pytest.mark.parametrize("model", DEFAULTS)
+def test_default_protocols(stage: Stage, model: str) -> None:
+    """Rule 70: native for first-party models, prompt for those without a tool API, hybrid for all others."""
+    outcome = stage.play(Turn(Say("Sunny."))).ask("chat", request("chat", model=model))
+    assert outcome.headers["x-mustcall-protocol"] == DEFAULTS[model]
+    (body,) = stage.bodies
+    if DEFAULTS[model] == "prompt":
+        assert "tools" not in body
+    else:
+        assert body == request("chat", model=model)
+    assert outcome.text == "Sunny."
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_protocol_by_pattern(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 70: the protocol is settable for a pattern of models, and each treats the same reply in its own way."""
+    outcomes: dict[str, Any] = {}
+    for protocol in ("native", "prompt", "hybrid", "off"):
+        body = request(wire, stream=stream, model=f"mine-{protocol}-1")
+        outcome = stage.play(TEXT_CALL, GOOD).ask(wire, body)
+        assert outcome.headers["x-mustcall-protocol"] == protocol
+        expected = prompted(wire, stream=stream, model="mine-prompt-1") if protocol == "prompt" else body
+        assert stage.bodies == [expected] * (2 if protocol == "native" else 1), protocol
+        outcomes[protocol] = (outcome.text, outcome.calls, outcome.finish)
+    assert outcomes == {
+        "native": ("", CALLED, "calls"),  # discarded, asked again
+        "prompt": ("", CALLED, "calls"),  # parsed
+        "hybrid": ("", CALLED, "calls"),  # promoted
+        "off": (HERMES, (), "stop"),  # passed on
+    }
+
+
+@pytest.mark.parametrize("protocol", ["native", "prompt", "hybrid", "off"])
+def test_protocol_of_one_request(stage: Stage, protocol: str) -> None:
+    """Rule 70: a caller can set the protocol of one request by header, over what the model's own is."""
+    outcome = stage.play(TEXT_CALL, GOOD).ask("chat", request("chat"), headers={"x-mustcall-protocol": protocol})
+    assert outcome.headers["x-mustcall-protocol"] == protocol
+    expected = prompted("chat") if protocol == "prompt" else request("chat")
+    assert stage.bodies == [expected] * (2 if protocol == "native" else 1)
+    assert outcome.calls == (() if protocol == "off" else CALLED)
+
+
+@pytest.mark.parametrize("choice", [None, "required"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_off_passes_through(stage: Stage, wire: str, choice: str | None) -> None:
+    """Rule 70: `off` changes nothing in either direction, a force included."""
+    body = request(wire, model="mine-off-1", choice=choice)
+    outcome = stage.play(TEXT_CALL).ask(wire, body)
+    assert stage.bodies == [body]
+    assert stage.sent[0].raw == json.dumps(body).encode()
+    assert (outcome.text, outcome.calls, outcome.finish) == (HERMES, (), "stop")
+
+
+# --- rule 71 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_prompt_sends_no_tools(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 71: under `prompt` no `tools` and no `tool_choice` are sent; the tools stand in the system prompt, once."""
+    body = request(wire, stream=stream, model="mine-prompt-1", choice="auto")
+    outcome = stage.play(Turn(Say("Sunny."))).ask(wire, body)
+    assert stage.bodies == [prompted(wire, stream=stream, model="mine-prompt-1")]
+    assert stage.sent[0].raw.count(b"TOOL_NAME") == 1
+    assert outcome.text == "Sunny."
+
+
+def test_prompt_keeps_the_callers_system(stage: Stage) -> None:
+    """Rule 71: a system prompt of the caller's stays, behind the tools, wherever its wire keeps it."""
+    model = "mine-prompt-1"
+    stage.play(NO).ask("responses", request("responses", model=model, instructions="Be brief."))
+    assert stage.bodies == [prompted("responses", model=model, system=f"{PROMPT}\n\nBe brief.")]
+    stage.play(NO).ask("messages", request("messages", model=model, system="Be brief."))
+    (sent,) = stage.bodies
+    assert sent.pop("system") == [{"type": "text", "text": PROMPT}, {"type": "text", "text": "Be brief."}]
+    expected = prompted("messages", model=model)
+    del expected["system"]
+    assert sent == expected
+    body = request("chat", model=model)
+    own = {"role": "system", "content": "Be brief."}
+    stage.play(NO).ask("chat", {**body, "messages": [own, *body["messages"]]})
+    (sent,) = stage.bodies
+    first, *rest = sent["messages"]
+    assert rest == body["messages"]
+    content = first["content"]
+    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    assert (first["role"], text) == ("system", f"{PROMPT}\n\nBe brief.")
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "required"])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_native_mentions_no_grammar(stage: Stage, wire: str, stream: bool, choice: str | None) -> None:
+    """Rule 71: under `native` the caller's bytes go out as they are, and no rung mentions a text grammar."""
+    body = request(wire, stream=stream, choice=choice)
+    stage.play(*[NO] * 5).ask(wire, body)
+    assert stage.sent[0].raw == json.dumps(body).encode()
+    assert len(stage.sent) == (1 if choice != "required" else 3)
+    for sent in stage.sent:
+        for mark in (b"<tool_call", b"TOOL_NAME", b"You can call tools", b"<invoke", b"```"):
+            assert mark not in sent.raw
+
+
+# --- rule 72 ---------------------------------------------------------------------------------------------------------
+
+_RICH: Json = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "description": "Who gets it"},
+        "kind": {"enum": ["letter", "parcel"]},
+        "grams": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["to", "grams"],
+}
+_RENDERED = """## send
+Sends something.
+Parameters:
+- to (string, required): Who gets it
+- kind (one of "letter", "parcel", optional)
+- grams (integer, required)
+- tags ({"type": "array", "items": {"type": "string"}}, optional)
+
+## now
+Parameters: none"""
+
+
+def test_rendering_of_tools(stage: Stage) -> None:
+    """Rule 72: every tool is rendered with name, description, and parameters with type and required mark."""
+    body = request("chat", model="mine-prompt-1")
+    body["tools"] = [
+        {"type": "function", "function": {"name": "send", "description": "Sends something.", "parameters": _RICH}},
+        {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
+    ]
+    stage.play(NO).ask("chat", body)
+    listed = PROMPT[: PROMPT.index("## get_weather")] + _RENDERED
+    assert stage.bodies == [prompted("chat", model="mine-prompt-1", system=listed)]
+
+
+def test_rendering_says_what_it_cut() -> None:
+    """Rule 72: a rendering that has to leave tools out names them, in the text and in its result."""
+    tools = [CoreTool(name=f"tool_{number}", description="x" * 200, parameters={}) for number in range(9)]
+    whole = Prompt("hermes").system(tools)
+    assert whole.cut == ()
+    short = Prompt("hermes").system(tools, limit=len(whole.text) - 100)
+    assert short.cut
+    assert len(short.text) <= len(whole.text) - 100
+    for name in short.cut:
+        assert f"## {name}" not in short.text
+        assert name in short.text.rpartition("Not listed for lack of space: ")[2]
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_history_in_the_same_grammar(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 72: calls and results already in the history are rendered in the grammar of the system prompt."""
+    steps = (User("Weather?"), Called("call_1", "get_weather", {"city": "Rome"}), Result("call_1", "Rain."))
+    stage.play(Turn(Say("Rain."))).ask(wire, request(wire, *steps, stream=stream, model="mine-prompt-1"))
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    result = "<tool_response>\nRain.\n</tool_response>"
+    expected = prompted(wire, stream=stream, model="mine-prompt-1")
+    if wire == "responses":
+        expected["input"] = [
+            {"role": "user", "content": "Weather?"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": call}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": result}]},
+        ]
+    else:
+        expected["messages"][-1:] = [
+            {"role": "user", "content": "Weather?"},
+            {"role": "assistant", "content": call},
+            {"role": "user", "content": result},
+        ]
+    assert stage.bodies == [expected]
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "call"),
+    [
+        ("claude-2.1", '<invoke name="TOOL_NAME">', '<invoke name="get_weather">'),
+        ("gemma-3-27b-it", "TOOL_NAME(PARAMETER='VALUE')", "get_weather(city='Rome')"),
+    ],
+)
+def test_one_grammar_per_model(stage: Stage, model: str, example: str, call: str) -> None:
+    """Rule 72: a model with a grammar of its own sees that one, in the system prompt and in the history alike."""
+    steps = (User("Weather?"), Called("call_1", "get_weather", {"city": "Rome"}), Result("call_1", "Rain."))
+    stage.play(Turn(Say("Rain."))).ask("chat", request("chat", *steps, model=model))
+    (body,) = stage.bodies
+    assert [turn["role"] for turn in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert example in body["messages"][0]["content"]
+    assert call in body["messages"][2]["content"]
+    assert b"<tool_call>" not in stage.sent[0].raw
+
+
+# --- rule 73 ---------------------------------------------------------------------------------------------------------
+
+
+def _directives(choice: str) -> tuple[str, ...]:
+    return WORDS.call_any if choice == "required" else tuple(text.format(tool=choice) for text in WORDS.call_named)
+
+
+@pytest.mark.parametrize("choice", ["required", "get_weather"])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_force_under_prompt(stage: Stage, wire: str, stream: bool, choice: str) -> None:
+    """Rule 73: a forced choice becomes a directive, and a reply that does not call is asked again more firmly."""
+    body = request(wire, stream=stream, model="mine-prompt-1", choice=choice)
+    outcome = stage.play(NO, TEXT_CALL).ask(wire, body)
+    first, second, *_ = _directives(choice)
+    assert stage.bodies == [
+        prompted(wire, first, stream=stream, model="mine-prompt-1"),
+        prompted(wire, second, stream=stream, model="mine-prompt-1"),
+    ]
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)
+    assert (outcome.verdicts, outcome.headers["x-mustcall-force"]) == ("force_missed,called", "met")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_unmet_force_under_prompt(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 73: the response check decides: a force that stays unmet, or met by another tool, is a typed error."""
+    body = request(wire, stream=stream, model="mine-prompt-1", choice="get_time")
+    outcome = stage.play(NO, TEXT_CALL, TEXT_CALL).ask(wire, body)
+    first, second, *_ = _directives("get_time")
+    assert stage.bodies == [
+        prompted(wire, first, stream=stream, model="mine-prompt-1"),
+        prompted(wire, second, stream=stream, model="mine-prompt-1"),
+    ]
+    assert (outcome.status, outcome.calls) == (502, ())
+    assert outcome.message.startswith("ForceUnmet: ")
+    assert outcome.headers["x-mustcall-force"] == "unmet"
+
+
+# --- rule 74 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
+def test_unknown_model_is_not_forced_first(stage: Stage, caller: str, upstream: str, stream: bool) -> None:
+    """Rule 74: whether an unknown model takes a force is not known: it is asked softly first, which costs tokens."""
+    body = request(caller, stream=stream, model=UNKNOWN, choice="required")
+    outcome = stage.play(GOOD).ask(caller, body, upstream)
+    expected = arriving(caller, upstream, WORDS.call_any[0], stream=stream, model=UNKNOWN, choice="auto")
+    assert stage.bodies == [expected]
+    assert (outcome.error, outcome.calls) == ({}, CALLED)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_unknown_model_with_reasoning_is_never_forced(stage: Stage, wire: str) -> None:
+    """Rule 74: with reasoning on, which many refuse together with a force, no attempt carries a forced choice."""
+    body = request(wire, model=UNKNOWN, choice="get_weather", thinking=True)
+    outcome = stage.play(NO, NO, TEXT_CALL).ask(wire, body)
+    first, second, *_ = _directives("get_weather")
+    soft = arriving(wire, wire, first, model=UNKNOWN, choice="auto", thinking=True)
+    key = "input" if wire == "responses" else "messages"
+    said: Json = {"role": "assistant", "content": "No."}
+    if wire == "responses":
+        said = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "No.", "annotations": [], "logprobs": []}],
+        }
+    firmer = arriving(wire, wire, second, model=UNKNOWN)[key][-1]
+    # The last one is asked in text, where no choice is sent.
+    text = prompted(wire, first, model=UNKNOWN, thinking=True)
+    assert stage.bodies == [soft, {**soft, key: [*soft[key], said, firmer]}, text]
+    assert (outcome.error, outcome.calls) == ({}, CALLED)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_unknown_model_gets_no_prefill(stage: Stage, wire: str) -> None:
+    """Rule 74: an unknown model is not assumed to take a request that ends on an assistant turn: the user's follows."""
+    body = request(wire, model=UNKNOWN)
+    key = "input" if wire == "responses" else "messages"
+    started = {"role": "assistant", "content": "It is"}
+    outcome = stage.play(Turn(Say("sunny."))).ask(wire, {**body, key: [*body[key], started]})
+    expected = arriving(wire, wire, WORDS.continue_turn, model=UNKNOWN)
+    expected[key].insert(1, started)
+    assert stage.bodies == [expected]
+    assert outcome.text == "sunny."
+
+
+# --- rule 75 ---------------------------------------------------------------------------------------------------------
+
+
+def test_table_is_data() -> None:
+    """Rule 75: what is known of models is TOML, and every fact says how it was observed."""
+    files = [
+        file for file in resources.files("mustcall.profiles").joinpath("data").iterdir() if file.name[-5:] == ".toml"
+    ]
+    facts = 0
+    for file in files:
+        for entry in tomllib.loads(file.read_text(encoding="utf-8"))["profile"]:
+            for name, fact in entry.items():
+                if name not in ("name", "models", "endpoints", "wires"):
+                    assert set(fact) <= {"value", "observed", "when", "note"}, (file.name, name)
+                    assert fact["observed"] in ("docs", "code", "issue", "measured", "assumed"), (file.name, name)
+                    facts += 1
+    assert facts > 100
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_override_changes_what_is_sent(stage: Stage, wire: str) -> None:
+    """Rule 75: an operator's fact stands over the table: a model said to ignore forces is asked another way."""
+    stage.play(GOOD).ask(wire, request(wire, choice="required"))
+    assert stage.bodies == [request(wire, choice="required")]
+    stage.play(GOOD).ask(wire, request(wire, choice="required", model="gpt-4o-deaf"))
+    assert stage.bodies == [arriving(wire, wire, WORDS.call_any[0], choice="auto", model="gpt-4o-deaf")]
+
+
+def test_override_in_the_configuration(tmp_path: Path) -> None:
+    """Rule 75: overrides are `[[profile]]` tables of mustcall.toml."""
+    with ScriptedUpstream([TEXT_CALL], strict=True) as upstream:
+        file = tmp_path / "mustcall.toml"
+        file.write_text(
+            f'[[upstream]]\nname = "up"\nwire = "chat"\nbase_url = "{upstream.base_url}"\n\n'
+            '[[profile]]\nmodels = ["gpt-4o*"]\nprotocol = "prompt"\n'
+        )
+        with RunningGateway(settings=load_settings(file, environment={})) as gateway:
+            key = {"authorization": "Bearer sk-test"}
+            answer = post(gateway.url + PATHS["chat"], request("chat", model=NATIVE), key)
+        assert [one.body for one in upstream.requests] == [prompted("chat")]
+    assert answer.headers["x-mustcall-protocol"] == "prompt"
+    assert answer.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+
+
+# --- rule 76 ---------------------------------------------------------------------------------------------------------
+
+
+def _call_schema(name: str, parameter: str) -> Json:
+    return {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "enum": [name]},
+            "arguments": {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]},
+        },
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+_GUIDED = {
+    "get_weather": ("- get_weather: The weather in a city.", _call_schema("get_weather", "city")),
+    "required": (
+        "- get_weather: The weather in a city.\n- get_time: The time in a zone.",
+        {"anyOf": [_call_schema("get_weather", "city"), _call_schema("get_time", "zone")]},
+    ),
+}
+_CONSTRAINED = Turn(Say('{"name": "get_weather", "arguments": {"city": "Paris"}}'))
+
+
+def guided(caller: str, choice: str, **fields: Any) -> Json:
+    """Return the request of the grammar rung: no tools, the call's schema in the server's own field."""
+    listed, schema = _GUIDED[choice]
+    body = arriving(caller, "chat", WORDS.call_as_json.format(tools=listed), **fields)
+    del body["tools"]
+    return {**body, "guided_json": schema}
+
+
+@pytest.mark.parametrize("choice", ["required", "get_weather"])
+@pytest.mark.parametrize(("caller", "stream"), WAYS)
+def test_constrained_decoding(stage: Stage, caller: str, stream: bool, choice: str) -> None:
+    """Rule 76: where the engine takes a schema, the forced call is constrained by it and comes out as a real call."""
+    body = request(caller, stream=stream, model="guided-1", choice=choice)
+    outcome = stage.play(NO, _CONSTRAINED).ask(caller, body, "chat")
+    asked = arriving(caller, "chat", _directives(choice)[0], stream=stream, model="guided-1", choice="auto")
+    assert stage.bodies == [asked, guided(caller, choice, stream=stream, model="guided-1")]
+    assert (outcome.error, outcome.text, outcome.calls, outcome.finish) == ({}, "", CALLED, "calls")
+    assert "call_promoted:get_weather" in outcome.adaptations
+
+
+@pytest.mark.parametrize(("caller", "stream"), WAYS)
+def test_constrained_first(stage: Stage, caller: str, stream: bool) -> None:
+    """Rule 76: a small model is constrained at once, and what has no bound in its schema is given one."""
+    body = request(caller, stream=stream, model="small-1", choice="get_weather")
+    outcome = stage.play(_CONSTRAINED).ask(caller, body, "chat")
+    expected = guided(caller, "get_weather", stream=stream, model="small-1")
+    arguments = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 200}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    properties = {**expected["guided_json"]["properties"], "arguments": arguments}
+    expected["guided_json"] = {**expected["guided_json"], "properties": properties}
+    assert stage.bodies == [expected]
+    assert (outcome.error, outcome.text, outcome.calls, outcome.finish) == ({}, "", CALLED, "calls")
+
+
+FAILS_OPEN = {
+    "prose": "It is sunny.",
+    "another tool": '{"name": "no_such_tool", "arguments": {"city": "Paris"}}',
+    "cut off": '{"name": "get_weather", "arguments": {"city": "Par',
+    "bare arguments": '{"city": "Paris"}',
+}
+
+
+@pytest.mark.parametrize("form", FAILS_OPEN)
+@pytest.mark.parametrize("stream", [False, True])
+def test_engine_that_fails_open(stage: Stage, stream: bool, form: str) -> None:
+    """Rule 76: an engine that ignores the schema is found out: what it says is checked, never delivered as a call."""
+    body = request("chat", stream=stream, model="guided-1", choice="get_weather")
+    outcome = stage.play(NO, Turn(Say(FAILS_OPEN[form])), TEXT_CALL).ask("chat", body)
+    asked = _directives("get_weather")[0]
+    assert stage.bodies == [
+        arriving("chat", "chat", asked, stream=stream, model="guided-1", choice="auto"),
+        guided("chat", "get_weather", stream=stream, model="guided-1"),
+        prompted("chat", asked, stream=stream, model="guided-1"),
+    ]
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)
+
+
+def test_unforced_turns_are_not_constrained(stage: Stage) -> None:
+    """Rule 76: without a force nothing is constrained: the model may answer."""
+    body = request("chat", model="guided-1", tools=(WEATHER,))
+    outcome = stage.play(Turn(Say("Sunny."))).ask("chat", body)
+    assert stage.bodies == [body]
+    assert outcome.text == "Sunny."

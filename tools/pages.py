@@ -1,0 +1,173 @@
+"""Writes the generated pages of docs/, and the parts of docs/turns.md between `<!-- generated: … -->` marks.
+
+Everything here is printed from the tables the engine reads, so that docs and code cannot drift. `--check` compares
+instead. docs/rules.md is the work of tools/rules.py.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from mustcall.cli.explain import command as explain
+from mustcall.core.errors import ModelError
+from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
+from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.dialects.examples import describe_catalogue
+from mustcall.policy import remedy
+from mustcall.policy.controls import Controls
+from mustcall.policy.demand import Demand
+from mustcall.policy.plan import make_plan
+from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.wording import Wording
+from mustcall.profiles import markdown as profiles
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+_REGION = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->\n", re.DOTALL)
+
+_REMEDIES = """\
+# Remedies
+
+<!-- Generated from the table in src/mustcall/policy/remedy.py by `make docs`; do not edit. -->
+
+What is done about a verdict. Of a verdict's rows, read from top to bottom, the first whose condition holds decides.
+[turns.md](turns.md) explains the verdicts and the limits.
+
+- **accept**: the reply is delivered. **salvage**: it is, with its text call promoted to a real one.
+- **resample**: the same bytes again. **remind**: the bad turn is dropped whole, a short user turn is added at the tail.
+- **climb**: the next rung of the force ladder. **fail**: a typed error that carries every attempt.
+
+"Its retries" are the verdict's own limit; above all of them stands the turn's ceiling, `extra_calls`.
+
+"""
+
+#: When each sentence is said.
+_OCCASIONS = {
+    "call_named": "a tool is demanded by name: the directive, then each firmer one",
+    "call_any": "some tool is demanded: the same",
+    "text_call": "a call came as text under `native` or `hybrid`",
+    "format_correction": "a call came in a form that cannot be read, where text is the channel for calls",
+    "phantom_call": "the finish said calls and there were none",
+    "unknown_tool": "a tool was called that is not on offer",
+    "bad_arguments": "arguments did not fit; `{problem}` names the fields",
+    "bad_answer": "a structured answer did not fit",
+    "truncated": "a call was cut off",
+    "empty": "nothing was said",
+    "thinking_only": "nothing but reasoning came",
+    "looping": "advice about the same call again and again, for agent loops; the gateway only reports it",
+    "call_as_json": "the schema and grammar rungs; `{tools}` lists the tools, braces are doubled",
+    "continue_turn": "the history ends on an assistant turn that the model cannot continue",
+    "step_cap": "the step cap is reached",
+}
+
+#: Who is asked, and how reasoning stands: the rows of the ladder table.
+_LADDERS: tuple[tuple[str, str, dict[str, Any], bool | None], ...] = (
+    ("`always`", "on or off", {"forced": Forcing.ALWAYS}, None),
+    ("`without_reasoning`", "off", {"forced": Forcing.WITHOUT_REASONING, "reasoning": ReasoningHabit.NEVER}, None),
+    (
+        "`without_reasoning`",
+        "on, can be turned off",
+        {"forced": Forcing.WITHOUT_REASONING, "reasoning": ReasoningHabit.ASKED, "reasoning_off": True},
+        True,
+    ),
+    (
+        "`without_reasoning`",
+        "on, cannot be turned off",
+        {"forced": Forcing.WITHOUT_REASONING, "reasoning": ReasoningHabit.ALWAYS, "reasoning_off": False},
+        None,
+    ),
+    ("`never`", "on", {"forced": Forcing.NEVER, "reasoning": ReasoningHabit.ALWAYS}, None),
+    ("`never`", "off", {"forced": Forcing.NEVER, "reasoning": ReasoningHabit.NEVER}, None),
+    ("`ignored`", "on or off", {"forced": Forcing.IGNORED}, None),
+    ("`unknown`", "off", {"reasoning": ReasoningHabit.NEVER}, None),
+    ("`unknown`", "on, can be turned off", {"reasoning": ReasoningHabit.DEFAULT, "reasoning_off": True}, None),
+    ("`unknown`", "not known to be off", {}, None),
+    ("`unknown`", "on, because the request says so", {}, True),
+    ("any, under protocol `prompt`", "on or off", {"protocol": Protocol.PROMPT}, None),
+    ("any, with `constrain_first`", "on or off", {"constrain_first": True}, None),
+)
+
+
+def _ladder(_: str) -> str:
+    """Return the ladders of profiles that have every means, one row for each kind of them."""
+    lines = ["| `forced` | reasoning | rungs, in order |", "|---|---|---|"]
+    for forced, reasoning, facts, asked in _LADDERS:
+        profile = Profile(schema_output=True, grammar_field="guided_json", **facts)
+        config = ReasoningConfig(mode=ReasoningMode.ENABLED) if asked else None
+        request = Request(model="m", messages=(), reasoning=config)
+        demand = Demand(choice=ToolChoice(mode=ChoiceMode.REQUIRED))
+        rungs = make_plan(request, demand, profile, Controls()).rungs
+        names = ", ".join(f"{rung.kind}{f'+{rung.firmness}' if rung.firmness else ''}" for rung in rungs)
+        lines.append(f"| {forced} | {reasoning} | {names} |")
+    return "\n".join(lines) + "\n"
+
+
+def _wording(_: str) -> str:
+    lines = ["| setting | said when | default |", "|---|---|---|"]
+    wording = Wording()
+    for name in Wording.__struct_fields__:
+        value: str | tuple[str, ...] = getattr(wording, name)
+        said = value if isinstance(value, str) else "<br>".join(value)
+        shown = said.replace("\n", " ")
+        lines.append(f"| `{name}` | {_OCCASIONS[name]} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def _errors(_: str) -> str:
+    lines = ["| code | name | when |", "|---|---|---|"]
+    for kind in ModelError.__subclasses__():
+        when = (kind.__doc__ or "").splitlines()[0].split(" (rule")[0].rstrip(".")
+        lines.append(f"| `{kind.code}` | `{kind.__name__}` | {when[0].lower()}{when[1:]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _explain(page: str) -> str:
+    """Return what `mustcall explain` prints for the request on the page, up to the facts that profiles.md lists."""
+    request = next(block for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL) if "max_tokens" in block)
+    unset = {"MUSTCALL_UPSTREAM": None, "MUSTCALL_CONFIG": None}
+    asked = CliRunner().invoke(explain, ["--config", os.devnull], request, env=unset, catch_exceptions=False)
+    shown = asked.stdout
+    plan, known, facts = shown.partition("known of this model:\n")
+    return f"```text\n{plan}{known}{''.join(facts.splitlines(keepends=True)[:4])}  …\n```\n"
+
+
+REGIONS: dict[str, Callable[[str], str]] = {
+    "ladder": _ladder,
+    "wording": _wording,
+    "errors": _errors,
+    "explain": _explain,
+}
+
+
+def turns() -> str:
+    """Return docs/turns.md with its generated parts written anew."""
+    page = (DOCS / "turns.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{REGIONS[found[1]](page)}<!-- end -->\n", page)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "dialects.md": describe_catalogue,
+    "profiles.md": profiles,
+    "remedies.md": lambda: _REMEDIES + remedy.markdown(),
+    "turns.md": turns,
+}
+
+
+def old() -> Iterator[str]:
+    """Yield the pages that are not as they would be written."""
+    for name, write in PAGES.items():
+        path = DOCS / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != write():
+            yield name
+
+
+if __name__ == "__main__":
+    stale = list(old())
+    if "--check" in sys.argv:
+        sys.exit(f"{', '.join(stale)}: old; run make docs" if stale else 0)
+    for page_name in stale:
+        (DOCS / page_name).write_text(PAGES[page_name](), encoding="utf-8")
