@@ -35,7 +35,7 @@ def impatient(url: str, wire: str, *, retries: int = 0) -> Settings:
     """Settings with short timeouts."""
     settings = settings_from_flags(f"up:{wire}={url}")
     endpoint = msgspec.structs.replace(
-        settings.endpoints[0], backoff=Backoff(retries=retries), timeouts=Timeouts(connect=0.5, read=0.3, idle=0.3)
+        settings.endpoints[0], backoff=Backoff(retries=retries), timeouts=Timeouts(connect=1.0, read=0.5, idle=0.5)
     )
     return msgspec.structs.replace(settings, endpoints=(endpoint,))
 

@@ -5,9 +5,11 @@ Both ways can follow each other in one stream: the encoder is told what went out
 
 from collections.abc import Iterable
 
+import msgspec
+
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import Event, Failed
+from mustcall.core.events import Event, Failed, Started
 from mustcall.core.request import Request
 from mustcall.policy.gate import Shown
 from mustcall.wire.codec import Codec, Stamp, StreamEncoder
@@ -54,7 +56,9 @@ class Delivery:
 
     def _writer(self) -> StreamEncoder:
         if self._encoder is None:
-            self._encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
+            begun = next((event for event in self.shown.events if isinstance(event, Started)), None)
+            stamp = self._stamp if begun is None else msgspec.structs.replace(self._stamp, id=begun.id)
+            self._encoder = self._codec.stream_encoder(self._request, stamp, self._log)
             for event in self.shown.events:
                 self._encoder.feed(event)
         return self._encoder

@@ -37,6 +37,8 @@ class Heartbeat:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        if self._task is not None:
+            self._task.cancel()  # nothing may follow the answer's end; one that is done does not mind
 
     async def settle(self) -> None:
         """Wait for a sign that is just being sent, so that nothing is written in between."""

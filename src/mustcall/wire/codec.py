@@ -56,10 +56,14 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """Identity of the reply as the caller sees it: made ids end in `token`, `created` is in Unix seconds."""
+    """Identity of the reply as the caller sees it: made ids end in `token`, `created` is in Unix seconds.
+
+    `id` is the reply's own where its first events have been forwarded under it.
+    """
 
     token: str
     created: int
+    id: str | None = None
 
 
 class StreamDecoder(Protocol):

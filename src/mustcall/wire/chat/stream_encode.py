@@ -110,10 +110,14 @@ class ChatStreamEncoder:
     def _start(self, model: str) -> bytes:
         self._head = (
             b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[{"index":0,"delta":'
-            % (_dump(f"chatcmpl-{self._stamp.token}"), self._stamp.created, _dump(model or self._model))
+            % (_dump(self._id), self._stamp.created, _dump(model or self._model))
         )
         self._model = model or self._model
         return self._delta({"role": "assistant", "content": ""})
+
+    @property
+    def _id(self) -> str:
+        return self._stamp.id or f"chatcmpl-{self._stamp.token}"
 
     def _delta(self, delta: JsonObject) -> bytes:
         return self._head + _dump(delta) + self._TAIL
@@ -201,7 +205,7 @@ class ChatStreamEncoder:
         out = self._head + b'{},"logprobs":null,"finish_reason":%b}]}\n\n' % _dump(word)
         if self._usage is not None and self._caller.stream_usage:
             chunk: JsonObject = {
-                "id": f"chatcmpl-{self._stamp.token}",
+                "id": self._id,
                 "object": "chat.completion.chunk",
                 "created": self._stamp.created,
                 "model": self._model,
