@@ -1,7 +1,7 @@
 """CPU cost of the dialect scanner, read against its targets.
 
     python benchmarks/dialects.py            every dialect, calls up to 1 MB
-    python benchmarks/dialects.py --quick    calls up to 100 kB only
+    python benchmarks/dialects.py --quick    calls up to 100 kB, hostile texts of 100 kB with fewer repeats
 
 Figures are CPU time of this process: the best of a few runs, since other work on the machine can only add to it, or
 for the ratios the median of several pairs. What must hold on any machine are the ratios: doubling the input at most 2.2
@@ -62,9 +62,15 @@ def worst_doubling(make: Callable[[int], Callable[[], object]], sizes: list[int]
     return worst, where
 
 
-def feed(pieces: Iterable[str], dialects: Sequence[str | Dialect] | None = None, *, loose: bool = True) -> None:
+def feed(
+    pieces: Iterable[str],
+    dialects: Sequence[str | Dialect] | None = None,
+    *,
+    loose: bool = True,
+    tools: Sequence[Tool] = TOOLS,
+) -> None:
     """Scan the pieces and drop the events, as a consumer that keeps up would."""
-    scanner = Scanner(dialects=dialects or "auto", tools=TOOLS, loose=loose)
+    scanner = Scanner(dialects=dialects or "auto", tools=tools, loose=loose)
     for piece in pieces:
         scanner.feed(piece)
     scanner.close()
@@ -138,6 +144,29 @@ def calls(top: int) -> bool:
     return fine
 
 
+def many_parameters() -> bool:
+    """Calls with many parameters, of a tool that declares them and of one that declares others: cost per parameter."""
+    fine = True
+    for label, declared, key in (("declared", 300, "declared_{}"), ("undeclared", 100, "unknown_{}")):
+        properties = {f"declared_{number}": {"type": "string"} for number in range(declared)}
+        tools = (Tool(name="wide", parameters={"type": "object", "properties": properties}),)
+        worst = [0.0, ""]
+        for dialect in DIALECTS:
+            spent: list[float] = []
+            for count in (100, 300):
+                arguments = {key.format(number): "v" for number in range(count)}
+                pieces = pieces_of(dialect.render([WrittenCall("wide", arguments)]))
+                active = [dialect, *(other for other in DIALECTS if other.standing is Standing.AUTO)]
+                spent.append(cpu(lambda p=pieces, a=active, t=tools: feed(p, a, tools=t)) / count)
+            worst = max(worst, [max(spent) * 1e6, f"{dialect.name} (x{spent[1] / spent[0]:.2f} from 100 to 300)"])
+        fine &= report(
+            f"calls with 100 and 300 {label} parameters",
+            f"at most {worst[0]:.0f} us/parameter (target 200), in {worst[1]}",
+            holds=float(worst[0]) < 200,
+        )
+    return fine
+
+
 def _feeder(pieces: list[str]) -> Callable[[], None]:
     return lambda: feed(pieces)
 
@@ -149,6 +178,14 @@ def hostile_units() -> list[str]:
     sections = {marker for section in SECTIONS for marker in (section.opener, *section.closers)}
     others = {control.marker for control in CONTROLS} | RESULTS.keys() | QUOTATIONS.keys()
     units = ["[a, {", '[{"name": "', "[write_file(", "<x:", '\n{"name": "write_file", ', "`", "~", "\n[a(", " ", "\n"]
+    units += [
+        " to=a<",
+        "to=functions.write_file<|message|>",
+        "<|im_start|>assistant",
+        "\ufeff",
+        "\nTool: write_file(a ",
+    ]
+    units += ["\nAction: write_file\nAction Input: a", '\n{"name":"write_file","parameters":{"type":']
     units += ["`a\n", "\n```\n` ", "`\n", "\n\n`a", "`` ` ", "``a\n", "~~~\n", "<think></think>", '"<tool_call>\n']
     units += [
         '<tool_call>{"name":"write_file","arguments":{}}',
@@ -162,9 +199,10 @@ def hostile_units() -> list[str]:
     return list(dict.fromkeys(units))
 
 
-def hostile(top: int) -> bool:
+def hostile(top: int, repeats: int, pairs: int) -> bool:
     """Repeated markup: time must grow with the length, whole and in deltas, and stay below a bound."""
     units = hostile_units()
+    sizes = [repeats // 4, repeats // 2, repeats]
     doubled = [0.0, ""]
     slowest = [0.0, ""]
     for unit in units:
@@ -174,25 +212,26 @@ def hostile(top: int) -> bool:
                 text = unit * size
                 return _feeder(pieces_of(text) if cut else [text])
 
-            ratio, _ = worst_doubling(make, [1500, 3000, 6000], 5)
+            ratio, _ = worst_doubling(make, sizes, pairs)
             doubled = max(doubled, [ratio, f"{unit!r}{' in deltas' if cut else ''}"])
         spent = cpu(_feeder([(unit * (top // len(unit) + 1))[:top]]), 1)
         slowest = max(slowest, [spent, repr(unit)])
     fine = report(
-        f"{len(units)} hostile texts, 1500 .. 6000 repeats",
+        f"{len(units)} hostile texts, {sizes[0]} .. {sizes[-1]} repeats",
         f"doubling at most x{doubled[0]:.2f}, at {doubled[1]}",
         holds=float(doubled[0]) <= RATIO,
     )
-    seconds = float(slowest[0]) * 1e6 / top
+    # Not scaled to 1 MB: what markup may cost is bounded, so a shorter text costs more for each character.
+    seconds = float(slowest[0])
     label = f"{len(units)} hostile texts of {top // 1000} kB, whole"
-    return report(label, f"slowest {seconds:.2f} s/MB (target 1), {slowest[1]}", holds=seconds < 1) and fine
+    return report(label, f"slowest {seconds:.2f} s (target 1), {slowest[1]}", holds=seconds < 1) and fine
 
 
 def main() -> int:
     """Run everything; the exit status says whether all targets were met."""
-    top = 100_000 if "--quick" in sys.argv else 1_000_000
+    top, repeats, pairs = (100_000, 800, 5) if "--quick" in sys.argv else (1_000_000, 6000, 5)
     feed(["warm up"])
-    results = [prose(), reply(), hostile(1_000_000), calls(top)]
+    results = [prose(), reply(), many_parameters(), hostile(top, repeats, pairs), calls(top)]
     print("all targets met" if all(results) else "some targets missed")
     return 0 if all(results) else 1
 

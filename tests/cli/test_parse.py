@@ -175,3 +175,43 @@ def test_bytes_that_are_not_text() -> None:
     """Rule 68: input that is not UTF-8 is read all the same."""
     result = run(b"\xff\xfe " + CALL.encode(), "--json")
     assert [call["name"] for call in json.loads(result.stdout)["calls"]] == ["get_weather"]
+
+
+def test_auto_and_others() -> None:
+    """Rule 57: `auto` may be combined with dialects that are only looked for when named, which are asked first."""
+    text = f'```json\n[{{"name": "get_weather", "arguments": {{}}}}]\n```\n{CALL}\nTool: f(x=1)'
+    for names in (["auto", "xlam"], ["xlam", "auto", "hermes"]):
+        chosen = [part for name in names for part in ("--dialect", name)]
+        (line,) = run_lines({"text": text, "dialect": names})
+        assert json.loads(run(text, "--json", *chosen).stdout) == line
+        assert [call["dialect"] for call in line["calls"]] == ["xlam", "hermes", "tool_line"]
+    (line,) = run_lines({"text": text, "dialect": "auto"})
+    assert line == run_lines({"text": text})[0] == run_lines({"text": text, "dialect": ["auto"]})[0]
+    assert [call["dialect"] for call in line["calls"]] == ["hermes", "tool_line"]
+    assert "klingon" in run(text, "--dialect", "auto", "--dialect", "klingon").output
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[", "no JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{}", "tools must be a list, not an object"),
+        ("[1]", "tool 1: it must be an object, not a number"),
+        ('[{"name": "a"}, {"type": "function"}]', "tool 2: it has no `name`"),
+        ('[{"name": "a"}, {"function": {"name": 3}}]', "tool 2: `name` must be a string, not 3"),
+        ('[{"function": "f"}]', "tool 1: `function` must be an object, not a string"),
+        ('[{"name": "a", "parameters": []}]', "tool 1: `parameters` of 'a' must be an object, not a list"),
+        ('[{"name": "a", "input_schema": true}]', "tool 1: `input_schema` of 'a' must be an object, not a boolean"),
+    ],
+)
+def test_a_bad_tools_file(tmp_path: Path, content: str, said: str) -> None:
+    """What is wrong with the tools is said with the file's name, the tool's place in it and the reason."""
+    tools = tmp_path / "tools.json"
+    tools.write_text(content)
+    result = run("Hi.", "--tools", str(tools))
+    assert result.exit_code == 1
+    assert f"{tools}: {said}" in result.output.replace("\n", "")
+    if content.startswith("[{"):
+        line = run(json.dumps({"text": "Hi.", "tools": json.loads(content)}), "--jsonl")
+        assert json.loads(line.stdout) == {"error": f"line 1: {said}"}

@@ -23,7 +23,7 @@ from mustcall.dialects import (
     WrittenCall,
 )
 from mustcall.dialects.catalogue import BY_NAME
-from mustcall.dialects.reasoning import CONTROLS, SECTIONS
+from mustcall.dialects.reasoning import CONTROLS, FIRST_CONTROLS, SECTIONS
 
 NAMES = [dialect.name for dialect in DIALECTS]
 
@@ -33,11 +33,13 @@ MARKERS = sorted(
     | {section.opener for section in SECTIONS}
     | {closer for section in SECTIONS for closer in section.closers}
     | {control.marker for control in CONTROLS}
+    | set(FIRST_CONTROLS)
 )
 TOKENS = [
     *MARKERS,
     *("get_weather", "now", "rm", '"name"', '"arguments"', "city", ": ", ", ", '"', "{", "}", "[", "]", "(", ")"),
     *("\n", " ", "\\", "'", "`", "```", "~~~", "\\u", "\\ud83d", "1", "-", "true", "None", "=", ">", "/>", "<"),
+    *("Tool: now(", "Action: now\n", "Action Input: ", '{"name":"now","parameters":{"type":"object"', "[now()]", "]("),
     *("</parameter>", "</function>", "</invoke>", "<parameter=city>", '<parameter name="city">', "call:", "function"),
     *("\x00", "\r\n", "é", "😀", "<|sep|>", "<|message|>", " to=functions.now", "<arg_key>", "</arg_value>"),
 ]
@@ -45,6 +47,7 @@ TOKENS = [
 # Markup that is taken out of the text even where no call or reasoning comes of it.
 NEVER_TEXT = (
     *(control.marker for control in CONTROLS),
+    *FIRST_CONTROLS,
     *(section.opener for section in SECTIONS),
     *(closer for section in SECTIONS for closer in section.closers),
     *("<|message|>", ">>>"),

@@ -102,3 +102,12 @@ def test_ambiguous_keys_mean_nothing() -> None:
     root: dict[str, Any] = {"properties": {"max_items": {"type": "integer"}, "maxItems": {"type": "boolean"}}}
     assert child_schema(root, "max-items", root) is None
     assert child_schema(root, "maxItems", root) == {"type": "boolean"}
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "1.5E+400"])
+def test_numbers_no_reader_can_hold(text: str) -> None:
+    """A number that is not finite is no number: it stays a string. Long integers are as long as they are."""
+    for kind in ("number", "integer"):
+        root: dict[str, Any] = {"properties": {"a": {"type": kind}}}
+        assert Parameter(child_schema(root, "a", root), root).convert(text) == f'"{text}"'
+        assert Parameter(child_schema(root, "a", root), root).convert("1" * 400) == "1" * 400

@@ -1,5 +1,7 @@
 """The spellings and slips that models were seen to write, each read, or refused, the same at every split."""
 
+import ast
+import json
 from typing import Any
 
 import pytest
@@ -256,3 +258,56 @@ def test_a_printed_call_where_no_tools_are_known() -> None:
             events = scan(pieces, tools=None)
             assert calls_of(events) == [{"name": "f", "arguments": {"a": 1}}]
             assert text_of(events) == ""
+
+
+STRUCTURES = [
+    ("filter", '{"strict": True, "tags": None}'),
+    ("filter", '{"a": 1, \'b\': [False, "it\'s"], "c": (1, 2),}'),
+    ("filter", '{"a": [[1, 2], [\'x\', 3], 4], \'b\': {}, "c": {"d": None}}'),
+    ("filter", "{ 'a': 1}"),
+    ("tags", "[True]"),
+    ("tags", "[ 'a']"),
+    ("tags", '["a", None, {"b": 1}, {"c": True, "d": "</parameter>"}]'),
+]
+SEARCH = Tool(
+    name="search",
+    parameters={"type": "object", "properties": {"filter": {"type": "object"}, "tags": {"type": "array"}}},
+)
+
+
+@pytest.mark.parametrize(("key", "value"), STRUCTURES)
+def test_structures_as_python_writes_them(key: str, value: str) -> None:
+    """Rule 131: an object or array in Python's spelling is read as a literal, whichever quotes it begins with."""
+    for text in (
+        f"<tool_call>\n<function=search>\n<parameter={key}>\n{value}\n</parameter>\n</function>\n</tool_call>",
+        f'<invoke name="search"><parameter name="{key}">{value}</parameter></invoke>',
+        f"<tool_call>search<arg_key>{key}</arg_key><arg_value>{value}</arg_value></tool_call>",
+    ):
+        whole = scan([text], tools=[SEARCH])
+        for position in range(1, len(text)):
+            assert scan([text[:position], text[position:]], tools=[SEARCH]) == whole
+        assert scan(list(text), tools=[SEARCH]) == whole
+        expected = json.loads(json.dumps(ast.literal_eval(value)))
+        assert calls_of(whole) == [{"name": "search", "arguments": {key: expected}}]
+        assert text_of(whole) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ('{"a": 1,}', "bad_json"),
+        ("[1, 2,]", "bad_json"),
+        ('["a" "b"]', "bad_json"),
+        ("{\"a\": 1, 'a': 2}", "duplicate_key"),
+        ('{"a": NaN}', "bad_literal"),
+        ('{"a": Truely}', "bad_literal"),
+        ("[1, (2)]", "bad_literal"),
+    ],
+)
+def test_structures_that_are_neither(value: str, reason: str) -> None:
+    """Rule 107: what is neither JSON nor a Python literal is refused."""
+    key = "tags" if value[0] == "[" else "filter"
+    text = f'<invoke name="search"><parameter name="{key}">{value}</parameter></invoke>'
+    for pieces in ([text], list(text)):
+        events = scan(pieces, tools=[SEARCH])
+        assert (calls_of(events), text_of(events), reasons_of(events)) == ([], text, [reason])

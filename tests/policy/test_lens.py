@@ -152,9 +152,11 @@ def test_fixtures_are_promoted_in_place(name: str) -> None:
 
 
 plain = st.text(st.sampled_from("abc .,\nàé1"), min_size=1, max_size=12)
+#: A reply's first blank may begin a header (` to=…`), so it is held until the next character.
+first = plain.filter(lambda text: text != " ")
 
 
-@given(st.lists(plain, min_size=1, max_size=6))
+@given(st.builds(lambda head, rest: [head, *rest], first, st.lists(plain, max_size=5)))
 @settings(deadline=None)
 def test_clean_text_passes_as_the_same_events(pieces: list[str]) -> None:
     """Rules 105, 113: text without a sign of markup is not held, and nothing is found in it."""

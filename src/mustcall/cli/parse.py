@@ -148,8 +148,12 @@ def _read_tools_file(path: Path) -> list[Tool]:
         return _read_tools(msgspec.json.decode(path.read_bytes()))
     except RecursionError as error:
         raise ValueError(f"{path}: nested too deeply") from error
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from error
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: no JSON: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _read_tools(value: Any) -> list[Tool]:
@@ -171,7 +175,7 @@ def _read_tools(value: Any) -> list[Tool]:
 
 
 def _read_tool(value: Any) -> Tool | None:
-    item = _object(value, "a tool")
+    item = _object(value, "it")
     if item.get("type", "function") != "function" and "input_schema" not in item:
         return None
     function = _object(item.get("function", item), "`function`")

@@ -121,10 +121,12 @@ class Scan:
 
     def _take_events(self) -> list[ScanEvent]:
         events = self._events
-        if events:
-            self._events = []
-            if self._span is not None:
-                self._span.events = self._events
+        if not events:
+            # Not the list itself, which goes on growing.
+            return []
+        self._events = []
+        if self._span is not None:
+            self._span.events = self._events
         return events
 
     def _beginning(self) -> bool:
@@ -144,6 +146,8 @@ class Scan:
         else:
             self._effort.spend(MARK)
             self._skip(reader.position + len(marker))
+            # What follows begins the reply, and its line.
+            reader.settle()
             self._mode = self._beginning
         return True
 
