@@ -30,9 +30,15 @@ def from_headers(**headers: str) -> Controls:
 def test_nothing_asked_is_nothing_changed() -> None:
     """Rules 18, 112: the operator's controls and the caller's bytes, both the same objects."""
     controls = Controls(step_cap=3)
-    got, body = take_controls(PLAIN, {"x-api-key": "k", "x-mustcall-trace": "t"}, controls)
+    got, body = take_controls(PLAIN, {"x-api-key": "k"}, controls)
     assert got is controls
     assert body is PLAIN
+
+
+def test_a_mistyped_header_is_refused_with_the_ones_there_are() -> None:
+    """Rule 9: a force that is asked for under a wrong name must not be lost in silence."""
+    with pytest.raises(InvalidRequest, match="x-mustcall-force-tool'; there are: x-mustcall-force-tools"):
+        take_controls(PLAIN, {"x-mustcall-force-tool": "f"}, Controls())
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_what_is_looked_for() -> None:
 def test_the_case_is_the_callers_request() -> None:
     """Rules 21, 34: a reply is judged by the caller's intent; only the token limit is the one that was sent."""
     request = asked(tool_choice=named(), max_tokens=77, reasoning=THINKING)
-    case = course_of(request, named(), profile=CLAUDE).case("t", 5)
+    case = course_of(request, named(), profile=CLAUDE).case("t", 5, 77)
     assert case.request is request
     assert case.demand.choice == named()
     assert (case.sent_limit, case.prompt_bound, case.token) == (77, 5, "t")

@@ -389,6 +389,56 @@ def test_a_real_call_beside_markup() -> None:
     assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
 
 
+@pytest.mark.parametrize("markup", [BAD_TEXT_CALL, CUT_TEXT_CALL])
+def test_a_real_call_beside_markup_that_cannot_be_read(markup: str) -> None:
+    """Rule 52: half a call in text is stripped like a whole one; what only quotes it stays."""
+    judged = verdict_on(replied(Text(text=f"Not `{markup}`: {markup}"), OTHER, reported="tool_calls"))
+    assert (judged.verdict, judged.reply.parts) == (Verdict.CALLED, (Text(text=f"Not `{markup}`: "), OTHER))
+    assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
+
+
+def test_a_real_call_beside_what_is_no_call() -> None:
+    """Rules 44, 112: markup of a tool nobody offered changes nothing, and nothing is reported."""
+    reply = replied(Text(text=f"Now: {GONE_TEXT_CALL}"), OTHER, reported="tool_calls")
+    judged = verdict_on(reply)
+    assert judged.verdict is Verdict.CALLED
+    assert judged.reply is reply
+    assert judged.notes == ()
+
+
+@pytest.mark.parametrize("markup", [BAD_TEXT_CALL, CUT_TEXT_CALL])
+@pytest.mark.parametrize("protocol", [Protocol.HYBRID, Protocol.PROMPT, Protocol.NATIVE])
+def test_text_calls_stand_or_fall_together(protocol: Protocol, markup: str) -> None:
+    """Rules 66, 69: one call that can be read is neither promoted nor salvaged beside one that cannot."""
+    reply = replied(Text(text=f"{TEXT_CALL}\n{markup}"))
+    judged = verdict_on(reply, case_of(protocol=protocol))
+    assert (judged.verdict, judged.salvage) == (Verdict.TEXT_CALL, None)
+
+
+@pytest.mark.parametrize("markup", [TEXT_CALL, BAD_TEXT_CALL, CUT_TEXT_CALL])
+def test_markup_where_nothing_may_be_called(markup: str) -> None:
+    """Rule 125: under `none` markup is stripped, readable or not."""
+    judged = verdict_on(replied(Text(text=f"Now: {markup}")), case_of(demand=demand(NOTHING)))
+    shown = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
+    assert (judged.verdict, shown) == (Verdict.ANSWERED, "Now: ")
+    assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
+
+
+def test_a_dropped_call_does_not_hide_a_cut() -> None:
+    """Rules 40, 125: a call that may not be made is dropped; that the answer was cut is still said."""
+    cut = ToolCall(id="c", name="get_weather", arguments='{"ci')
+    judged = verdict_on(replied(Text(text="It is"), cut, reported="length"), case_of(demand=demand(NOTHING)))
+    assert (judged.verdict, judged.reply.parts) == (Verdict.ANSWERED, (Text(text="It is"),))
+    assert judged.reply.finish is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("choice", [None, ANY])
+def test_a_pause_of_nothing_is_empty(choice: ToolChoice | None) -> None:
+    """Rules 32, 38: a pause with nothing in it is neither an answer nor a met force."""
+    reply = Reply(id="r", model="m", parts=(), finish=FinishReason.PAUSE, reported_finish="pause_turn")
+    assert verdict_on(reply, case_of(demand=demand(choice))).verdict is Verdict.EMPTY
+
+
 def test_leaked_reasoning_is_taken_out() -> None:
     """Rule 65: it becomes reasoning; a reply of nothing else is thinking only."""
     judged = verdict_on(replied(Text(text="<think>hm</think>Sunny.")))

@@ -69,7 +69,7 @@ def test_calls_in_unknown_wrappers_are_seen_and_never_executed(wire: str, stream
     for disguise, got in zip(DISGUISES, seen, strict=True):
         assert (got.text, got.calls) == ("", (("get_weather", PARIS),)), disguise
         assert got.outcome[3] == "text_call,text_call,called", disguise
-        assert got.adaptations == ["reported:dialect_unknown"], disguise
+        assert got.adaptations == ["directive_added:messages", "reported:dialect_unknown"], disguise
 
 
 @wires

@@ -143,7 +143,7 @@ def test_dropped_keywords_are_enforced_here(wire: str, stream: bool) -> None:
     assert "get_weather: days: " in json.dumps(bodies[2][KEY[wire]][-1])
     assert len(bodies) == 3
     assert got.calls == (("get_weather", {"city": "Paris", "days": 4}),)
-    assert got.adaptations == ["schema_reduced:get_weather"]
+    assert got.adaptations == ["schema_reduced:get_weather", "directive_added:messages"]
 
 
 @wires

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from mustcall.engine.turns import House
 from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.profiles import read_overrides
 
 __all__ = ["command"]
 
@@ -57,7 +60,11 @@ def command(
             settings = stack.enter_context(_demo_settings(host, port))
         else:
             settings = load_settings(file, upstream_flags=upstreams, host=host, port=port)
-        chosen = ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
+        chosen = (
+            ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
+            or settings.server.port != ServerSettings().port
+            or "MUSTCALL_PORT" in os.environ
+        )
         listener = bind(settings.server, or_any_port=not chosen)
         address, bound = listener.getsockname()[:2]
         url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
@@ -72,13 +79,19 @@ def _demo_settings(host: str | None, port: int | None) -> Generator[Settings]:
 
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     with ScriptedUpstream(demo_turn) as upstream:
+        # The script obeys a forced choice; unknown models are asked softly first.
+        obeys = read_overrides([{"upstreams": ["demo"], "forced": "always", "reasoning": "never"}])
         yield settings_from_flags(
-            f"demo:chat={upstream.base_url}", server=msgspec.structs.replace(ServerSettings(), **given)
+            f"demo:chat={upstream.base_url}",
+            server=msgspec.structs.replace(ServerSettings(), **given),
+            house=House(overrides=obeys),
         )
 
 
 def _announce(url: str, settings: Settings, *, demo: bool) -> None:
     click.echo(f"mustcall listens on {url}")
+    if settings.server.port and not url.endswith(f":{settings.server.port}"):
+        click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:
         click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):

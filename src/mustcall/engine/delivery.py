@@ -3,7 +3,7 @@
 Both ways can follow each other in one stream: the encoder is told what went out as bytes, and goes on from there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ __all__ = ["Delivery"]
 class Delivery:
     """One stream to one caller."""
 
-    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_stamp", "shown")
+    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_stamp", "names", "shown")
 
     def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, request_id: str) -> None:
         self._codec = codec
@@ -30,6 +30,8 @@ class Delivery:
         self._request_id = request_id
         self._encoder: StreamEncoder | None = None
         self.shown = Shown()
+        #: The ids under which items went out as bytes, once it is asked.
+        self.names: Callable[[], Sequence[str]] = tuple
 
     def forward(self, block: bytes, events: list[Event]) -> bytes:
         """Send bytes as they came; `events` are what they mean."""
@@ -59,6 +61,5 @@ class Delivery:
             begun = next((event for event in self.shown.events if isinstance(event, Started)), None)
             stamp = self._stamp if begun is None else msgspec.structs.replace(self._stamp, id=begun.id)
             self._encoder = self._codec.stream_encoder(self._request, stamp, self._log)
-            for event in self.shown.events:
-                self._encoder.feed(event)
+            self._encoder.resume(self.shown.events, self.names())
         return self._encoder

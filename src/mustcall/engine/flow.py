@@ -10,25 +10,29 @@ Cost: each event is decoded and scanned once. Bytes that must wait are kept as t
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
 from mustcall.core.events import Ended, Event, Failed, TextDelta
+from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Lens
 from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
-from mustcall.wire.regularity import StreamRegularity
+from mustcall.wire.regularity import regularity_for
 from mustcall.wire.sse import SseDecoder, SseEvent
 
 __all__ = ["Flow"]
 
 
 class Flow:
-    """The stream of one attempt. At its end either `failure` is set or `reply` can be taken."""
+    """The stream of one attempt. At its end either `failure` is set or `reply` can be taken.
+
+    `shared` is the wire of both sides, if it is one.
+    """
 
     def __init__(
         self,
         decoder: StreamDecoder,
-        regularity: StreamRegularity | None,
+        shared: Wire | None,
         lens: Lens,
         gate: Gate,
         delivery: Delivery | None,
@@ -37,7 +41,7 @@ class Flow:
     ) -> None:
         self._sse = SseDecoder()
         self._decoder = decoder
-        self._regularity = regularity
+        regularity = self._regularity = None if shared is None else regularity_for(shared)
         self._regular = True
         self._gate = gate
         self._delivery = delivery
@@ -48,6 +52,8 @@ class Flow:
         self.lens = lens
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
+        if raw and regularity is not None and delivery is not None:
+            delivery.names = lambda: regularity.names
         self.failure: ErrorInfo | None = None
         #: Whether the failure is the upstream's own word, in the bytes that came.
         self.said_so = False
@@ -101,6 +107,12 @@ class Flow:
         """Return the bytes that waited, as they came."""
         held, self._held = b"".join(self._held), []
         return held if self._delivery is None else self._delivery.forward(held, [])
+
+    def last_words(self) -> bytes:
+        """Return the text that may be seen and waited only because it came in one piece with what may not."""
+        self.raw = False
+        self._held.clear()
+        return self._write()
 
     def close(self) -> bytes:
         """Take the end of the bytes and return what may go out."""

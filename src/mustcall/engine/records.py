@@ -5,13 +5,16 @@ import hashlib
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
+from mustcall.core.errors import ModelError
 from mustcall.core.origin import JsonObject
+from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.policy.judge import Judgement
 from mustcall.policy.plan import Rung
 from mustcall.policy.remedy import Remedy
 
-__all__ = ["AttemptRecord", "Progress", "TurnRecord"]
+__all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
 
 
 class AttemptRecord(msgspec.Struct, kw_only=True):
@@ -74,6 +77,19 @@ class TurnRecord(msgspec.Struct, kw_only=True):
                 for entry in self.adaptations
             ],
         }
+
+
+def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> ModelError:
+    """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt."""
+    details: JsonObject = {"attempts": [attempt.summary() for attempt in record.attempts]}
+    count = len(record.attempts)
+    said = f"{kind.__name__}: {(kind.__doc__ or '').splitlines()[0].rstrip('.').split(' (rule')[0]}"
+    problem = f" ({judged.problem})" if judged.problem else ""
+    if judged.verdict is Verdict.FORCE_MISSED:
+        record.force = "unmet"
+        if judged.keeps:  # what is not certainly clean stays here
+            details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
+    return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
 
 
 class Progress:

@@ -24,24 +24,25 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.origin import Wire
 from mustcall.core.parts import Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
 from mustcall.engine.flow import Flow
-from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
+from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
+from mustcall.engine.refusals import Refused, ended_stream, harvested
 from mustcall.engine.setting import Setting
 from mustcall.policy.backoff import is_transient
 from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
-from mustcall.policy.judge import Judgement, is_blank, judge
+from mustcall.policy.judge import Judgement, judge
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.profile import Forcing, Protocol
-from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
-from mustcall.policy.remedy import Remedy
+from mustcall.policy.rejection import without_generation
+from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.shape import Shaped
 from mustcall.policy.starving import lower_bound
 from mustcall.upstream.endpoint import Endpoint, request_headers
@@ -52,21 +53,15 @@ from mustcall.wire.codec import Provenance, Stamp, StreamDecoder, Target
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import StreamRegularity, is_regular_body, regularity_for
+from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.sealing import holds_seal
 
 __all__ = ["Turn"]
 
 _logger = logging.getLogger("mustcall.engine")
 
-
-class _Refused(Exception):
-    """The upstream's own refusal is the turn's outcome; `reply` holds it in the caller's shape."""
-
-    def __init__(self, reply: WholeReply | StreamedReply, error: ErrorInfo) -> None:
-        super().__init__()
-        self.reply = reply
-        self.error = error
+#: The wires' words for the cap on a reply's tokens; what is sent may be lower or higher than what was asked for.
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
 class Turn:
@@ -95,14 +90,16 @@ class Turn:
         self._mine = codec_for(inbound.wire)
         self._theirs = codec_for(endpoint.wire)
         self._same_wire = inbound.wire is endpoint.wire
+        self._shared = inbound.wire if self._same_wire else None
         self._names = course.names
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
-        self._tries = Tries(lambda: course.may_call, course.count_call)
+        self._tries = Tries(lambda: course.may_call, self._count_call)
         self._stamp = Stamp(token=inbound.token, created=int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
         self._usage: Usage | None = None
         self._bound: int | None = None
+        self._limit: int | None = None
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
 
@@ -119,7 +116,7 @@ class Turn:
                     continue
                 body = raw if raw is not None and accepted is reply and not self._setting.metadata else None
                 return self._answer(200, self._encode_reply(accepted) if body is None else body, headers)
-        except _Refused as refused:
+        except Refused as refused:
             return refused.reply
         except MustcallError as error:
             raise self._failed(error) from None
@@ -134,7 +131,7 @@ class Turn:
         except TimeoutError:
             late = UpstreamTimeout("the upstream's answer did not begin within the time for this request")
             raise self._failed(late) from None
-        except _Refused as refused:
+        except Refused as refused:
             return refused.reply
         except MustcallError as error:
             raise self._failed(error) from None
@@ -150,17 +147,15 @@ class Turn:
 
     async def _chunks(self) -> AsyncGenerator[bytes]:
         """Stream one attempt after the other until one is accepted; a failure is an event once something went out."""
-        delivery = Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
+        delivery = self._delivery()
         try:
             while True:
                 answer = await self._send()
                 flow: Flow | None = None
-                if answer.error_body is not None:
-                    reply = self._harvest(answer, answer.error_body)
+                if answer.error_body is not None or not is_event_stream(answer.reply.headers):
+                    reply = await self._unstreamed(answer, delivery)
                     if reply is None:
                         continue
-                elif not is_event_stream(answer.reply.headers):
-                    reply = await self._unstreamed(answer.reply)
                 else:
                     flow = self._flow(delivery)
                     # One generator from the upstream's bytes to the caller's: every layer would cost each event.
@@ -169,15 +164,15 @@ class Turn:
                             async for piece in pieces:
                                 data = flow.feed(piece)
                                 self._progress.holding = flow.holding
+                                if flow.holding:
+                                    self._check_deadline()
                                 if data:
                                     yield data
                                 if flow.ended:
                                     await drain(pieces)
                                     break
-                        if not flow.ended:
-                            data = flow.close()
-                            if data:
-                                yield data
+                        if not flow.ended and (data := flow.close()):
+                            yield data
                     except MustcallError as error:
                         flow.fail(error)
                     finally:
@@ -188,32 +183,49 @@ class Turn:
                         yield self._give_up(flow, delivery)
                         return
                     reply = flow.reply()
-                last = self._conclude(reply, flow, delivery)
-                if last is not None:
-                    yield last
+                data, over = self._conclude(reply, flow, delivery)
+                if data:
+                    yield data
+                if over:
                     return
         except MustcallError as error:
             if not delivery.shown:
                 raise
             self._failed(error)
             yield delivery.fail(error.info())
-        except _Refused as refused:
+        except Refused as refused:
             if not delivery.shown:
                 raise
             yield delivery.fail(refused.error)
 
-    async def _unstreamed(self, upstream: UpstreamReply) -> Reply:
+    def _check_deadline(self) -> None:
+        """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
+        if self._setting.clock.monotonic() >= self._deadline:
+            raise UpstreamTimeout("the upstream's answer did not end within the time for this request")
+
+    async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
+        """Read what came in one piece although a stream was asked for; return None to send again."""
+        if answer.error_body is not None:
+            return self._harvest(answer, answer.error_body)
         self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
-        reply, body = await self._decode_whole(upstream)
-        return self._respelled(reply, regular=is_regular_body(self._mine.wire, body))
+        try:
+            reply, _ = await self._decode_whole(answer.reply)
+        except MustcallError as error:
+            if await self._again_after(error.info(), delivery):
+                return None
+            raise
+        return reply
+
+    def _delivery(self) -> Delivery:
+        return Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
 
     def _flow(self, delivery: Delivery) -> Flow:
         gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
-        return Flow(self._decoder(), self._regularity(), self._lens(), gate, delivery, raw=self._first)
+        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=self._first)
 
-    def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> bytes | None:
-        """Judge an attempt's reply; return the rest of the stream if it is accepted, None if there is another one."""
+    def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
+        """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
@@ -221,12 +233,12 @@ class Turn:
         accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
             self._progress.holding = True
-            return None
+            return flow.last_words() if flow is not None and shown else b"", False
         if flow is not None and flow.irregular:
-            accepted = self._respelled(accepted, regular=False)
+            accepted = respelled(accepted, self._log)
         if flow is not None and flow.raw and accepted is original:
-            return flow.rest()
-        return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted))
+            return flow.rest(), True
+        return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -252,7 +264,10 @@ class Turn:
 
     @property
     def _trusts(self) -> bool:
-        return self._course.profile.trusted_arguments and (self._same_wire or self._binding.trivial)
+        """Whether calls go out as they come: never where some of them may not be delivered."""
+        restricted = self._course.plan.demand.forbids or self._request.parallel_tool_calls is False
+        readable = self._same_wire or self._binding.trivial
+        return self._course.profile.trusted_arguments and readable and not restricted
 
     @property
     def _token(self) -> str:
@@ -266,17 +281,19 @@ class Turn:
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)
 
-    def _regularity(self) -> StreamRegularity | None:
-        return regularity_for(self._mine.wire) if self._same_wire else None
-
     def _lens(self) -> Lens:
         return Lens(self._course.lookout(), self._token)
+
+    def _count_call(self) -> None:
+        """Count one call beyond the first; from here on a caller of a stream needs signs of life (rule 113)."""
+        self._course.count_call()
+        self._progress.holding = self._inbound.stream
 
     async def _send(self) -> Answer:
         """Make the next attempt's exchange."""
         clock, course = self._setting.clock, self._course
         if self.record.attempts:
-            course.count_call()
+            self._count_call()
             left = self._deadline - clock.monotonic()
             if left < self._setting.controls.limits.least_seconds:
                 raise UpstreamTimeout("the time for this request ran out before another attempt could be made")
@@ -322,6 +339,7 @@ class Turn:
         if self._body is not None and self._body[0] is shaped:
             return self._body[1]
         request = shaped.request
+        self._limit = request.max_tokens
         if self._same_wire and request is self._request and not shaped.extra and not holds_seal(self._inbound.body):
             body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
         else:
@@ -344,6 +362,7 @@ class Turn:
             self._refuse_lost_demand()
         try:
             body = self._theirs.encode_request(outgoing, target, self._log)
+            self._limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
             return msgspec.json.encode({**body, **extra} if extra else body)
         except RecursionError:  # what can just be read cannot always be written
             raise InvalidRequest("the body is nested too deeply") from None
@@ -379,15 +398,13 @@ class Turn:
                 await answer.reply.close()
                 raise
             restored = self._restored(reply)
-            if raw is not None:
-                restored = self._respelled(restored, regular=is_regular_body(self._mine.wire, raw))
             forwardable = self._same_wire and self._first and restored is reply
             return restored, raw if forwardable else None, answer.reply.headers
 
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
-        flow = Flow(self._decoder(), self._regularity(), Lens(None, ""), Gate(closed=True), None, raw=False)
+        flow = Flow(self._decoder(), self._shared, Lens(None, ""), Gate(closed=True), None, raw=False)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
@@ -401,19 +418,17 @@ class Turn:
             await upstream.close()
         if flow.failure is not None:
             raise UpstreamRejected(flow.failure)
-        return self._respelled(flow.reply(), regular=not flow.irregular), None
+        return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
 
-    async def _decode_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes]:
-        body = await upstream.read()
-        await upstream.close()
-        return self._theirs.decode_reply(body, self._provenance), body
-
-    def _respelled(self, reply: Reply, *, regular: bool) -> Reply:
-        """Return the reply without its own form where that is not strictly the caller's wire, else the same."""
-        if regular or not self._same_wire:
-            return reply
-        self._log.add(AdaptationKind.FIELD_MAPPED, "reply", "written as the wire says")
-        return reply.evolve(parts=tuple(part.evolve() for part in reply.parts))
+    async def _decode_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
+        try:
+            body = await upstream.read()
+        finally:
+            await upstream.close()
+        reply = self._theirs.decode_reply(body, self._provenance)
+        if self._same_wire and not is_regular_body(self._mine.wire, body):
+            return respelled(reply, self._log), None
+        return reply, body
 
     def _restored(self, reply: Reply) -> Reply:
         """Return the reply with its calls in the names and kinds the caller offered."""
@@ -431,7 +446,7 @@ class Turn:
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         if self._bound is None:
             self._bound = lower_bound(self._request)
-        judged = judge(self._course.case(self._token, self._bound), reply, found)
+        judged = judge(self._course.case(self._token, self._bound, self._limit), reply, found)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         record.seconds = self._setting.clock.monotonic() - record.started
@@ -446,7 +461,11 @@ class Turn:
         """
         shown = delivery.shown if delivery is not None else None
         decision = self._course.settle(
-            judged, released=bool(shown), spoke=shown is not None and shown.spoke, stateful=self._is_stateful
+            judged,
+            released=bool(shown),
+            spoke=shown is not None and shown.spoke,
+            called=shown is not None and shown.called,
+            stateful=self._is_stateful,
         )
         self.record.attempts[-1].remedy = decision.remedy
         for note in judged.notes:
@@ -457,11 +476,12 @@ class Turn:
             case Remedy.ACCEPT | Remedy.SALVAGE:
                 assert accepted is not None, "only what can be salvaged is"
                 if spoke and not accepted.calls:
-                    raise self._spent(judged, ModelError)
+                    first = self.record.attempts[0].verdict
+                    raise spent(self.record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
                 return self._with_usage(accepted)
             case Remedy.FAIL:
-                raise self._spent(judged, decision.error or ModelError)
+                raise spent(self.record, judged, decision.error or ModelError)
             case Remedy.RESAMPLE | Remedy.REMIND | Remedy.CLIMB:
                 return None
 
@@ -483,18 +503,6 @@ class Turn:
         notes = self._course.plan.demand.notes
         return tuple(dict.fromkeys((*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)))
 
-    def _spent(self, judged: Judgement, kind: type[ModelError]) -> ModelError:
-        """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt."""
-        details: JsonObject = {"attempts": [attempt.summary() for attempt in self.record.attempts]}
-        count = len(self.record.attempts)
-        said = f"{kind.__name__}: {(kind.__doc__ or '').splitlines()[0].rstrip('.').split(' (rule')[0]}"
-        problem = f" ({judged.problem})" if judged.problem else ""
-        if judged.verdict is Verdict.FORCE_MISSED:
-            self.record.force = "unmet"
-            if judged.keeps:  # what is not certainly clean stays here
-                details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
-        return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
-
     def _failed(self, error: MustcallError) -> MustcallError:
         self.record.outcome = OutcomeKind.FAILURE
         if self._course.plan.demand.forced:
@@ -511,17 +519,13 @@ class Turn:
         """Read an upstream's error: a reply hidden in it, None to send again; otherwise it is the outcome."""
         info = self._theirs.decode_error(answer.reply.status, body)
         record = self.record.attempts[-1]
-        record.verdict, record.error = Verdict.REJECTED, info.code
-        text = harvest(info)
-        if text is not None and self._is_whole(text, info):
+        again_later = info.status == 429 or info.status >= 500
+        record.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
+        record.error = info.code
+        reply = harvested(info, self._lens(), self._token, self._request.model)
+        if reply is not None:
             self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
-            return Reply(
-                id=f"harvest-{self._token}",
-                model=self._request.model,
-                parts=(Text(text=text),),
-                finish=FinishReason.STOP,
-                reported_finish="tool_calls",
-            )
+            return reply
         again, lesson = self._course.refused(info)
         if lesson is not None:
             self._setting.learnt.learn(
@@ -534,33 +538,17 @@ class Turn:
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
         self.record.adaptations = self._adaptations()
-        raise _Refused(self._refusal(answer, body, info), without_generation(info))
+        told = without_generation(info)
+        raise Refused(self._refusal(answer, body, info, told), told)
 
-    def _is_whole(self, text: str, info: ErrorInfo) -> bool:
-        """Tell whether a harvested text can be judged: all the model wrote, or an end that is nothing but calls."""
-        if holds_whole_generation(info):
-            return True
-        reply = Reply(id="", model="", parts=(Text(text=text),), finish=FinishReason.STOP)
-        found = self._lens().read(reply)
-        return bool(found.calls) and is_blank(found.cleaned or ())
-
-    def _refusal(self, answer: Answer, body: bytes, info: ErrorInfo) -> WholeReply | StreamedReply:
+    def _refusal(self, answer: Answer, body: bytes, info: ErrorInfo, told: ErrorInfo) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
         status, headers = answer.reply.status, answer.reply.headers
-        told = without_generation(info)
         if self._same_wire and told is info and is_error_of(self._mine.wire, body):
             return self._answer(status, body, headers)
-        info = told
-        if self._inbound.stream and info.code in self._mine.streamed_errors:
-            delivery = Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
-            return StreamedReply(
-                status=200,
-                first=delivery.fail(info),
-                chunks=_nothing(),
-                upstream_headers=headers,
-                adaptations=self._adaptations(),
-            )
-        encoded = msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id))
+        if self._inbound.stream and told.code in self._mine.streamed_errors:
+            return ended_stream(self._delivery().fail(told), headers, self._adaptations())
+        encoded = msgspec.json.encode(self._mine.encode_error(told, self._inbound.request_id))
         return self._answer(status, encoded, headers)
 
     async def _again_after(self, error: ErrorInfo, delivery: Delivery | None) -> bool:
@@ -576,6 +564,7 @@ class Turn:
             return False
         self._tries.used += 1
         self._log.add(AdaptationKind.RETRIED, f"attempt {self._tries.used}", error.code)
+        self._progress.holding = self._inbound.stream
         await clock.sleep(wait)
         return True
 
@@ -605,9 +594,3 @@ class Turn:
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._adaptations())
-
-
-async def _nothing() -> AsyncGenerator[bytes]:
-    """Yield nothing: the whole stream is its first bytes."""
-    return
-    yield b""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.records import Progress, TurnRecord
@@ -91,7 +91,12 @@ class Turns:
         profile = self.profile(endpoint, model or asked)
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
-            return await exchange(inbound, endpoint, model, self._transport, self._clock, deadline=deadline)
+            passed = await exchange(inbound, endpoint, model, self._transport, self._clock, deadline=deadline)
+            if not controls.force_tools:
+                return passed
+            subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
+            lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
+            return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
         request = codec_for(inbound.wire).decode_request(inbound.body)
         course = set_course(
             request, profile, endpoint.name, controls=controls, wording=self.house.wording, rules=self.house.rules

@@ -77,7 +77,8 @@ def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -
         if name.startswith(PREFIX):
             known = _HEADERS.get(name[len(PREFIX) :])
             if known is None:
-                continue  # a gateway before us may have left its own
+                names = ", ".join(PREFIX + one for one in _HEADERS)
+                raise InvalidRequest(f"there is no header {name[:80]!r}; there are: {names}")
             field, read = known
             try:
                 (limits if field == "extra_calls" else changes)[field] = read(value)

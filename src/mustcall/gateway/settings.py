@@ -17,7 +17,7 @@ from mustcall.policy.backoff import Backoff
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
-from mustcall.policy.wording import Wording
+from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
@@ -142,6 +142,7 @@ def load_settings(
 def _house(read: _File, path: Path | None) -> House:
     """Check what the file says about turns."""
     check_rules(read.grounding)
+    check_wording(read.wording)
     overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
     return House(rules=read.grounding, overrides=overrides, wording=read.wording, controls=read.contract)
 
@@ -199,9 +200,10 @@ def _advice(problem: str) -> str:
         "`api_key`": "put the key into an environment variable and name it in api_key_env",
         "`routes`": "write each route as [[route]]",
         "`upstreams`": "write each upstream as [[upstream]]",
-        "Expected `array`": "write the table with two brackets, [[…]], once for each entry",
-        "Invalid enum value": f"the wires are {', '.join(Wire)}",
+        "Expected `array`, got `object`": "write the table with two brackets, [[…]], once for each entry",
     }
+    if "Invalid enum value" in problem and "wire" in problem:
+        return f"; the wires are {', '.join(Wire)}"
     found = next((fix for sign, fix in fixes.items() if sign in problem), None)
     if found is None and "unknown field" in problem:
         found = "docs/gateway.md and docs/turns.md list the fields"

@@ -138,8 +138,8 @@ class Course:
         """Whether text is the primary channel for calls on this rung."""
         return self.plan.protocol is Protocol.PROMPT or self.rung.kind is RungKind.TEXT
 
-    def case(self, token: str, prompt_bound: int) -> Case:
-        """Return what the reply of the current attempt is judged by."""
+    def case(self, token: str, prompt_bound: int, sent_limit: int | None = None) -> Case:
+        """Return what the current attempt's reply is judged by; `sent_limit` is the cap on tokens that was sent."""
         return Case(
             request=self._caller,
             demand=self.plan.demand,
@@ -151,10 +151,12 @@ class Course:
             offered=self._offered,
             token=token,
             prompt_bound=prompt_bound,
-            sent_limit=self.shaped().request.max_tokens,
+            sent_limit=sent_limit,
         )
 
-    def settle(self, judged: Judgement, *, released: bool, spoke: bool, stateful: bool = False) -> Decision:
+    def settle(
+        self, judged: Judgement, *, released: bool, spoke: bool, called: bool = False, stateful: bool = False
+    ) -> Decision:
         """Take a verdict and return what is done about it; the next attempt is then ready to be shaped."""
         verdict = judged.verdict
         if verdict in ACCEPTED:
@@ -171,6 +173,7 @@ class Course:
                 reads_text=self.reads_text,
                 released=released,
                 spoke=spoke,
+                called=called,
                 stateful=stateful,
                 salvageable=judged.salvage is not None,
                 salvage=self._controls.salvage,
@@ -215,6 +218,7 @@ class Course:
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)
         self._shaped = None
+        self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
 
     def _climb(self, judged: Judgement) -> None:
         """Go to the next rung; a clean answer stays in context, followed by a user turn (rule 25)."""
@@ -226,6 +230,7 @@ class Course:
         rung = self.rung
         if rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
             asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))
+            self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
             if answer is not None:
                 self._kept += [answer, asked]
             else:

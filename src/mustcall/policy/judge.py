@@ -123,15 +123,14 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
     if case.rung.constrains:
         return _judge_constrained(case, reply)
     calls = reply.calls
-    if calls and case.demand.forbids:
-        kept = found.cleaned if found.cleaned is not None else reply.parts
-        kept = tuple(part for part in kept if not isinstance(part, ToolCall))
-        dropped = Adaptation(AdaptationKind.CALL_DROPPED, calls[0].name, "nothing may be called")
-        return _judge_text(case, _with_parts(reply, kept, finish=FinishReason.STOP), Found(), (dropped,))
-    if calls:
-        parts = reply.parts if found.cleaned is None else found.cleaned
-        notes = () if found.cleaned is None else _stripped(found)
-        return _judge_calls(case, reply, parts, notes)
+    if calls or case.demand.forbids:
+        parts, notes = _without_markup(case, reply, found)
+        if not case.demand.forbids:
+            return _judge_calls(case, reply, parts, notes)
+        if calls:
+            parts = tuple(part for part in parts if not isinstance(part, ToolCall))
+            notes = (Adaptation(AdaptationKind.CALL_DROPPED, calls[0].name, "nothing may be called"), *notes)
+        return _judge_text(case, _with_parts(reply, parts), Found(), notes)
     return _judge_markup(case, reply, found)
 
 
@@ -212,8 +211,8 @@ class _Calls:
             cut = check_arguments(tool.evolve(kind=call.kind), call.arguments).truncated
             self.problem = f"{tool.name}: one input string is expected"
             return None, Verdict.TRUNCATED if cut else Verdict.BAD_ARGUMENTS
-        # A strict schema answer says null where it leaves a field out.
-        checked = check_arguments(tool, call.arguments, null_is_absent=self._case.rung.constrains or None)
+        # Models write null where they leave an optional field out; clients refuse that (observed: code of agents).
+        checked = check_arguments(tool, call.arguments, null_is_absent=True)
         if checked.problems or checked.truncated:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
@@ -301,19 +300,15 @@ def _judge_constrained(case: Case, reply: Reply) -> Judgement:
 def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     """Judge a reply without structured calls by the markup in its text."""
     says_calls = reply.reported_finish in _CALL_WORDS
-    if case.demand.forbids:
-        return _judge_text(case, _cleaned(reply, found), Found(), _stripped(found) if found.calls else ())
     if found.calls:
         return _judge_text_calls(case, reply, found)
-    strange = _of_unknown_tools(case, found)
-    spoilt = [entry for entry in found.malformed if entry.reason in _COUNTS_AS_TEXT_CALL and entry not in strange]
+    strange, spoilt = _sorted_markup(case, found)
+    if not (case.reads_text or says_calls or case.demand.forced):
+        spoilt = [
+            entry for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP or _ends_with(reply, entry.raw)
+        ]
     if spoilt and (case.reads_text or says_calls or _is_broad(case) or case.demand.forced):
-        cut = reply.finish is FinishReason.LENGTH and any(entry.reason is Reason.TRUNCATED for entry in spoilt)
-        if cut:
-            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
-        unknown = any(entry.reason is Reason.UNKNOWN_MARKUP for entry in spoilt)
-        note = Adaptation(AdaptationKind.REPORTED, "dialect unknown", "a call in a form that is not known (rule 121)")
-        return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
+        return _judge_spoilt(reply, spoilt)
     if case.reads_text and strange:
         return Judgement(verdict=Verdict.UNKNOWN_TOOL, reply=reply)
     if says_calls and case.request.tools:
@@ -323,22 +318,80 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
 
 
-def _of_unknown_tools(case: Case, found: Found) -> list[Malformed]:
-    """Return the markup that names a tool nobody offered (rule 44); a name that was cut off may be any."""
-    if not found.malformed:
-        return []
-    offered = Offered(case.offered)
-    return [
-        entry
-        for entry in found.malformed
-        if entry.reason is Reason.UNKNOWN_TOOL
-        or (entry.reason is not Reason.TRUNCATED and entry.name and offered.resolve(entry.name) is None)
-    ]
+def _ends_with(reply: Reply, raw: str) -> bool:
+    """Tell whether a reply's text ends with this markup.
+
+    A model stops after a call and waits for its result; prose that goes on only speaks of one.
+    """
+    text = _text(reply.parts)
+    after = text[max(text.rfind(raw), 0) :]
+    end = max(after.rfind(closer) for closer in "}>])")
+    return not any(character.isalnum() for character in after[end + 1 :])
+
+
+def _judge_spoilt(reply: Reply, spoilt: list[Malformed]) -> Judgement:
+    """Judge a reply with a text call that cannot be read."""
+    if reply.finish is FinishReason.LENGTH and any(entry.reason is Reason.TRUNCATED for entry in spoilt):
+        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+    unknown = any(entry.reason is Reason.UNKNOWN_MARKUP for entry in spoilt)
+    note = Adaptation(AdaptationKind.REPORTED, "dialect unknown", "a call in a form that is not known (rule 121)")
+    return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
+
+
+def _without_markup(case: Case, reply: Reply, found: Found) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:
+    """Return a reply's parts without call markup, readable or not, and what is said about it (rules 52, 125)."""
+    if found.cleaned is None:
+        return reply.parts, ()
+    _, spoilt = _sorted_markup(case, found)
+    # Of a form that is not known only the sign is known, not where it ends.
+    parts = _cut_off(found.cleaned, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
+    return (reply.parts, ()) if parts == reply.parts else (parts, _stripped(found))
+
+
+def _cut_off(parts: tuple[Part, ...], spans: list[str]) -> tuple[Part, ...]:
+    """Return the parts, each text only up to the first of these spans in it; an emptied part keeps its place.
+
+    A span ends where it could not be read any further, so what follows it may be its rest. The spans are given in
+    order and looked for from the end: each character is looked at once, and what is quoted before them stays.
+    """
+    left = list(spans)
+    kept: list[Part] = []
+    for part in reversed(parts):
+        if not left or not isinstance(part, Text):
+            kept.append(part)
+            continue
+        end = len(part.text)
+        while left and (start := part.text.rfind(left[-1], 0, end)) >= 0:
+            left.pop()
+            end = start
+        kept.append(part if end == len(part.text) else part.evolve(text=part.text[:end]))
+    return tuple(reversed(kept))
+
+
+def _sorted_markup(case: Case, found: Found) -> tuple[list[Malformed], list[Malformed]]:
+    """Return the markup of tools nobody offered (rule 44), and what is or may be a call on offer and cannot be read.
+
+    A name that was cut off may be any.
+    """
+    strange: list[Malformed] = []
+    spoilt: list[Malformed] = []
+    offered = Offered(case.offered) if found.malformed else None
+    for entry in found.malformed:
+        named = entry.name if entry.reason is not Reason.TRUNCATED else None
+        if entry.reason is Reason.UNKNOWN_TOOL or (named and offered is not None and offered.resolve(named) is None):
+            strange.append(entry)
+        elif entry.reason in _COUNTS_AS_TEXT_CALL:
+            spoilt.append(entry)
+    return strange, spoilt
 
 
 def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     """Judge complete text calls of offered tools: promoted where text may carry calls, salvage elsewhere."""
     assert found.promoted is not None, "calls were found"
+    _, spoilt = _sorted_markup(case, found)
+    if spoilt and (case.reads_text or case.protocol is Protocol.HYBRID or _is_broad(case)):
+        # Parallel calls stand or fall together: the one that can be read is not run without the one that cannot.
+        return _judge_spoilt(reply, spoilt)
     dialects = ", ".join(sorted({call.dialect for call in found.calls}))
     note = Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})")
     promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in found.promoted)
@@ -375,7 +428,7 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
         if not blank:
             return Judgement(verdict=Verdict.FORCE_MISSED, reply=reply, keeps=not found.malformed, notes=notes)
-    if reply.finish is FinishReason.PAUSE:
+    if reply.finish is FinishReason.PAUSE and not blank:
         return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
     if reply.finish is FinishReason.LENGTH and blank:
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
@@ -431,7 +484,8 @@ def _cleaned(reply: Reply, found: Found) -> Reply:
 
 
 def _stripped(found: Found) -> tuple[Adaptation, ...]:
-    subject = found.calls[0].name if found.calls else "reasoning"
+    named = next((entry.name for entry in (*found.calls, *found.malformed) if entry.name), None)
+    subject = named or ("reasoning" if found.thought else "text")
     return (Adaptation(AdaptationKind.MARKUP_STRIPPED, subject, "call markup in the text"),)
 
 

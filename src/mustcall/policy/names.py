@@ -33,6 +33,8 @@ _LONGEST = 64
 _DIGEST = 8
 _MOST_TRIES = 64
 _MADE_ID_LENGTH = 32
+#: What every wire takes in a name or an id, whatever a model would.
+_PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]+")
 _NOT_WORD = re.compile(r"\W+", re.ASCII)
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -62,9 +64,8 @@ class _Rule(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=16384)
 def _allows(pattern: re.Pattern[str] | None, length: int, text: str) -> bool:
     """Tell whether a text is legal; agents offer the same names with every request."""
-    return (
-        bool(text) and (not length or len(text) <= length) and (pattern is None or pattern.fullmatch(text) is not None)
-    )
+    fits = _PLAIN.fullmatch(text) is not None and (not length or len(text) <= length)
+    return fits and (pattern is None or pattern.fullmatch(text) is not None)
 
 
 class NameMap:

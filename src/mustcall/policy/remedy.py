@@ -44,8 +44,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What is known when a verdict falls.
 
     `tried` counts the retries this verdict has cost so far in the turn, `extra` all extra upstream calls. `released`
-    says that something went out to the caller, `spoke` that it was more than reasoning, `stateful` that the upstream
-    keeps the reply under an id the caller has then seen: a later attempt would have another one (rule 78).
+    says that something went out to the caller, `spoke` that it was more than reasoning, `called` that it was some of a
+    call: another attempt's calls must not follow it (rule 29). `stateful` says that the upstream keeps the reply under
+    an id the caller has then seen: a later attempt would have another one (rule 78).
     """
 
     limits: Limits
@@ -57,6 +58,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     reads_text: bool = False
     released: bool = False
     spoke: bool = False
+    called: bool = False
     stateful: bool = False
     salvageable: bool = False
     salvage: Salvage = Salvage.RELEASED
@@ -178,7 +180,7 @@ _CONTINUABLE = frozenset(
 
 def _left(verdict: Verdict, situation: Situation) -> bool:
     limit = _LIMITS.get(verdict)
-    if situation.stateful and situation.released:
+    if situation.called or (situation.stateful and situation.released):
         return False
     possible = not situation.spoke or verdict in _CONTINUABLE
     return possible and situation.within_ceiling and limit is not None and situation.tried < limit(situation.limits)

@@ -5,7 +5,9 @@ All are short and neutral, and none quotes what the model wrote: quoting a bad c
 
 import msgspec
 
-__all__ = ["Wording", "fill"]
+from mustcall.core.errors import ConfigError
+
+__all__ = ["Wording", "check_wording", "fill"]
 
 
 class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +43,30 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     continue_turn: str = "Continue."
     #: What goes with the last request before the step cap (rule 109).
     step_cap: str = "No more tools can be called for this. Answer now with what you have."
+
+
+#: The places each sentence may have.
+_PLACES = {
+    "call_named": {"tool": ""},
+    "bad_arguments": {"problem": ""},
+    "bad_answer": {"problem": ""},
+    "call_as_json": {"tools": ""},
+}
+
+
+def check_wording(wording: Wording) -> None:
+    """Raise `ConfigError` for a sentence that cannot be filled, naming it and the places it may have."""
+    for name in Wording.__struct_fields__:
+        value: str | tuple[str, ...] = getattr(wording, name)
+        places = _PLACES.get(name)
+        for sentence in (value,) if isinstance(value, str) else value:
+            try:
+                fill(sentence, **(places or {})) if places is not None else None
+            except (KeyError, IndexError, ValueError):
+                known = ", ".join(f"{{{place}}}" for place in places or {})
+                raise ConfigError(f"wording.{name}: {sentence!r} cannot be filled; its place is {known}") from None
+        if not value:
+            raise ConfigError(f"wording.{name} is empty; leave it out for the default")
 
 
 def fill(sentence: str, **values: str) -> str:

@@ -3,6 +3,7 @@
 A table of bends and their effects, as `adversary_wire` has for streams.
 """
 
+import copy
 import random
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,9 @@ BodyBend = Callable[[JsonObject, random.Random], Any]
 
 
 def _spoil_body(body: JsonObject, source: random.Random) -> Any:
-    spoil_somewhere(body, source)
-    return body
+    spoilt = copy.deepcopy(body)  # parts of it are the renderer's own constants
+    spoil_somewhere(spoilt, source)
+    return spoilt
 
 
 def _body_usage(body: JsonObject, source: random.Random) -> Any:

@@ -13,6 +13,7 @@ Laws, proved by property tests for each codec:
 - bytes that are not the wire's raise `InvalidRequest` (requests) or `UpstreamGarbage` (replies), nothing else.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -91,6 +92,13 @@ class StreamDecoder(Protocol):
 
 class StreamEncoder(Protocol):
     """Canonical events in, bytes of server-sent events out: the complete canonical sequence of the wire."""
+
+    def resume(self, events: list[Event], names: Sequence[str]) -> None:
+        """Take what went out as the upstream's own bytes, to go on from there under the same ids.
+
+        `names` are the ids its items went out with, by their index, where the wire has such.
+        """
+        ...
 
     def feed(self, event: Event) -> bytes:
         """Take one event and return what can be sent now (often nothing)."""

@@ -55,7 +55,7 @@ class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     delta: _PlainDelta
-    index: Literal[0] = 0
+    index: Literal[0]
     finish_reason: None = None
     logprobs: None = None
 
@@ -64,6 +64,7 @@ class _PlainChunk(msgspec.Struct, gc=False):
     """A chunk of nothing but text: by far the most common one, read in C and without a dict."""
 
     choices: tuple[_PlainChoice]
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     usage: None = None
     error: None = None
 
@@ -160,7 +161,7 @@ class ChatStreamDecoder:
     def plain(self, block: bytes) -> TextDelta | None:
         """Take one chunk of nothing but text."""
         part = self._open
-        if part is None or part[0] is not Text or self._misses >= _PATIENCE or self._done:
+        if part is None or part[0] is not Text or self._misses >= _PATIENCE or self._done or self._finish:
             return None
         if not block.startswith(b"data: ") or block.find(b"\n") != len(block) - 2:
             return None

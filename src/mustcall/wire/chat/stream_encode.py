@@ -3,6 +3,7 @@
 Chat lets parts interleave, so nothing is held back. The constant part of a chunk is written once per stream.
 """
 
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -73,6 +74,11 @@ class ChatStreamEncoder:
         self._thought: tuple[int, int | None] | None = None
         self._usage: Usage | None = None
         self._finish: Finished | None = None
+
+    def resume(self, events: list[Event], names: Sequence[str]) -> None:  # noqa: ARG002  its parts have no ids
+        """Take what went out as the upstream's own bytes."""
+        for event in events:
+            self.feed(event)
 
     def feed(self, event: Event) -> bytes:
         """Take one event; nothing comes out after a failure."""

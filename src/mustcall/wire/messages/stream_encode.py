@@ -11,6 +11,7 @@ Cost is linear: fragments are kept in lists and joined once, when their part end
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -110,6 +111,7 @@ class MessagesStreamEncoder:
         "_open",
         "_order",
         "_out",
+        "_resuming",
         "_schemas",
         "_slots",
         "_stamp",
@@ -132,6 +134,14 @@ class MessagesStreamEncoder:
         self._usage: Usage | None = None
         self._finish: Finished | None = None
         self._done = False
+        self._resuming = False
+
+    def resume(self, events: list[Event], names: Sequence[str]) -> None:  # noqa: ARG002  its parts have no ids
+        """Take what went out as the upstream's own bytes."""
+        self._resuming = True
+        for event in events:
+            self.feed(event)
+        self._resuming = False
 
     def feed(self, event: Event) -> bytes:
         """Take one event and return what can be sent now; after the end, nothing."""
@@ -230,6 +240,8 @@ class MessagesStreamEncoder:
     def _begin(self, slot: _Slot) -> None:
         """Make a part the live one: open it if it must be, then let go what was held for it."""
         part = slot.part
+        if self._resuming and isinstance(part, Text | Refusal):
+            self._start_block({"type": "text", "text": ""})  # its start went out, empty or not
         match part:
             case Text(text=text) | Refusal(text=text):
                 self._text(slot, text)

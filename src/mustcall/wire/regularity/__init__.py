@@ -7,11 +7,13 @@ needs; unknown fields, and events and contents of versions to come, are always r
 
 from collections.abc import Callable
 
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
+from mustcall.core.reply import Reply
 from mustcall.wire.regularity import chat, messages, responses
 from mustcall.wire.regularity.contract import StreamRegularity
 
-__all__ = ["StreamRegularity", "is_regular_body", "regularity_for"]
+__all__ = ["StreamRegularity", "is_regular_body", "regularity_for", "respelled"]
 
 _STREAMS: dict[Wire, Callable[[], StreamRegularity]] = {
     Wire.CHAT: chat.ChatRegularity,
@@ -33,3 +35,9 @@ def regularity_for(wire: Wire) -> StreamRegularity:
 def is_regular_body(wire: Wire, body: bytes) -> bool:
     """Tell whether a whole reply is written as its wire says; never raises."""
     return _BODIES[wire](body)
+
+
+def respelled(reply: Reply, log: AdaptationLog) -> Reply:
+    """Return a reply without the form it came in, to be written anew."""
+    log.add(AdaptationKind.FIELD_MAPPED, "reply", "written as the wire says")
+    return reply.evolve(parts=tuple(part.evolve() for part in reply.parts))

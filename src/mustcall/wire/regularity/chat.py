@@ -7,6 +7,7 @@ index make one call of two. Small servers leave out a chunk's id, model and time
 Cost: one typed decode for each event.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -16,8 +17,6 @@ from mustcall.wire.regularity.framing import Framing
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["ChatRegularity", "is_regular_body"]
-
-_Finish = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -65,7 +64,7 @@ class _Message(msgspec.Struct, gc=False):
 class _Choice(msgspec.Struct, gc=False):
     message: _Message
     index: Count = 0
-    finish_reason: _Finish | None = None
+    finish_reason: Given | None = None
     logprobs: Anything | None = None
 
 
@@ -126,7 +125,7 @@ class _Delta(msgspec.Struct, gc=False):
 class _ChunkChoice(msgspec.Struct, gc=False):
     index: Count
     delta: _Delta
-    finish_reason: _Finish | None = None
+    finish_reason: Given | None = None
     logprobs: Anything | None = None
 
 
@@ -170,6 +169,11 @@ class ChatRegularity:
         self._choices: dict[int, _Progress] = {}
         self._finished = False
         self._ended = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Nothing: parts have their place alone."""
+        return ()
 
     @property
     def settled(self) -> bool:

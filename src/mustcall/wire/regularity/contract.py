@@ -1,5 +1,6 @@
 """What it takes to forward a stream's bytes: a judge of each block, who remembers what came before."""
 
+from collections.abc import Sequence
 from typing import Annotated, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +23,11 @@ class Anything(msgspec.Struct, gc=False):
 
 class StreamRegularity(Protocol):
     """One stream on one wire."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The ids of the items announced so far, where the wire has them; another writer goes on with the same."""
+        ...
 
     @property
     def settled(self) -> bool:

@@ -6,6 +6,7 @@ event without asking. Unknown events, blocks and deltas are theirs to ignore, as
 Cost: one typed decode for each event.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,15 +17,6 @@ from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesRegularity", "is_regular_body"]
 
-_Stop = Literal[
-    "end_turn",
-    "max_tokens",
-    "stop_sequence",
-    "tool_use",
-    "pause_turn",
-    "refusal",
-    "model_context_window_exceeded",
-]
 _Nothing = Annotated[list[msgspec.Raw], msgspec.Meta(max_length=0)]
 
 
@@ -78,7 +70,7 @@ class _Body(msgspec.Struct, gc=False):
     content: list[msgspec.Raw]
     usage: _Counts
     model: str = ""
-    stop_reason: _Stop | None = None
+    stop_reason: Given | None = None
     stop_sequence: str | None = None
 
 
@@ -164,7 +156,7 @@ class _BlockStop(msgspec.Struct, gc=False):
 
 
 class _Ending(msgspec.Struct, gc=False):
-    stop_reason: _Stop
+    stop_reason: Given
     stop_sequence: str | None = None
 
 
@@ -227,6 +219,11 @@ class MessagesRegularity:
         self._ids: set[str] = set()
         self._stopping = False
         self._ended = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Nothing: parts have their place alone."""
+        return ()
 
     @property
     def settled(self) -> bool:

@@ -7,6 +7,7 @@ events, items and contents are theirs to ignore, as long as they have a type.
 Cost: one typed decode for each event, and one for each item in it.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -288,6 +289,11 @@ class ResponsesRegularity:
         self._unsettled: set[_Progress] = set()
         self._ended = False
         self._marked = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The id of each item, by its index; empty where it has none."""
+        return [item.identity[1] or "" for item in self._items]
 
     @property
     def settled(self) -> bool:

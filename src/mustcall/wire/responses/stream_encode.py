@@ -5,6 +5,7 @@ deltas (`shared/wires.md` 2). Items may be open side by side, so nothing is held
 id it was announced with, whatever its final form says: the SDKs refuse an item that changes its identity.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import msgspec
@@ -124,6 +125,7 @@ class ResponsesStreamEncoder:
         "_finish",
         "_head",
         "_log",
+        "_names",
         "_next",
         "_numbers",
         "_open",
@@ -142,12 +144,22 @@ class ResponsesStreamEncoder:
         self._open: dict[int, _Open] = {}
         self._done: dict[int, JsonObject] = {}
         self._parts: list[Part] = []
+        self._names: Sequence[str] = ()
         self._numbers = 0
         self._next = 0
         self._sequence = 0
         self._usage: Usage | None = None
         self._finish: Finished | None = None
         self._out: list[bytes] = []
+
+    def resume(self, events: list[Event], names: Sequence[str]) -> None:
+        """Take what went out as the upstream's own bytes."""
+        self._names = names
+        for event in events:
+            if isinstance(event, Started):
+                self._create(event.id, event.model, announced=True)
+            self.feed(event)
+        self._names = ()
 
     def feed(self, event: Event) -> bytes:
         """Take one event."""
@@ -193,12 +205,11 @@ class ResponsesStreamEncoder:
 
     # --- the response ---------------------------------------------------------------------------------------------
 
-    def _create(self, identifier: str, model: str) -> JsonObject:
-        """Announce the response, once."""
+    def _create(self, identifier: str, model: str, *, announced: bool = False) -> JsonObject:
+        """Announce the response, once; one that was announced keeps its id, whatever its form."""
         if self._head is None:
-            head = response_head(
-                self._caller, response_id(identifier, self._stamp), model or self._caller.model, self._stamp
-            )
+            own = identifier if announced and identifier else response_id(identifier, self._stamp)
+            head = response_head(self._caller, own, model or self._caller.model, self._stamp)
             # Repeated in three events, and large: written once.
             self._head = head = {**head, "tools": msgspec.Raw(_dump(head["tools"]))}
             self._emit("response.created", {"response": head})
@@ -236,6 +247,8 @@ class ResponsesStreamEncoder:
                 item.update(status="in_progress")
             case _:
                 pass
+        if self._numbers < len(self._names):
+            item["id"] = self._names[self._numbers] or item.get("id")
         opened = self._open[index] = _Open(self._numbers, suffix, part, item)
         self._numbers += 1
         self._emit("response.output_item.added", {"output_index": opened.number, "item": item})

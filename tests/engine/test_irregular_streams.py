@@ -1,0 +1,137 @@
+"""Rule 127: a stream that is understood but not strictly its wire's is written anew, and means the same to the SDKs."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.origin import Wire
+from mustcall.core.request import Request
+from mustcall.engine.delivery import Delivery
+from mustcall.engine.flow import Flow
+from mustcall.policy.gate import Gate
+from mustcall.policy.lens import Lens
+from mustcall.testing import Call, RawStream, RunningGateway, Say, ScriptedUpstream, Think, Turn
+from mustcall.testing.render import Stamp as Written
+from mustcall.testing.render import stream_reply
+from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.registry import codec_for
+from mustcall.wire.regularity import respelled
+from support.sdk import Ask, Seen, ask
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}}
+ASK = Ask(tools=(("f", SCHEMA),))
+TURNS = {
+    "text": Turn(Say("Sunny, as it was all week.")),
+    "call": Turn(Call("f", {"q": "x y z"})),
+    "both": Turn(Say("Let me look."), Call("f", {"q": "x y z"})),
+}
+Bend = Callable[[list[bytes]], list[bytes]]
+
+
+def without(*words: str) -> Bend:
+    """Leave fields out of every event."""
+
+    def bend(frames: list[bytes]) -> list[bytes]:
+        bent: list[bytes] = []
+        for frame in frames:
+            head, mark, data = frame.rpartition(b"data: ")
+            if data.startswith(b"["):
+                bent.append(frame)
+                continue
+            value = {key: one for key, one in json.loads(data).items() if key not in words}
+            bent.append(head + mark + json.dumps(value).encode() + b"\n\n")
+        return bent
+
+    return bend
+
+
+def inserted(noise: bytes, at: int) -> Bend:
+    """Put bytes between two events."""
+    return lambda frames: [*frames[:at], noise, *frames[at:]]
+
+
+BENDS: dict[str, Bend] = {
+    "no places": without("index", "output_index", "content_index", "sequence_number"),
+    "a retry at the start": inserted(b"retry: 10\n\n", 0),
+    "a retry in the middle": inserted(b"retry: 10\n\n", 6),
+    "a retry at the end": inserted(b"retry: 10\n\n", -1),
+    "bytes that are no text": inserted(b"\xff\xfe\x00\n\n", 6),
+    "the last event twice": lambda frames: [*frames, frames[-1]],
+    "the first event twice": lambda frames: [frames[0], *frames],
+    "ids": lambda frames: [b"id: 1\n" + frame for frame in frames] + [b": bye\n\n"],
+    "a mark at the start": lambda frames: [b"\xef\xbb\xbf" + frames[0], *frames[1:]],
+}
+
+
+def carried(wire: Wire, pieces: list[bytes]) -> bytes:
+    """What goes out of a stream whose bytes come in these pieces, if its reply is accepted as it is."""
+    codec, log = codec_for(wire), AdaptationLog()
+    delivery = Delivery(codec, Request(model="test-model", messages=()), Stamp(token="t", created=5), log, "req")
+    decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
+    flow = Flow(decoder, wire, Lens(None, ""), Gate(closed=False), delivery, raw=True)
+    out: list[bytes] = []
+    for piece in pieces:
+        out.append(flow.feed(piece))
+        if flow.ended:
+            break
+    else:
+        out.append(flow.close())
+    rest = delivery.write(delivery.shown.rest(respelled(flow.reply(), log))) if flow.irregular else flow.rest()
+    return b"".join([*out, rest])
+
+
+def seen(wire: Wire, stream: bytes) -> Seen:
+    """What the SDK makes of a stream."""
+    with ScriptedUpstream([RawStream([stream])]) as upstream:
+        found = ask(str(wire), upstream.url, ASK, stream=True)
+    assert isinstance(found, Seen), found
+    return found
+
+
+def means(found: Seen, turn: Turn) -> bool:
+    """Whether the SDK saw what the turn says, once and whole."""
+    text = "".join(part.text for part in turn.parts if isinstance(part, Say))
+    calls = [(part.name, part.arguments) for part in turn.parts if isinstance(part, Call)]
+    made = [(name, arguments) for _, name, arguments in found.calls]
+    return (found.text, made, found.finish) == (text, calls, "tool_calls" if calls else "stop")
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("bend", BENDS)
+def test_it_means_the_same(wire: Wire, name: str, bend: str) -> None:
+    """Rules 112, 127: whatever is odd about the bytes, and however they are cut, the SDK sees the reply."""
+    turn = TURNS[name]
+    frames = BENDS[bend](stream_reply(turn, wire, {"model": "test-model", "stream": True}, Written(1, "s")))
+    data = b"".join(frames)
+    for pieces in (frames, [data], [data[at : at + 5] for at in range(0, len(data), 5)]):
+        assert means(seen(wire, carried(wire, pieces)), turn)
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("at", range(1, 14))
+def test_another_writer_keeps_the_identity(wire: Wire, at: int) -> None:
+    """Rule 135: what is written anew after some went out as bytes belongs to the same reply, whatever its id."""
+    turn = Turn(Think("Hm, let me see."), Say("Sunny, all week."), Call("f", {"q": "x"}), id="fixed")
+    frames = stream_reply(turn, wire, {"model": "test-model", "stream": True}, Written(1, "s"))
+    found = seen(wire, carried(wire, [*frames[:at], b"retry: 10\n\n", *frames[at:]]))
+    assert means(found, turn)
+    assert found.thinking == "Hm, let me see."
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("name", TURNS)
+def test_the_gateway_writes_it_anew(wire: Wire, name: str) -> None:
+    """Rule 127: the same over HTTP, in one attempt."""
+    frames = stream_reply(TURNS[name], wire, {"model": "test-model", "stream": True}, Written(1, "s"))
+    with (
+        ScriptedUpstream([RawStream([frames[0], b"retry: 10\n\n", *frames[1:]])]) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}") as gateway,
+    ):
+        found = ask(str(wire), gateway.url, ASK, stream=True)
+        assert len(upstream.requests) == 1
+    assert isinstance(found, Seen)
+    assert means(found, TURNS[name])
