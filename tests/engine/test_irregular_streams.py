@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.delivery import Delivery
@@ -135,3 +136,12 @@ def test_the_gateway_writes_it_anew(wire: Wire, name: str) -> None:
         assert len(upstream.requests) == 1
     assert isinstance(found, Seen)
     assert means(found, TURNS[name])
+
+
+def test_our_own_bytes_begin_on_a_new_line() -> None:
+    """Rule 135: forwarded bytes may end inside a CRLF; what follows of ours is still an event of its own."""
+    codec = codec_for(Wire.CHAT)
+    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=0), AdaptationLog(), "r")
+    delivery.forward(b"data: {}\r\n\r", [])
+    assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"\ndata: ")
+    assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"data: ")

@@ -20,7 +20,7 @@ __all__ = ["Delivery"]
 class Delivery:
     """One stream to one caller."""
 
-    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_stamp", "names", "shown")
+    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_split", "_stamp", "names", "shown")
 
     def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, request_id: str) -> None:
         self._codec = codec
@@ -29,6 +29,8 @@ class Delivery:
         self._log = log
         self._request_id = request_id
         self._encoder: StreamEncoder | None = None
+        #: Whether the last bytes ended between the two characters of a line end.
+        self._split = False
         self.shown = Shown()
         #: The ids under which items went out as bytes, once it is asked.
         self.names: Callable[[], Sequence[str]] = tuple
@@ -36,6 +38,7 @@ class Delivery:
     def forward(self, block: bytes, events: list[Event]) -> bytes:
         """Send bytes as they came; `events` are what they mean."""
         self.shown.record(events)
+        self._split = block.endswith(b"\r")
         return block
 
     def forward_one(self, block: bytes, event: Event) -> bytes:
@@ -48,13 +51,20 @@ class Delivery:
         listed = list(events)
         written = b"".join(map(self._writer().feed, listed))
         self.shown.record(listed)
-        return written
+        return self._on_a_new_line(written)
 
     def fail(self, error: ErrorInfo) -> bytes:
         """End the stream with an error in the wire's own form."""
         if self._encoder is None and self.shown:
-            return self._codec.encode_stream_error(error, self._request_id)
-        return self._writer().feed(Failed(error))
+            return self._on_a_new_line(self._codec.encode_stream_error(error, self._request_id))
+        return self._on_a_new_line(self._writer().feed(Failed(error)))
+
+    def _on_a_new_line(self, written: bytes) -> bytes:
+        """Return our own bytes behind forwarded ones, whose last line end may lack its second half."""
+        if self._split and written:
+            self._split = False
+            return b"\n" + written
+        return written
 
     def _writer(self) -> StreamEncoder:
         if self._encoder is None:
