@@ -30,6 +30,7 @@ __all__ = ["Scan"]
 # Inline code that is whole: in single ticks, over as many lines as its paragraph has.
 _INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _MOST_WRAPPERS = 4
+_MOST_TOKENS = 4
 
 
 class Scan:
@@ -64,6 +65,7 @@ class Scan:
         self._spare: frozenset[str] = frozenset()
         self._wrapping: set[str] = set()
         self._wrappers = 0
+        self._tokens = 0
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
@@ -148,7 +150,9 @@ class Scan:
             self._skip(reader.position + len(marker))
             # What follows begins the reply, and its line.
             reader.settle()
-            self._mode = self._beginning
+            self._tokens += 1
+            if self._tokens < _MOST_TOKENS:  # each one costs a copy of what follows
+                self._mode = self._beginning
         return True
 
     # Plain text
