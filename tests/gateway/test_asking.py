@@ -35,6 +35,12 @@ def test_nothing_asked_is_nothing_changed() -> None:
     assert body is PLAIN
 
 
+def test_an_extension_that_cannot_be_read_is_told_why() -> None:
+    """Rule 9: an object with a number nobody can hold is not called something else than an object."""
+    with pytest.raises(InvalidRequest, match=r"an object that can be read: .*out of range"):
+        take_controls(b'{"mustcall":{"limits":{"extra_calls":1e400}}}', {}, Controls())
+
+
 def test_a_mistyped_header_is_refused_with_the_ones_there_are() -> None:
     """Rule 9: a force that is asked for under a wrong name must not be lost in silence."""
     with pytest.raises(InvalidRequest, match="x-mustcall-force-tool'; there are: x-mustcall-force-tools"):

@@ -107,8 +107,8 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
         return body, {}
     try:
         extension = msgspec.json.decode(given, type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise InvalidRequest("`mustcall` must be an object", param=_FIELD) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"`mustcall` must be an object that can be read: {error}", param=_FIELD) from None
     return msgspec.json.encode(fields), extension
 
 
