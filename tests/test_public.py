@@ -17,7 +17,6 @@ def test_every_public_name_is_there() -> None:
     for name in mustcall.__all__:
         assert getattr(mustcall, name) is getattr(mustcall, name)
     assert set(dir(mustcall)) == set(mustcall.__all__)
-    assert set(mustcall._HOME_OF) == set(mustcall.__all__) - {"__version__"}
 
 
 def test_no_other_name_is_there() -> None:

@@ -111,9 +111,11 @@ def said(wire: str, number: int, *parts: str | tuple[str, Mapping[str, Any]]) ->
     blocks: list[dict[str, Any]] = []
     for index, part in enumerate(parts):
         if isinstance(part, str):
-            block = {"type": "text", "text": part}
+            block: dict[str, Any] = {"type": "text", "text": part}
             if wire == "responses":
-                content = [{"type": "output_text", "text": part, "annotations": [], "logprobs": []}]
+                content: list[dict[str, Any]] = [
+                    {"type": "output_text", "text": part, "annotations": [], "logprobs": []}
+                ]
                 block = {"type": "message", "role": "assistant", "content": content}
             blocks.append(block)
             continue
@@ -139,7 +141,7 @@ def said(wire: str, number: int, *parts: str | tuple[str, Mapping[str, Any]]) ->
     if wire == "responses":
         return blocks
     if wire == "messages":
-        return [{"role": "assistant", "content": blocks}]
+        return [{"role": "assistant", "content": texts[0] if len(texts) == len(blocks) == 1 else blocks}]
     calls = [block for block in blocks if block["type"] == "function"]
     return [{"role": "assistant", "content": "".join(texts) or None, **({"tool_calls": calls} if calls else {})}]
 

@@ -36,7 +36,7 @@ async def hang(_: dict[str, Any]) -> str:
 
 async def hang_stubbornly(_: dict[str, Any]) -> str:
     """Never answer, and do not stop when told to, for a while."""
-    for _ in range(3):
+    for _number in range(3):
         try:
             await asyncio.sleep(0.2)
         except asyncio.CancelledError:

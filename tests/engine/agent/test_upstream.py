@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall import Agent, Controls, OnUnmet, Upstream
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, ForceUnmet
 from mustcall.core.origin import Wire
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.wording import Wording
@@ -73,7 +73,7 @@ def test_agents_that_cannot_be_made(settings: dict[str, Any], words: str) -> Non
 async def test_a_transport_of_ones_own() -> None:
     """An endpoint and a transport are enough: no network, no second path; it is not closed."""
     replies = [Turn(Call("get_weather", {"city": "Oslo"})), Turn(Say("Sunny."))]
-    body = {"model": "m", "messages": []}
+    body: dict[str, Any] = {"model": "m", "messages": []}
     transport = FakeTransport(
         FakeReply(json.dumps(build_reply(turn, Wire.CHAT, body, Stamp(number))).encode())
         for number, turn in enumerate(replies)
@@ -103,8 +103,11 @@ async def test_what_refusals_teach_is_shared() -> None:
     assert first.upstream.learnt is second.upstream.learnt
 
 
-def test_on_unmet_is_the_librarys() -> None:
-    """Rule 27: `answer` is the default whatever else the controls say, and can be set."""
-    lenient = Agent("chat=http://127.0.0.1:9/v1", model="m", controls=Controls(hold=True))
-    strict = Agent("chat=http://127.0.0.1:9/v1", model="m", on_unmet=OnUnmet.ERROR)
-    assert (lenient._plan.controls.on_unmet, strict._plan.controls.on_unmet) == (OnUnmet.ANSWER, OnUnmet.ERROR)
+async def test_on_unmet_is_the_librarys() -> None:
+    """Rule 27: `answer` is the default, whatever else the controls say."""
+    with ScriptedUpstream(default=Turn(Say("No."))) as upstream:
+        where = Upstream(f"chat={upstream.base_url}", model="m")
+        result = await Agent(where, tools=[get_weather], controls=Controls(hold=True)).run("Weather?", force=True)
+        assert (result.text, result.force_satisfied) == ("No.", False)
+        with pytest.raises(ForceUnmet):
+            await Agent(where, tools=[get_weather], on_unmet=OnUnmet.ERROR).run("Weather?", force=True)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from mustcall import CallStatus, RunResult, Stopped, Usage
+from mustcall import CallStatus, Controls, Options, RunResult, Stopped, Usage
 from mustcall.core.message import Role
+from mustcall.policy.profile import Protocol
 from mustcall.testing import Call, Say, Think, Turn
 from support.agents import WIRES, ask_body, results, run_script, said, user, wrapped
 
@@ -47,22 +48,9 @@ async def test_going_on(wire: str) -> None:
         *said(wire, 1, "It is sunny."),
         user(wire, "Thanks"),
     ]
-    assert _plain(bodies) == _plain([ask_body(wire, turns)])
+    assert bodies == [ask_body(wire, turns)]
     assert again.messages[:4] == first.messages
     assert again.calls == ()
-
-
-def _plain(value: Any) -> Any:
-    """Text content of one block and plain text are the same to a Messages upstream."""
-    if isinstance(value, list):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        read: dict[str, Any] = {key: _plain(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        content = read.get("content")
-        if isinstance(content, list) and len(content) == 1 and content[0].get("type") == "text":  # pyright: ignore[reportUnknownArgumentType]
-            read["content"] = content[0]["text"]
-        return read
-    return value
 
 
 @wires
@@ -101,8 +89,6 @@ async def test_reasoning_is_handed_back(wire: str, stream: bool) -> None:
 @wires
 async def test_instructions_and_options(wire: str) -> None:
     """Instructions stand where the wire wants them, options in its words, extra fields as they are."""
-    from mustcall import Options  # noqa: PLC0415  as users write it
-
     options = Options(temperature=0.5, max_tokens=99, extra={"metadata": {"user_id": "u"}})
     _, bodies = await run_script(wire, [ANSWER], "Hi", tools=[], instructions="Be brief.", options=options)
     asked = [user(wire, "Hi")]
@@ -116,13 +102,19 @@ async def test_instructions_and_options(wire: str) -> None:
 
 
 @wires
-async def test_text_protocol(wire: str) -> None:
-    """Rule 79: the same agent over a model that writes its calls as text, to the answer."""
+@streaming
+@pytest.mark.parametrize("protocol", [Protocol.HYBRID, Protocol.PROMPT])
+async def test_text_protocol(wire: str, stream: bool, protocol: Protocol) -> None:
+    """Rules 71, 79: the same agent over a model that writes its calls as text, through execution to the answer."""
     written = Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'))
-    result, bodies = await run_script(wire, [written, ANSWER], "Weather in Oslo?")
-    assert [call.result for call in result.calls] == ["Sunny in Oslo"]
-    assert result.text == "It is sunny."
-    assert "<tool_call>" not in str(bodies[1])
+    controls = Controls(protocol=protocol)
+    result, bodies = await run_script(wire, [written, ANSWER], "Weather in Oslo?", stream=stream, controls=controls)
+    assert [(call.call.name, call.result) for call in result.calls] == [("get_weather", "Sunny in Oslo")]
+    assert (result.text, len(bodies)) == ("It is sunny.", 2)
+    assert "<tool_call>" not in str(result.messages)
+    native = protocol is Protocol.HYBRID
+    assert [("tools" in body, "<tool_call>" in str(body)) for body in bodies] == [(native, not native)] * 2
+    assert "untrusted-data" in str(bodies[1])
 
 
 async def test_a_run_holds_nothing_of_a_discarded_attempt() -> None:

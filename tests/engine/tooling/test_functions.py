@@ -263,9 +263,12 @@ def opaque(x: Opaque) -> None:
     """A type without a schema."""
 
 
+BAD: list[tuple[Any, str]] = [(unnamed, "by name"), (untyped, "`x: str`"), (unknown, "type hints"), (opaque, "schema")]
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(unnamed, "by name"), (untyped, "`x: str`"), (unknown, "type hints"), (opaque, "schema")],
+    BAD,
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_functions_that_cannot_be_tools(function: Any, words: str) -> None:

@@ -82,13 +82,21 @@ async def _no(_: ToolCall) -> bool:
     return False
 
 
+def _at_once(_: ToolCall) -> bool:
+    return True
+
+
+def _never(_: ToolCall) -> bool:
+    return False
+
+
 def _broken(_: ToolCall) -> bool:
     raise ValueError("a bug")
 
 
 @pytest.mark.parametrize(
     ("approve", "allowed"),
-    [(lambda _: True, True), (lambda _: False, False), (_yes, True), (_no, False), (_broken, False)],
+    [(_at_once, True), (_never, False), (_yes, True), (_no, False), (_broken, False)],
     ids=["yes", "no", "async yes", "async no", "broken"],
 )
 async def test_approval(approve: Callable[[ToolCall], bool | Awaitable[bool]], allowed: bool) -> None:
@@ -124,7 +132,7 @@ async def test_approvals_are_asked_one_at_a_time_after_the_check() -> None:
 
 async def test_a_tools_own_approval_stands_over_the_agents() -> None:
     """Each tool may have its own."""
-    (done,) = await run([echo(approve=lambda _: True)], call(), approve=lambda _: False)
+    (done,) = await run([echo(approve=_at_once)], call(), approve=_never)
     assert done.record.ok
 
 
@@ -137,7 +145,7 @@ async def test_concurrency(own: int, overall: int, most: int) -> None:
         nonlocal running, highest
         running += 1
         highest = max(highest, running)
-        for _ in range(5):
+        for _number in range(5):
             await asyncio.sleep(0)
         running -= 1
         return "done"
