@@ -88,6 +88,11 @@ class Runner:
             tasks = [group.create_task(one(call)) for call in calls]
         return tuple(task.result() for task in tasks)
 
+    def refused(self, call: ToolCall, step: int) -> Executed:
+        """Return the outcome of a call that comes when the hops are spent (rule 83)."""
+        line = fill(self._wording.hops_spent, tool=call.name)
+        return _line(call, CallStatus.HOP_BUDGET_EXHAUSTED, line, step)
+
     async def _run(self, call: ToolCall, step: int) -> Executed:
         tool = self._roster.tools.get(call.name)
         if tool is None:
