@@ -1,14 +1,13 @@
 """The same agent on every wire: exact requests, whole and streamed, from question to answer."""
 
-import json
 from typing import Any
 
 import pytest
 
-from mustcall import CallStatus, Controls, FunctionTool, Options, RunResult, Stopped, Usage
+from mustcall import CallStatus, Controls, Options, RunResult, Stopped, Usage
 from mustcall.core.message import Role
 from mustcall.policy.profile import Protocol
-from mustcall.testing import Call, Recorded, Say, Think, Turn
+from mustcall.testing import Call, Say, Think, Turn
 from support.agents import WIRES, ask_body, results, run_script, said, user, wrapped
 
 wires = pytest.mark.parametrize("wire", WIRES)
@@ -116,22 +115,6 @@ async def test_text_protocol(wire: str, stream: bool, protocol: Protocol) -> Non
     native = protocol is Protocol.HYBRID
     assert [("tools" in body, "<tool_call>" in str(body)) for body in bodies] == [(native, not native)] * 2
     assert "untrusted-data" in str(bodies[1])
-
-
-@wires
-async def test_names_the_upstream_cannot_take(wire: str) -> None:
-    """Rule 129: a tool is offered under a legal name, and its call comes back under its own."""
-
-    def script(request: Recorded) -> Turn:
-        if request.number:
-            return ANSWER
-        (offered,) = request.body["tools"]
-        return Turn(Call(offered["function"]["name"] if wire == "chat" else offered["name"]))
-
-    read = FunctionTool("files.read", "Read.", {"type": "object"}, lambda _: "text")
-    result, bodies = await run_script(wire, script, "Go", tools=[read])
-    assert [(call.call.name, call.result) for call in result.calls] == [("files.read", "text")]
-    assert wire == "responses" or '"files.read"' not in json.dumps(bodies)
 
 
 async def test_a_run_holds_nothing_of_a_discarded_attempt() -> None:

@@ -37,7 +37,6 @@ from mustcall.policy.controls import Controls
 from mustcall.policy.remedy import ERRORS
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
-from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Provenance, Target
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
@@ -99,11 +98,9 @@ class Step:
             deadline=self._clock.monotonic() + self._timeout,
         )
         if isinstance(taken, StreamedReply):
-            reply = await self._read_stream(taken, say)
+            self._reply = await self._read_stream(taken, say)
         else:
-            reply = await self._read_whole(taken, say)
-        # A name the wire cannot carry went out as another one.
-        self._reply = Binding(request, self._endpoint.wire).restore_reply(reply)
+            self._reply = await self._read_whole(taken, say)
         return self._reply
 
     def _inbound(self, request: Request) -> Inbound:
