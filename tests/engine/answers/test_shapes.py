@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
-from mustcall.engine.answers import AnswerShape, shape_of
+from mustcall.engine.answers import AnswerShape, answering_for, shape_of
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.policy.profile import Profile, Protocol, SchemaTarget
 
@@ -127,6 +127,13 @@ def test_no_shape(output: Any) -> None:
     """What has no schema is said at once."""
     with pytest.raises(ConfigError, match="output"):
         shape_of(output)
+
+
+def test_hops() -> None:
+    """A budget below nothing is said at once."""
+    with pytest.raises(ConfigError, match="hops"):
+        answering_for(Point, -1)
+    assert answering_for(None, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mustcall.core.errors import ConfigError
 from mustcall.core.request import OutputFormat, OutputKind
 from mustcall.core.tools import Tool
 from mustcall.engine.answers.shapes import AnswerShape, Output, shape_of
@@ -91,5 +92,7 @@ _TOGETHER = (SchemaTarget.OPENAI, SchemaTarget.ANTHROPIC)
 
 
 def answering_for(output: Output | None, hops: int) -> Answering | None:
-    """Return how to get an answer of this type or schema; None where any text is one."""
+    """Return how to get an answer of this type or schema; None where any text is one. Raise `ConfigError`."""
+    if hops < 0:
+        raise ConfigError(f"hops must be 0 or more, got {hops}")
     return None if output is None else Answering(shape=shape_of(output), hops=hops)
