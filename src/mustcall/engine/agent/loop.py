@@ -160,7 +160,7 @@ class Run:
                 await self._step(turns, roster, runner, emit)
         except MustcallError as error:
             self._stopped, self._error = Stopped.FAILED, error
-            self._saying = []  # what a failed turn said is no part of the conversation
+            self._saying, self._text = [], ""  # what a failed turn said is no part of the conversation
             await self._tell(RunFinished(self.result()), emit)
             raise
         result = self.result()
