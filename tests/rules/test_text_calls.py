@@ -525,6 +525,17 @@ def _texts(body: Json) -> list[str]:
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_prompted_answers_show_no_prompt(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 71: what we told the model stays between us: a reply that repeats its request repeats the caller's own."""
+    body = request(wire, stream=stream, mustcall={"protocol": "prompt"})
+    outcome = stage.play(Turn(Say("It is sunny."))).ask(wire, body)
+    assert stage.bodies == [prompted(wire, stream=stream)]
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, "It is sunny.", ())
+    assert b"You can call tools" not in outcome.raw
+    check_no_trace(outcome.raw)
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_prompt_protocol_parses(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 69: under `prompt` text is the channel: a well-formed call is parsed at once, nothing is retried."""
     outcome = stage.play(Turn(Say(PROSE + HERMES))).ask(

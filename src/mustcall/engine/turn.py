@@ -222,7 +222,7 @@ class Turn:
     def _flow(self, delivery: Delivery) -> Flow:
         gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
-        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=self._first)
+        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=self._forwards)
 
     def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
@@ -243,8 +243,10 @@ class Turn:
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     @property
-    def _first(self) -> bool:
-        return len(self.record.attempts) == 1
+    def _forwards(self) -> bool:
+        """Whether the upstream's bytes may be the caller's. Responses repeats the request: it must be the caller's own."""
+        own = self._mine.wire is not Wire.RESPONSES or self._course.shaped().request is self._request
+        return own and self._same_wire and len(self.record.attempts) == 1
 
     @property
     def _holds(self) -> bool:
@@ -398,8 +400,7 @@ class Turn:
                 await answer.reply.close()
                 raise
             restored = self._restored(reply)
-            forwardable = self._same_wire and self._first and restored is reply
-            return restored, raw if forwardable else None, answer.reply.headers
+            return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
 
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
@@ -583,6 +584,8 @@ class Turn:
         kept = tuple(part for part in reply.parts if not (isinstance(part, Text) and not part.text))
         if len(kept) != len(reply.parts) and kept:
             reply = reply.evolve(parts=kept)
+        elif not self._forwards:
+            reply = reply.evolve()  # not as it came: see there
         try:
             body = self._mine.encode_reply(reply, self._request, self._stamp, self._log)
             if self._setting.metadata:
