@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.damage import ends_of_damage
+from mustcall.dialects.damage import Damage, damage_of
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.dispatch import dispatch
 from mustcall.dialects.effort import MARK, SECTION, Effort
@@ -69,6 +69,8 @@ class Scan:
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
+        self._damage = Damage()
+        self._damage_openers: tuple[str, ...] = ()
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
         self._passed_lookout: Lookout | None = None
@@ -484,12 +486,25 @@ class Scan:
             span.call.flush()
         self._report_seen()
         dialect = self._grammar.dialect_of(span.dialect, span.opened_by)
-        ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
+        damage = damage_of(span, fault, dialect.closers or ("\n",))
         raw = span.reject(fault.reason)
         self._effort.fail()
-        if ends and not self._effort.spent and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
-            openers = {opener.marker for opener in dialect.openers if not opener.soft}
-            self._pass_over(ends, *openers, lookout=self._new_lookout())
+        over = "\n\n" in damage.ends and raw[len(raw.rstrip()) :].count("\n") > 1
+        if damage.ends and not over and not self._effort.spent:
+            self._damage = damage
+            self._damage_openers = tuple(opener.marker for opener in dialect.openers if not opener.soft)
+            self._mode = self._behind_fault
+
+    def _behind_fault(self) -> bool:
+        """Wait for the character behind a fault, which may tell that the text just goes on."""
+        reader, damage = self._reader, self._damage
+        if damage.spares_words and reader.position == len(reader.buffer):
+            return False
+        if damage.spares_words and reader.buffer[reader.position].isalpha():
+            self._mode = self._plain_mode
+        else:
+            self._pass_over(damage.ends, *self._damage_openers, lookout=self._new_lookout())
+        return True
 
     def _decline(self, span: Span, behind: str) -> None:
         """Count a bare form that was none, unless only a cut before what stands behind its marker made it look so."""
