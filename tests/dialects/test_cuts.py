@@ -45,6 +45,11 @@ def every_cut(text: str) -> Iterator[list[str]]:
         ("\nNo.\rTool: get_weather(", []),
         ("\N{NO-BREAK SPACE}Tool: get_weather(", []),
         (f"{CALL}\N{IDEOGRAPHIC SPACE}Tool: get_weather(", []),
+        # A bare form that becomes certain: what was seen before it is told before it.
+        ('"get_weather, city:\n```tool_code\nget_weather(city=1)e(.', ["unknown_markup", "positional_arguments"]),
+        # A fence that a cut makes look like a call's, behind what separates it from a call, is the code it is.
+        (f"{CALL}\n```tool_code\n```{CALL}", []),
+        (f"{CALL}\n```tool_code```\n{CALL}", []),
         # Ticks in runs as long as are counted, and longer.
         ("So " + "`" * 64 + '<get_weather city="Paris">' + "`" * 64, []),
         ("So " + "`" * 64 + '<get_weather city="Paris">' + "`" * 65 + "\n\nDone.", []),

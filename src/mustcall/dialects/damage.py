@@ -6,6 +6,7 @@ prose only mentions must not swallow the calls behind it, either.
 
 import msgspec
 
+from mustcall.dialects.dialect import Dialect
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reader import Fault
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS
@@ -20,15 +21,16 @@ _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
 class Damage(msgspec.Struct, frozen=True):
     """What ends the text behind a fault in which no call counts, nothing if the text just goes on.
 
-    With `spares_words` there is no damage where a word of prose stands right behind the fault. That character may be
-    still to come, so it is not looked at here.
+    An opener of the same dialect ends it, too, as a new attempt. With `spares_words` there is no damage where a word of
+    prose stands right behind the fault. That character may be still to come, so it is not looked at here.
     """
 
     ends: tuple[str, ...] = ()
+    openers: tuple[str, ...] = ()
     spares_words: bool = False
 
 
-def damage_of(span: Span, fault: Fault, closers: tuple[str, ...]) -> Damage:
+def damage_of(span: Span, fault: Fault, dialect: Dialect) -> Damage:
     """Return how far the damage of this fault reaches.
 
     As long as no offered tool was named and nothing of an argument written, it ends with its paragraph.
@@ -36,12 +38,14 @@ def damage_of(span: Span, fault: Fault, closers: tuple[str, ...]) -> Damage:
     if fault.reason in _HARMLESS:
         return Damage()
     call = span.call
+    closers = dialect.closers or ("\n",)
+    openers = tuple(opener.marker for opener in dialect.openers if not opener.soft)
     if span.succeeded or span.rejected:
-        return Damage(closers)
+        return Damage(closers, openers)
     if call is None and fault.reason is Reason.MISSING_NAME:
         return Damage()
     spares_words = fault.reason is not Reason.BAD_JSON and (call is None or not call.has_arguments)
     named = call is not None and call.name is not None and not span.offered.anything
-    if named or (call is not None and call.has_content):
-        return Damage(closers, spares_words)
-    return Damage((*closers, *PARAGRAPH_ENDS), spares_words)
+    if not named and (call is None or not call.has_content):
+        closers = (*closers, *PARAGRAPH_ENDS)
+    return Damage(closers, openers, spares_words)
