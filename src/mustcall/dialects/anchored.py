@@ -33,15 +33,28 @@ class Lookout:
     """Watches released text for offered names in unknown markup. Off when no tools were given.
 
     Cost: one search per piece over the piece and a name's length before it, and one over the window behind each name
-    found. Reports wait for `close`, so that they do not depend on how the text was cut.
+    found. Reports wait for `close`, and a name that may be only a part of another for what follows it, so that neither
+    depends on how the text was cut.
     """
 
-    __slots__ = ("_behind", "_found", "_in_reasoning", "_names", "_offered", "_overlap", "_reports", "_size", "_tail")
+    __slots__ = (
+        "_behind",
+        "_found",
+        "_in_reasoning",
+        "_names",
+        "_nested",
+        "_offered",
+        "_overlap",
+        "_reports",
+        "_size",
+        "_tail",
+    )
 
     def __init__(self, offered: Offered, *, in_reasoning: bool) -> None:
         self._offered = offered
         self._in_reasoning = in_reasoning
         self._names = _names(offered.names) if offered.names else None
+        self._nested = _may_nest(offered.names)
         self._overlap = max(map(len, offered.names), default=0) + _LONGEST_COMMAND
         self._tail = ""
         self._found: re.Match[str] | None = None
@@ -49,8 +62,8 @@ class Lookout:
         self._size = 0
         self._reports: list[tuple[str, str]] = []
 
-    def watch(self, text: str) -> None:
-        """Look at a piece of released text."""
+    def watch(self, text: str, *, last: bool = False) -> None:
+        """Look at a piece of released text. With the last one nothing waits for more."""
         if self._names is None:
             return
         if self._found is None and not self._tail and _MARKUP.search(text) is None:
@@ -61,7 +74,7 @@ class Lookout:
                 if self._tail:
                     text = self._tail + text[position:]
                     position = 0
-                position = self._search(text, position)
+                position = self._search(text, position, last=last)
                 if self._found is None:
                     return
             piece = text[position : position + WINDOW - self._size]
@@ -81,7 +94,7 @@ class Lookout:
         if self._names is None:
             return
         if self._found is None and self._tail:
-            self._search(self._tail + "\n", 0)
+            self.watch("\n", last=True)
         if self._found is not None:
             self._judge()
         self._tail = ""
@@ -89,10 +102,13 @@ class Lookout:
             events.append(Malformed(Reason.UNKNOWN_MARKUP, raw, UNKNOWN, None, name, self._in_reasoning))
         self._reports.clear()
 
-    def _search(self, text: str, position: int) -> int:
+    def _search(self, text: str, position: int, *, last: bool) -> int:
         """Look for a name; return where it ends."""
         assert self._names is not None
-        self._found = found = self._names.search(text, position)
+        found = self._names.search(text, position)
+        if found is not None and self._nested and not last and len(text) - found.start() < self._overlap:
+            found = None
+        self._found = found
         self._size = 0
         if found is None:
             # Only markup can stand before a name, so only from there on the text can begin one.
@@ -130,6 +146,12 @@ def mentions_called(text: str, offered: Offered) -> bool:
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"{_BEFORE}{_COMMAND}({words})(?=[^\w\-])")
+
+
+@lru_cache(maxsize=64)
+def _may_nest(names: tuple[str, ...]) -> bool:
+    """Tell whether a name may stand in another, or begin it: `now` in `now.get`."""
+    return any(re.search(r"[^\w\-]", name) for name in names)
 
 
 @lru_cache(maxsize=256)

@@ -23,6 +23,10 @@ _LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
 _QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}„«「")
 
 
+# What may indent a line: the blanks that separate markup, and no others.
+_BLANKS = " \t\r\n"
+
+
 class Lines:
     """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
 
@@ -60,10 +64,10 @@ class Lines:
         """Take released text into account; it is not empty."""
         line = text.rfind("\n") + 1
         if line or self.blank:
-            written = text[line:].lstrip()
+            written = text[line:].lstrip(_BLANKS)
             self.blank = not written
             self._quote = written.startswith(">")
-        if self.fresh and not (self.blank and not text.strip()):
+        if self.fresh and not (self.blank and not text.strip(_BLANKS)):
             self.fresh = False
         self._last = text[-1]
         if not text.isspace():
@@ -87,7 +91,9 @@ def measure(reader: Reader, character: str) -> int:
 @lru_cache(maxsize=_MOST_TICKS)
 def _inside_inline(size: int) -> re.Pattern[str]:
     """Return what certainly goes on inside inline code: text, ticks of another number, newlines within a paragraph."""
-    other_run = rf"(?!`{{{size}}}(?!`))`{{1,{_MOST_TICKS}}}+(?!\Z)"
+    # A full count of ticks is a run of its own, whatever follows it.
+    ends = "" if size == _MOST_TICKS else "(?!`)"
+    other_run = rf"(?!`{{{size}}}{ends})`{{1,{_MOST_TICKS}}}+(?!\Z)"
     return re.compile(rf"(?:[^`\n]++|{other_run}|\n(?=[^\S\n]*+\S))*+")
 
 

@@ -4,34 +4,48 @@ The rest of a damaged call may be the inside of an argument, a file being writte
 prose only mentions must not swallow the calls behind it, either.
 """
 
+import msgspec
+
+from mustcall.dialects.dialect import Dialect
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reader import Fault
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.span import Span
 
-__all__ = ["ends_of_damage"]
+__all__ = ["Damage", "damage_of"]
 
 # After these the text goes on as text: nothing of a call was opened that could still be running.
 _HARMLESS = (Reason.STRAY_MARKER, Reason.TRUNCATED)
 
 
-def ends_of_damage(span: Span, fault: Fault, closers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what ends the text behind a fault in which no call counts, nothing if the text just goes on.
+class Damage(msgspec.Struct, frozen=True):
+    """What ends the text behind a fault in which no call counts, nothing if the text just goes on.
 
-    As long as no offered tool was named and nothing of an argument written, the damage ends with its paragraph, and if
-    a word of prose stands there it is none.
+    An opener of the same dialect ends it, too, as a new attempt. With `spares_words` there is no damage where a word of
+    prose stands right behind the fault. That character may be still to come, so it is not looked at here.
+    """
+
+    ends: tuple[str, ...] = ()
+    openers: tuple[str, ...] = ()
+    spares_words: bool = False
+
+
+def damage_of(span: Span, fault: Fault, dialect: Dialect) -> Damage:
+    """Return how far the damage of this fault reaches.
+
+    As long as no offered tool was named and nothing of an argument written, it ends with its paragraph.
     """
     if fault.reason in _HARMLESS:
-        return ()
-    call, reader = span.call, span.reader
+        return Damage()
+    call = span.call
+    closers = dialect.closers or ("\n",)
+    openers = tuple(opener.marker for opener in dialect.openers if not opener.soft)
     if span.succeeded or span.rejected:
-        return closers
+        return Damage(closers, openers)
     if call is None and fault.reason is Reason.MISSING_NAME:
-        return ()
-    following = reader.buffer[reader.position : reader.position + 1]
-    if fault.reason is not Reason.BAD_JSON and following.isalpha() and (call is None or not call.has_arguments):
-        return ()
+        return Damage()
+    spares_words = fault.reason is not Reason.BAD_JSON and (call is None or not call.has_arguments)
     named = call is not None and call.name is not None and not span.offered.anything
-    if named or (call is not None and call.has_content):
-        return closers
-    return (*closers, *PARAGRAPH_ENDS)
+    if not named and (call is None or not call.has_content):
+        closers = (*closers, *PARAGRAPH_ENDS)
+    return Damage(closers, openers, spares_words)

@@ -172,6 +172,11 @@ class Grammar:
             self._hard = Grammar(hard, self.names)
         return self._hard
 
+    def is_followed(self, marker: str, behind: str) -> bool:
+        """Whether what stands behind a marker is what it needs to be more than text."""
+        follow = self.entries[marker].follow
+        return not follow or re.match(follow, behind.lstrip(" \t\r\n")) is not None
+
     def is_lined(self, beginning: str) -> bool:
         """Whether what begins so matters only at the start of a line: elsewhere it is not held back."""
         return beginning in self._lined and not (self._namespaced and _TAG.match(beginning))

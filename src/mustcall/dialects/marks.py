@@ -17,7 +17,7 @@ _NAMESPACED = re.compile(rf"<(/?){_NAMESPACE_PATTERN}:")
 
 # Behind a marker's first character: only blanks precede it on its line, as far as two characters tell. It lets through
 # every true line start (the text's own beginning included) and keeps the search from stopping in mid-sentence.
-_LINE_START = r"(?:(?<![^\n]{0})|(?<=[\n\t ][\t ]{0})|(?<=\A[\t ]{0}))"
+_LINE_START = r"(?:(?<![^\n]{0})|(?<=[\n\r\t ][\r\t ]{0})|(?<=\A[\r\t ]{0}))"
 
 _Trie = dict[str, "_Trie"]
 _END = ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.damage import ends_of_damage
+from mustcall.dialects.damage import Damage, damage_of
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.dispatch import dispatch
 from mustcall.dialects.effort import MARK, SECTION, Effort
@@ -69,6 +69,7 @@ class Scan:
         self._span: Span | None = None
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
+        self._damage = Damage()
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
         self._passed_lookout: Lookout | None = None
@@ -399,6 +400,7 @@ class Scan:
             gap=gap if self._gap_is_text else "",
             lines=self._lines,
             in_reasoning=self._keeps_markup,
+            harden=self._report_seen,
         )
         self._gap = None
         reader.start = reader.position
@@ -468,37 +470,47 @@ class Scan:
         reader.close_tap()
         self._span = self._parse = None
         self._mode = self._plain_mode
+        self._wrapping.clear()
         if span.soft:
-            text = span.gap + reader.take_span()
-            self._decline(span, text[len(span.gap) + len(span.marker) :])
-            self._say(text)
-            if span.marker.startswith("```"):
+            text = reader.take_span()
+            fence = span.marker.startswith("```")
+            behind = text[len(span.marker) :] + reader.buffer[reader.position : reader.position + 1]
+            # Otherwise only a cut before what stands behind the marker made it look like a bare form.
+            met = self._grammar.is_followed(span.marker, behind)
+            self._say(span.gap)
+            self._say(text, watch=met or not fence)
+            if met:
+                self._effort.decline()
+                self._narrow()
+            if fence:
+                self._effort.spend(MARK)
                 self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
             return
         if span.succeeded and not span.rejected:
             self._owed |= span.owes
         self._called = self._called or span.succeeded
         self._wrappers = 0
-        self._wrapping.clear()
         if span.call is not None:
             span.call.flush()
         self._report_seen()
-        dialect = self._grammar.dialect_of(span.dialect, span.opened_by)
-        ends = ends_of_damage(span, fault, dialect.closers or ("\n",))
+        damage = damage_of(span, fault, self._grammar.dialect_of(span.dialect, span.opened_by))
         raw = span.reject(fault.reason)
         self._effort.fail()
-        if ends and not self._effort.spent and not ("\n\n" in ends and raw[len(raw.rstrip()) :].count("\n") > 1):
-            openers = {opener.marker for opener in dialect.openers if not opener.soft}
-            self._pass_over(ends, *openers, lookout=self._new_lookout())
+        over = "\n\n" in damage.ends and raw[len(raw.rstrip()) :].count("\n") > 1
+        if damage.ends and not over and not self._effort.spent:
+            self._damage = damage
+            self._mode = self._behind_fault
 
-    def _decline(self, span: Span, behind: str) -> None:
-        """Count a bare form that was none, unless only a cut before what stands behind its marker made it look so."""
-        follow = self._grammar.entries[span.marker].follow
-        reader = self._reader
-        behind += reader.buffer[reader.position : reader.position + 1]
-        if not follow or re.match(follow, behind.lstrip(" \t\r\n")):
-            self._effort.decline()
-            self._narrow()
+    def _behind_fault(self) -> bool:
+        """Wait for the character behind a fault, which may tell that the text just goes on."""
+        reader, damage = self._reader, self._damage
+        if damage.spares_words and reader.position == len(reader.buffer):
+            return False
+        if damage.spares_words and reader.buffer[reader.position].isalpha():
+            self._mode = self._plain_mode
+        else:
+            self._pass_over(damage.ends, *damage.openers, lookout=self._new_lookout())
+        return True
 
     def _narrow(self) -> None:
         if self._effort.spent_on_bare_forms:

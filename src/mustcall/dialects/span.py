@@ -4,7 +4,7 @@ A dialect's parser talks to a `Span` and its `Call`s; it never sees the scanner.
 a finished call takes its markup with it, everything else goes back to the text, in order and once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.code import Lines
@@ -32,17 +32,20 @@ class Span:
     """What a parser may know and do between an opener and the end of its last call.
 
     `soft` spans began with something that is usually no markup (a bare `{`): until a call is certain, a fault means
-    "plain text" and is not reported. `opened_by` is the dialect whose opener was found, `dialect` the one that was
-    read behind it where relatives share an opener. `enters` names a reasoning section that the span's markup opened.
-    `owes` holds closers that did not come where they belong, so that they do not leak as text when they come later.
-    `silences` are the ends of text behind the span in which no call counts. `fresh` tells that the reply begins here.
-    `wraps` tells that another dialect's opener follows. In reasoning no markup is taken out of the text.
+    "plain text" and is not reported. A span that was soft calls `harden` before it says anything. `opened_by` is the
+    dialect whose opener was found, `dialect` the one that was read behind it where relatives share an opener. `enters`
+    names a reasoning section that the span's markup opened. `owes` holds closers that did not come where they belong,
+    so that they do not leak as text when they come later. `silences` are the ends of text behind the span in which no
+    call counts. `fresh` tells that the reply begins here. `wraps` tells that another dialect's opener follows. In
+    reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
         "_effort",
+        "_harden",
         "_indices",
         "_lines",
+        "_soft",
         "call",
         "dialect",
         "enters",
@@ -60,7 +63,6 @@ class Span:
         "reader",
         "rejected",
         "silences",
-        "soft",
         "succeeded",
         "wraps",
     )
@@ -77,6 +79,7 @@ class Span:
         gap: str,
         lines: Lines,
         in_reasoning: bool,
+        harden: Callable[[], None],
     ) -> None:
         self.reader = reader
         self.events = events
@@ -85,7 +88,8 @@ class Span:
         self.dialect = ""
         self.opened_by = ""
         self.gap = gap
-        self.soft = False
+        self._soft = False
+        self._harden = harden
         self.flow = False
         self.flowed: list[str] = []
         self.call: Call | None = None
@@ -101,6 +105,17 @@ class Span:
         self._indices = indices
         self._effort = effort
         self._lines = lines
+
+    @property
+    def soft(self) -> bool:
+        """Whether this may still turn out to be ordinary text."""
+        return self._soft
+
+    @soft.setter
+    def soft(self, soft: bool) -> None:
+        if self._soft and not soft:
+            self._harden()
+        self._soft = soft
 
     def begin(self, written: str | None = None) -> "Call":
         """Begin a call; the name may come now or later. What separates it from one that stayed text is text."""
