@@ -94,15 +94,12 @@ class Dialler:
         except OSError:
             resolver.forget()
             raise
-        try:
-            if tls:
-                context = self._context = self._context or _tls_context()
-                _, connection = await self._loop.create_connection(make, sock=sock, ssl=context, server_hostname=host)
-            else:
-                _, connection = await self._loop.create_connection(make, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
+        # From here on the socket is the loop's, which closes it if the handshake fails or is cancelled.
+        if tls:
+            context = self._context = self._context or _tls_context()
+            _, connection = await self._loop.create_connection(make, sock=sock, ssl=context, server_hostname=host)
+        else:
+            _, connection = await self._loop.create_connection(make, sock=sock)
         return connection
 
     async def _first_of(self, addresses: Sequence[_Address]) -> socket.socket:
