@@ -52,15 +52,19 @@ class Resolver:
         self._until = 0.0
 
     async def _ask(self) -> Sequence[_Address]:
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         try:
-            found = socket.getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            found: Sequence[_Address] = socket.getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM, flags=numeric
             )
         except OSError:  # it is a name
-            found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = await self._look_up(self._host, self._port)
         if not found:
             raise OSError(socket.EAI_NONAME, "the host has no address")
         return _interleaved(found)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[_Address]:
+        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
     def _answered(self, task: asyncio.Task[Sequence[_Address]]) -> None:
         self._asking = None
