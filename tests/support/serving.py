@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from support.loopback import OK
 
@@ -45,6 +45,13 @@ class Served:
                 assert more, "the client left"
                 data += more
         return bytes(data)
+
+    async def client_has_left(self) -> None:
+        """Read until the client closes the connection."""
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                while await self._loop.sock_recv(self._sock, 1 << 20):
+                    pass
 
     def close(self) -> None:
         """Hang up, at once: the client's kernel knows before this returns."""

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream import dialling
-from mustcall.upstream.dialling import Resolver
+from mustcall.upstream.dialling import Resolver, interleaved
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts
 from support.loopback import OK, call_to, failure_of, full_backlog, listening, read_all
@@ -124,7 +124,7 @@ def test_families_take_turns() -> None:
     """Addresses of the preferred family come first, and the other's between them."""
     six = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (f"::{n}", 80, 0, 0)) for n in (1, 2, 3)]
     four = [at(1), at(2)]
-    assert dialling._interleaved([*six, *four]) == [six[0], four[0], six[1], four[1], six[2]]
+    assert interleaved([*six, *four]) == [six[0], four[0], six[1], four[1], six[2]]
 
 
 async def test_ipv6(transport: HttpTransport) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mustcall.upstream.connection import Connection
 
-__all__ = ["Dialler", "Resolver"]
+__all__ = ["Dialler", "Resolver", "interleaved"]
 
 _STAGGER = 0.25
 _KEEP_ADDRESSES = 60.0
@@ -61,7 +61,7 @@ class Resolver:
             found = await self._look_up(self._host, self._port)
         if not found:
             raise OSError(socket.EAI_NONAME, "the host has no address")
-        return _interleaved(found)
+        return interleaved(found)
 
     async def _look_up(self, host: str, port: int) -> Sequence[_Address]:
         return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -73,7 +73,7 @@ class Resolver:
             self._until = self._loop.time() + _KEEP_ADDRESSES
 
 
-def _interleaved(found: Sequence[_Address]) -> Sequence[_Address]:
+def interleaved(found: Sequence[_Address]) -> Sequence[_Address]:
     """Order addresses so that the families take turns, beginning with the one the resolver prefers."""
     families: dict[int, list[_Address]] = {}
     for address in found:

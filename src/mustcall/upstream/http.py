@@ -154,6 +154,11 @@ class HttpTransport:
         self._connections = connections
         self._proxied: ProxiedTransport | None = None
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open, in use or kept, those through a proxy not counted."""
+        return self._pool.open_connections
+
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
         route = self._routes.get(call.url) or self._route(call)

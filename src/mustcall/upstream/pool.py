@@ -83,6 +83,11 @@ class Pool:
             self._origins[key] = Origin(self._loop, host, port, self._slots, tls=tls)
         return self._origins[key]
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open, in use or resting."""
+        return len(self._open)
+
     async def dial(self, origin: Origin) -> Connection:
         """Open a connection to an origin; raise `OSError`."""
         connection = await self._dialler.dial(origin.resolver, origin.host, self._maker(origin), tls=origin.tls)
