@@ -10,7 +10,7 @@ from mustcall.upstream import connection as connection_module
 from mustcall.upstream import pool
 from mustcall.upstream.connection import HIGH_WATER
 from mustcall.upstream.http import HttpReply, HttpTransport
-from mustcall.upstream.seam import Timeouts, UpstreamCall
+from mustcall.upstream.seam import UpstreamCall
 from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, within_reason
 from support.serving import Served, Serving, serving
 
@@ -144,16 +144,6 @@ async def test_kept_connection_is_closed_in_time(transport: HttpTransport, monke
         await read_all(transport, call_to(upstream.url))
         await within_reason(upstream.left)
         assert transport.open_connections == 0
-
-
-async def test_rest_does_not_count_as_waiting(transport: HttpTransport) -> None:
-    """A connection that has rested for longer than an answer may take is as good as new."""
-    async with listening(OK, OK) as upstream:
-        call = call_to(upstream.url, timeouts=Timeouts(connect=5, read=0.05, idle=0.05))
-        assert await read_all(transport, call) == (200, b"ok")
-        await asyncio.sleep(0.12)
-        assert await read_all(transport, call) == (200, b"ok")
-        assert len(upstream.connections) == 1
 
 
 @pytest.mark.parametrize("more", [b"x", OK, b"HTTP/1.1 200 OK\r\n"], ids=["garbage", "answer", "begun"])
