@@ -1,8 +1,10 @@
-"""A transport for each test, and no proxy of the machine's own environment."""
+"""A transport for each test, on the loop of the gateway and on Python's own; no proxy of the machine's environment."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import pytest
+import uvloop
 
 from mustcall.upstream.http import HttpTransport
 from support.loopback import PROXY_VARIABLES
@@ -13,6 +15,11 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[rep
     for name in PROXY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run everything here on both loops: they order events differently, and must give the same results."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

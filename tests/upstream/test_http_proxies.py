@@ -1,14 +1,16 @@
 """Proxies come from the environment, and nothing else does."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from mustcall.core.errors import UpstreamUnavailable
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.http import HttpTransport, proxy_for
 from mustcall.upstream.seam import UpstreamCall
-from support.loopback import OK, PATIENT, call_to, failure_of, listening, read_all
+from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, stream_all
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
@@ -102,3 +104,52 @@ async def test_netrc_is_ignored(transport: HttpTransport, monkeypatch: pytest.Mo
     async with listening(OK) as upstream:
         await read_all(transport, UpstreamCall(url=upstream.url, headers={}, body=b"{}", timeouts=PATIENT))
         assert b"authorization" not in upstream.requests[0].lower()
+
+
+def test_aiohttp_is_only_for_proxies() -> None:
+    """The gateway starts, and calls upstreams directly, without the library that proxies need."""
+    program = "import sys, mustcall.gateway.server; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0  # noqa: S603  our own words
+
+
+async def test_large_bodies_through_a_proxy(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large bodies pass through a proxy both ways, whole and in pieces."""
+    body = bytes(range(256)) * 8000
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    async with listening(answer, answer) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        assert await read_all(transport, call_to("http://upstream.invalid/v1", body=body)) == (200, body)
+        assert await stream_all(transport, call_to("http://upstream.invalid/v1", body=b"small")) == body
+        assert proxy.requests[0].endswith(body)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\nab", UpstreamUnavailable),
+        (b"\r\n", UpstreamUnavailable),
+        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", UpstreamGarbage),
+    ],
+    ids=["half a body", "hangs up", "no HTTP"],
+)
+async def test_broken_answers_through_a_proxy(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, answer: bytes, kind: type[MustcallError], stream: bool
+) -> None:
+    """Failures behind a proxy are the same errors of ours, about the same upstream."""
+    async with listening(answer) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        error = await failure_of(transport, call_to("http://upstream.invalid:81/v1"), stream=stream)
+    assert type(error) is kind
+    assert "upstream.invalid:81" in error.message
+
+
+async def test_timeouts_through_a_proxy(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times for an answer to begin and to go on hold behind a proxy, too."""
+    async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        stopped = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=IMPATIENT))
+        silent = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=IMPATIENT))
+    assert (type(stopped), type(silent)) == (UpstreamTimeout, UpstreamTimeout)
+    assert "nothing for 0.1 s" in stopped.message
+    assert "did not answer in time" in silent.message

@@ -1,51 +1,12 @@
 """The timer between the pieces of a stream, on a loop whose time passes only when nobody has anything to do."""
 
 import asyncio
-import selectors
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from mustcall.upstream.idle import IdleTimer
-
-
-class _InstantSelector(selectors.DefaultSelector):
-    """Waits for nothing: the time it was to wait is added to the loop's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Look once and say that the time has passed."""
-        if timeout is None:
-            raise RuntimeError("every task waits for something that will never happen")
-        self.now += max(timeout, 0.0)
-        return super().select(0)
-
-
-class _InstantLoop(asyncio.SelectorEventLoop):
-    """An event loop in which a second takes no time and exactly a second."""
-
-    def __init__(self) -> None:
-        self._instant = _InstantSelector()
-        super().__init__(self._instant)
-
-    def time(self) -> float:
-        """Return the seconds that were waited for."""
-        return self._instant.now
-
-
-def run(main: Callable[[], Coroutine[Any, Any, float]]) -> float:
-    """Run a scenario in its own time; return the second at which it ended."""
-    with asyncio.Runner(loop_factory=_InstantLoop) as runner:
-        return runner.run(main())
-
-
-def now() -> float:
-    """The scenario's time, rounded to what floats can promise."""
-    return round(asyncio.get_running_loop().time(), 3)
+from support.instant import now, run
 
 
 def test_short_waits_are_left_alone() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mustcall.upstream.connection import Connection
 
-__all__ = ["Dialler", "Resolver"]
+__all__ = ["Dialler", "Resolver", "interleaved"]
 
 _STAGGER = 0.25
 _KEEP_ADDRESSES = 60.0
@@ -52,15 +52,19 @@ class Resolver:
         self._until = 0.0
 
     async def _ask(self) -> Sequence[_Address]:
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         try:
-            found = socket.getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            found: Sequence[_Address] = socket.getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM, flags=numeric
             )
         except OSError:  # it is a name
-            found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = await self._look_up(self._host, self._port)
         if not found:
             raise OSError(socket.EAI_NONAME, "the host has no address")
-        return _interleaved(found)
+        return interleaved(found)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[_Address]:
+        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
     def _answered(self, task: asyncio.Task[Sequence[_Address]]) -> None:
         self._asking = None
@@ -69,7 +73,7 @@ class Resolver:
             self._until = self._loop.time() + _KEEP_ADDRESSES
 
 
-def _interleaved(found: Sequence[_Address]) -> Sequence[_Address]:
+def interleaved(found: Sequence[_Address]) -> Sequence[_Address]:
     """Order addresses so that the families take turns, beginning with the one the resolver prefers."""
     families: dict[int, list[_Address]] = {}
     for address in found:
@@ -94,15 +98,12 @@ class Dialler:
         except OSError:
             resolver.forget()
             raise
-        try:
-            if tls:
-                context = self._context = self._context or _tls_context()
-                _, connection = await self._loop.create_connection(make, sock=sock, ssl=context, server_hostname=host)
-            else:
-                _, connection = await self._loop.create_connection(make, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
+        # From here on the socket is the loop's, which closes it if the handshake fails or is cancelled.
+        if tls:
+            context = self._context = self._context or _tls_context()
+            _, connection = await self._loop.create_connection(make, sock=sock, ssl=context, server_hostname=host)
+        else:
+            _, connection = await self._loop.create_connection(make, sock=sock)
         return connection
 
     async def _first_of(self, addresses: Sequence[_Address]) -> socket.socket:

@@ -17,7 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.upstream import failures
-from mustcall.upstream.connection import Connection, Garbled, Hangup, Phase
+from mustcall.upstream.answer import Garbled, Hangup, Phase
+from mustcall.upstream.connection import Connection
 from mustcall.upstream.inflating import inflated
 from mustcall.upstream.pool import Origin, Pool
 from mustcall.upstream.request import Destination, UnusableUrl, Unwritable, read_url, write_head
@@ -107,7 +108,7 @@ class HttpReply:
         connection = self._connection
         idle = self._call.timeouts.idle
         while connection is not None:
-            if connection.has_more:
+            if connection.pieces:
                 piece = connection.take()
                 if connection.phase is _DONE:
                     self._release()
@@ -153,6 +154,11 @@ class HttpTransport:
         self._connections = connections
         self._proxied: ProxiedTransport | None = None
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open, in use or kept, those through a proxy not counted."""
+        return self._pool.open_connections
+
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
         route = self._routes.get(call.url) or self._route(call)
@@ -187,7 +193,7 @@ class HttpTransport:
                     raise _typed(connection.error, call) from connection.error
             elif not kept:
                 origin.give(connection)
-                raise failures.closed_early(call)
+                raise _typed(connection.error, call)
             connection.abort()
             connection = None
 

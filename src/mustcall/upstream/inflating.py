@@ -7,6 +7,7 @@ encoding that is not known here is an error: its bytes mean nothing to whoever r
 import zlib
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
+from typing import Protocol
 
 from mustcall.core.errors import UpstreamGarbage
 
@@ -46,11 +47,26 @@ def _through(layers: "list[_Layer]", piece: bytes) -> Generator[bytes]:
         yield from _through(layers[1:], plain)
 
 
+class _Inflater(Protocol):
+    """What `zlib.decompressobj` returns, whose class has no public name."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
 class _Layer:
     """One layer of compression."""
 
     def __init__(self) -> None:
-        self._inflate: zlib._Decompress | None = None
+        self._inflate: _Inflater | None = None
         self.is_complete = True  # of nothing, until something comes
 
     def feed(self, data: bytes) -> Generator[bytes]:

@@ -6,6 +6,7 @@ a connection that an upstream has just given up.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 from mustcall.upstream.connection import Connection
@@ -64,10 +65,11 @@ class Origin:
 class Pool:
     """Every open connection of a transport, by origin; `limit` exchanges at a time if it is not 0."""
 
-    __slots__ = ("_dialler", "_loop", "_open", "_origins", "_slots", "limited")
+    __slots__ = ("_closed", "_dialler", "_loop", "_open", "_origins", "_slots", "limited")
 
     def __init__(self, limit: int = 0) -> None:
         self.limited = limit > 0
+        self._closed = False
         self._slots = asyncio.Semaphore(limit) if self.limited else None
         self._loop = asyncio.get_running_loop()
         self._dialler = Dialler(self._loop)
@@ -81,10 +83,18 @@ class Pool:
             self._origins[key] = Origin(self._loop, host, port, self._slots, tls=tls)
         return self._origins[key]
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open, in use or resting."""
+        return len(self._open)
+
     async def dial(self, origin: Origin) -> Connection:
         """Open a connection to an origin; raise `OSError`."""
         connection = await self._dialler.dial(origin.resolver, origin.host, self._maker(origin), tls=origin.tls)
         self._open.add(connection)
+        if self._closed:
+            connection.abort()
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the transport is closed")
         return connection
 
     def _maker(self, origin: Origin) -> Callable[[], Connection]:
@@ -96,6 +106,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection, also those in use."""
+        self._closed = True
         for connection in list(self._open):
             connection.abort()
         await asyncio.sleep(0)  # the loop closes sockets in its next step

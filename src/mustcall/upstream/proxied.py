@@ -124,8 +124,8 @@ class ProxiedTransport:
             read_bufsize=_READ_BUFFER,
         )
 
-    async def send(self, call: UpstreamCall, proxy: str) -> UpstreamReply:
-        """Send a request through a proxy and return when its headers have arrived."""
+    async def send(self, call: UpstreamCall, proxy: str | None) -> UpstreamReply:
+        """Send a request through a proxy, if one is given, and return when its headers have arrived."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=call.timeouts.connect)
         try:
             async with asyncio.timeout(call.timeouts.read):
