@@ -1,6 +1,5 @@
 """The real embedded model through the gateway: calls that are valid every time, on every wire, with real clients."""
 
-import importlib
 import json
 import os
 import signal
@@ -23,9 +22,6 @@ from support.http import Response, call
 
 WIRES = ("chat", "responses", "messages")
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
-
-#: What a client raises when a connection breaks: of the library under the SDK, which has no types of its own.
-_CUT: tuple[type[Exception], ...] = (importlib.import_module("httpx").HTTPError,)
 
 #: A message, the tools on offer, the tool that is named (None for `required`).
 FORCED: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
@@ -253,7 +249,7 @@ def test_killed_in_the_middle_of_a_generation() -> None:
             next(iter(stream))
             process.send_signal(sign)
             whole = False
-            with suppress(openai.OpenAIError, *_CUT):
+            with suppress(Exception):  # whatever the library under the SDK raises when its connection breaks
                 whole = any(chunk.choices and chunk.choices[0].finish_reason for chunk in stream)
             assert not whole  # it was cut off, with an error event or without
             assert process.wait(30) in code
