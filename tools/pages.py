@@ -60,6 +60,10 @@ _OCCASIONS = {
     "thinking_only": "nothing but reasoning came",
     "looping": "advice about the same call again and again, for agent loops; the gateway only reports it",
     "call_as_json": "the schema and grammar rungs; `{tools}` lists the tools, braces are doubled",
+    "call_worked": "the same rungs with `worked_examples`: the instruction before the examples",
+    "call_worked_task": "and the message with the tools beside it; `{tools}`, `{message}`",
+    "result_worked": "a tool's result in plain words, on the `answer` rung; `{tool}`, `{result}`",
+    "answer_worked": "the question behind such a result",
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "step_cap": "the step cap is reached",
 }
