@@ -14,6 +14,8 @@
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
     ├── ConfigError                 500  the configuration cannot be used
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
+    ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
+    │   └── ToolRefused             500  the tool will not do it: a policy says no
     ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -63,6 +65,8 @@ __all__ = [
     "StructuredOutputError",
     "TextToolCallError",
     "ThinkingOnly",
+    "ToolError",
+    "ToolRefused",
     "TruncatedReply",
     "Unauthorized",
     "UnknownModel",
@@ -213,6 +217,18 @@ class FetchFailed(MustcallError):
     """The weights of an embedded model could not be fetched; it ends a command, never a request."""
 
     code = "fetch_failed"
+
+
+class ToolError(MustcallError):
+    """What a tool raises to tell the model in one line what went wrong. The run goes on."""
+
+    code = "tool_failed"
+
+
+class ToolRefused(ToolError):
+    """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
+
+    code = "tool_refused"
 
 
 class BudgetSpent(MustcallError):

@@ -1,0 +1,110 @@
+"""An upstream as a library user has it: where the model is, and connections that live no longer than their users.
+
+It decides nothing about turns; it hands out what turns run on.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.engine.agent.sharing import Shared
+from mustcall.profiles import Learnt, ProfileOverride
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import Clock, SystemClock
+from mustcall.upstream.seam import Transport
+from mustcall.wire.registry import CODECS
+
+__all__ = ["Upstream"]
+
+
+class Upstream:
+    """An endpoint and a model.
+
+    `where` is `[name:]wire=URL` (`chat=http://127.0.0.1:9000/v1`), or an `Endpoint`. A `transport` that is handed in is
+    used as it is and never closed. `overrides` are facts about the model that stand over the known ones
+    (`profiles.read_overrides`). `stateful` lets a Responses upstream keep the conversation: steps then send
+    `previous_response_id` and what is new (rule 78).
+    """
+
+    def __init__(
+        self,
+        where: str | Endpoint,
+        *,
+        model: str = "",
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+        overrides: Sequence[ProfileOverride] = (),
+        stateful: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        endpoint = where if isinstance(where, Endpoint) else _read(where)
+        changes = {
+            **({} if api_key is None else {"api_key": api_key}),
+            **({} if headers is None else {"headers": {**endpoint.headers, **headers}}),
+        }
+        self.endpoint = msgspec.structs.replace(endpoint, **changes) if changes else endpoint
+        self.model = model
+        self.overrides = tuple(overrides)
+        self.clock: Clock = clock or SystemClock()
+        #: What refusals teach, for every agent on this upstream.
+        self.learnt = Learnt()
+        self.stateful = stateful
+        self._given = transport
+        self._connections = Shared(self._connect)
+        if stateful and self.endpoint.wire is not Wire.RESPONSES:
+            raise ConfigError(
+                f"upstream {self.endpoint.name!r}: stateful=True needs the responses wire, not {self.endpoint.wire}; "
+                "other wires keep no conversation"
+            )
+
+    def __repr__(self) -> str:
+        return f"Upstream({self.endpoint.name!r}, {self.endpoint.wire!s}, model={self.model!r})"
+
+    def connected(self) -> AbstractAsyncContextManager[Transport]:
+        """Return the connections of this event loop, to be used with `async with`."""
+        return self._connections.use()
+
+    async def _connect(self, stack: AsyncExitStack) -> Transport:
+        if self._given is not None:
+            return self._given
+        transport = _open_transport()
+        stack.push_async_callback(transport.close)
+        return transport
+
+
+def _open_transport() -> Transport:
+    from mustcall.upstream.http import HttpTransport  # noqa: PLC0415  aiohttp is loaded when something is sent
+
+    return HttpTransport()
+
+
+def _read(where: str) -> Endpoint:
+    left, equals, url = where.partition("=")
+    name, _, wire = left.rpartition(":")
+    if not equals or wire not in list(Wire):
+        words = ", ".join(Wire)
+        raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL with one of the wires {words}")
+    host = _host_of(url, where)
+    return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/"))
+
+
+def _host_of(url: str, where: str) -> str:
+    """Return the host, which reasoning state is tagged with; raise for what is no address."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"the upstream {where!r} has a URL that cannot be read: {error}") from None
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError("an upstream's URL must have no user, query or fragment; pass api_key or headers")
+    if not parts.scheme or not (parts.netloc or parts.path):
+        raise ConfigError(f"the upstream {where!r} needs a URL like chat=http://127.0.0.1:9000/v1")
+    for codec in CODECS.values():
+        if parts.path.rstrip("/").endswith(codec.path):
+            raise ConfigError(f"the upstream {where!r} must end before {codec.path}, which is added")
+    return parts.netloc or url
