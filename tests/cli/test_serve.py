@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from support.embedded import readied
 from support.http import call, post
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
@@ -65,6 +66,24 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     assert isinstance(json.loads(call_made["arguments"])["city"], str)
 
 
+def test_the_embedded_model_is_the_default() -> None:
+    """`mustcall serve` serves the embedded model and prints a curl line and a Python snippet that both show a call."""
+    readied()
+    with serving("--port", "0") as (url, printed, _process):
+        assert "local: chat at embedded:smollm2-135m" in printed
+        assert call("GET", f"{url}/v1/models").json["data"][0]["id"] == "smollm2-135m"
+        line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
+        snippet = printed[printed.index("python3 - <<'PY'") : printed.index("\nPY\n") + 4]
+        by_curl, by_python = (
+            subprocess.run(["bash", "-c", script], capture_output=True, timeout=120, check=True).stdout.decode()  # noqa: S603, S607
+            for script in (line, snippet)
+        )
+    made = json.loads(by_curl)["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert made["name"] == "get_weather"
+    assert isinstance(json.loads(made["arguments"])["city"], str)
+    assert "get_weather" in by_python
+
+
 def test_demo_speaks_all_three_wires() -> None:
     """The demo answers Responses and Messages clients too."""
     with serving("--demo", "--port", "0") as (url, _, _process):
@@ -97,7 +116,9 @@ def test_port_in_use() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["serve"], ["no upstream", "--upstream"]),
+        (["serve"], ["no upstream", "--upstream", "mustcall models pull"]),
+        (["serve", "--gguf", "gone.gguf"], ["gone.gguf"]),
+        (["models", "path"], ["mustcall models pull"]),
         (["serve", "--upstream", "nonsense"], ["wire=URL"]),
         (["serve", "--config", "gone.toml"], ["gone.toml"]),
         (["config", "check", "gone.toml"], ["gone.toml"]),
@@ -109,7 +130,13 @@ def test_mistakes_are_one_line(
     """What cannot be done is said in one line, with exit code 2 and no traceback."""
     folder = tmp_path_factory.mktemp("empty")
     done = subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=folder
+        [*MUSTCALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "MUSTCALL_CACHE": str(folder)},
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -136,7 +163,7 @@ def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_help_lists_the_commands() -> None:
     """`--help` answers with every command and its line; `--version` with the version."""
     shown = run("--help").stdout
-    for command in ("serve", "config"):
+    for command in ("serve", "models", "config"):
         assert re.search(rf"^  {command}\s+\w", shown, re.MULTILINE)
     assert run("--version").stdout.startswith("mustcall, version ")
     assert "[NAME:]WIRE=URL" in run("serve", "--help").stdout

@@ -19,6 +19,9 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
+from mustcall.upstream.embedded.catalogue import DEFAULT
+from mustcall.upstream.embedded.engine import engine_problem
+from mustcall.upstream.embedded.store import SCHEME, locate
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
@@ -26,6 +29,12 @@ from mustcall.wire.registry import CODECS
 __all__ = ["DEFAULT_FILE", "ServerSettings", "Settings", "load_settings", "parse_upstream_flag", "settings_from_flags"]
 
 DEFAULT_FILE = "mustcall.toml"
+
+#: What is said where no upstream is named.
+NO_UPSTREAM = (
+    "no upstream is configured: write one in mustcall.toml, set "
+    "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
+)
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -106,7 +115,8 @@ def load_settings(
 ) -> Settings:
     """Read and check the configuration; raise `ConfigError` naming the place and the fix.
 
-    Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them.
+    Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them. Where none
+    is named, the embedded model is the upstream.
     """
     env = os.environ if environment is None else environment
     name = env.get("MUSTCALL_CONFIG")
@@ -118,6 +128,8 @@ def load_settings(
     upstreams, routes = read.upstream, read.route
     if flags:
         upstreams, routes = _from_flags(flags), ()
+    if not upstreams:
+        upstreams = _embedded_default()
     server = read.server
     changes: dict[str, object] = {}
     if host is not None or "MUSTCALL_HOST" in env:
@@ -179,6 +191,16 @@ def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
     return tuple(upstreams)
 
 
+def _embedded_default() -> tuple[UpstreamSettings, ...]:
+    """Return the upstream of those who named none: the model in this process, if it can be run here."""
+    upstream = UpstreamSettings(name="local", wire=Wire.CHAT, base_url=f"{SCHEME}:{DEFAULT}")
+    try:
+        _check_embedded(upstream, "the embedded model")
+    except ConfigError as error:
+        raise ConfigError(f"{NO_UPSTREAM}. Without one the embedded model answers, but {error.message}") from None
+    return (upstream,)
+
+
 def _read_file(path: Path) -> _File:
     try:
         text = path.read_text(encoding="utf-8")
@@ -218,22 +240,10 @@ def _port(text: str) -> int:
 
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
-    try:
-        parts = urlsplit(upstream.base_url)
-        _ = parts.port  # read here because a wrong one is only noticed when it is asked for
-    except ValueError as error:
-        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
-    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError(
-            f"{where}: base_url {shown!r} must have no user, query or fragment; keys go into api_key_env, "
-            "other things an endpoint needs into headers"
-        )
-    for codec in CODECS.values():
-        if parts.path.rstrip("/").endswith(codec.path):
-            raise ConfigError(f"{where}: base_url {shown!r} must end before {codec.path}, which the gateway adds")
+    if upstream.base_url.startswith(f"{SCHEME}:"):
+        _check_embedded(upstream, where)
+    else:
+        _check_address(upstream, where)
     for name, value in upstream.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
             raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
@@ -265,6 +275,39 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     )
 
 
+def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
+    """Raise unless the model is there and is asked on the wire it speaks."""
+    if upstream.wire is not Wire.CHAT:
+        raise ConfigError(f"{where}: the embedded model speaks the wire chat, not {upstream.wire}")
+    problem = engine_problem()
+    if problem is not None:
+        raise ConfigError(f"{where}: {problem}")
+    try:
+        locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}") from None
+
+
+def _check_address(upstream: UpstreamSettings, where: str) -> None:
+    """Raise unless the address is one that HTTP calls can be made of."""
+    try:
+        parts = urlsplit(upstream.base_url)
+        _ = parts.port  # read here because a wrong one is only noticed when it is asked for
+    except ValueError as error:
+        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{where}: base_url {shown!r} must have no user, query or fragment; keys go into api_key_env, "
+            "other things an endpoint needs into headers"
+        )
+    for codec in CODECS.values():
+        if parts.path.rstrip("/").endswith(codec.path):
+            raise ConfigError(f"{where}: base_url {shown!r} must end before {codec.path}, which the gateway adds")
+
+
 def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
     name = server.client_keys_env
     if name is None:
@@ -293,10 +336,7 @@ def _check(settings: Settings) -> None:
         if names.count(name) > 1:
             raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
     if not names:
-        raise ConfigError(
-            "no upstream is configured: write one in mustcall.toml, set "
-            "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
-        )
+        raise ConfigError(NO_UPSTREAM)
     for route in settings.routes:
         if route.upstream not in names:
             known = ", ".join(names)

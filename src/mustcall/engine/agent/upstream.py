@@ -78,9 +78,9 @@ class Upstream:
 
 
 def _open_transport() -> Transport:
-    from mustcall.upstream.http import HttpTransport  # noqa: PLC0415  aiohttp is loaded when something is sent
+    from mustcall.upstream.schemes import SchemeTransport  # noqa: PLC0415  aiohttp is loaded when something is sent
 
-    return HttpTransport()
+    return SchemeTransport()
 
 
 def _read(where: str) -> Endpoint:
