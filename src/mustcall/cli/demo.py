@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -21,16 +22,21 @@ from mustcall.evals.picture import check_drawable, draw_picture
 from mustcall.evals.prompts import Prompt, choose_prompts
 from mustcall.evals.results import Circumstances, Pair, Run, Sampling, Side, Trial
 from mustcall.evals.runner import Subject, compare
-from mustcall.gateway.settings import Settings, load_settings
+from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
 from mustcall.policy.routing import choose
+from mustcall.upstream.embedded.catalogue import DEFAULT
+from mustcall.upstream.embedded.store import SCHEME
 from mustcall.upstream.endpoint import Endpoint, request_headers
-from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.retry import SystemClock
+from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport, UpstreamCall
 
 __all__ = ["command"]
 
 _INTERRUPTED = 130
+#: The longest reply, in tokens. A call takes a tenth of the smaller one; a small model's prose would take minutes.
+_LONGEST = 1024
+_LONGEST_EMBEDDED = 256
 _LISTING_SECONDS = 10.0
 _MOST_NAMES = 10
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -39,12 +45,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command(name="demo", short_help="Measure a model with and without mustcall.")
 @click.option("--config", "file", type=_FILE, help="The file to read.  [default: $MUSTCALL_CONFIG, else mustcall.toml]")
 @click.option("--upstream", metavar="[NAME:]WIRE=URL", help="The upstream to measure: chat=http://127.0.0.1:9000/v1.")
+@click.option(
+    "--gguf", type=click.Path(path_type=Path, dir_okay=False), help="The file of an embedded model to measure."
+)
 @click.option("--model", help="The model's name; needed where the upstream lists several.")
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
 @click.option("--prompts", "count", type=int, metavar="N", help="Ask only so many of the 40 prompts.")
 @click.option("--seed", type=int, help="Shuffle the prompts; the same number gives the same order.")
 @click.option("--temperature", default="0", show_default=True, help="A number, or `server` to leave it to the server.")
-@click.option("--max-tokens", type=click.IntRange(1), default=1024, show_default=True, help="The longest reply.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    help=f"The longest reply.  [default: {_LONGEST}; {_LONGEST_EMBEDDED} from an embedded model]",
+)
 @click.option("--html", "page", type=_FILE, help="Write the report as a page that needs no other file.")
 @click.option("--png", "picture", type=_FILE, help="Write the chart as a picture.")
 @click.option("--json", "data", type=_FILE, help="Write everything that was measured.")
@@ -52,12 +65,13 @@ def command(
     *,
     file: Path | None,
     upstream: str | None,
+    gguf: Path | None,
     model: str | None,
     key_env: str | None,
     count: int | None,
     seed: int | None,
     temperature: str,
-    max_tokens: int,
+    max_tokens: int | None,
     page: Path | None,
     picture: Path | None,
     data: Path | None,
@@ -65,14 +79,17 @@ def command(
     """Ask a model the same questions with and without mustcall, and compare.
 
     Each prompt wants one tool call. It is sent twice: to the upstream as it is, and through mustcall. The report says
-    how many replies were a valid call, of the right tool, with the right arguments, and what it cost. Ctrl-C stops
-    and reports what was measured so far.
+    how many replies were a valid call, of the right tool, with the right arguments, and what it cost. Without an
+    upstream the embedded model is measured. Ctrl-C stops and reports what was measured so far.
     """
     logging.getLogger("mustcall").addHandler(logging.NullHandler())  # what fails is in the report
     prompts = choose_prompts(count, seed)
     _check_files(page, picture, data)
-    settings = load_settings(file, upstream_flags=[upstream] if upstream else ())
-    sampling = Sampling(max_tokens=max_tokens, temperature=_temperature(temperature))
+    settings = _settings(file, upstream, gguf)
+    sampling = Sampling(
+        max_tokens=max_tokens or (_LONGEST_EMBEDDED if _is_embedded(settings) else _LONGEST),
+        temperature=_temperature(temperature),
+    )
     run = _measure(settings, model, _key(key_env), prompts=prompts, sampling=sampling, seed=seed)
     if run is None:
         click.echo("mustcall: stopped before anything was measured", err=True)
@@ -89,6 +106,28 @@ def _check_files(page: Path | None, picture: Path | None, data: Path | None) -> 
     for path in (page, picture, data):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no directory {path.absolute().parent}")
+
+
+def _settings(file: Path | None, upstream: str | None, gguf: Path | None) -> Settings:
+    """Return the configuration; where none names an upstream, the embedded model is it."""
+    if upstream is not None and gguf is not None:
+        raise click.UsageError("--gguf brings its own upstream; leave out --upstream")
+    flag = upstream
+    if gguf is not None:
+        flag = f"{SCHEME}:chat={SCHEME}:{quote(str(gguf.absolute()))}"
+    elif flag is None and file is None and not _is_configured():
+        flag = f"{SCHEME}:chat={SCHEME}:{DEFAULT}"
+    return load_settings(file, upstream_flags=[flag] if flag else ())
+
+
+def _is_configured() -> bool:
+    return (
+        any(os.environ.get(name) for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM")) or Path(DEFAULT_FILE).is_file()
+    )
+
+
+def _is_embedded(settings: Settings) -> bool:
+    return all(endpoint.base_url.startswith(f"{SCHEME}:") for endpoint in settings.endpoints)
 
 
 def _temperature(text: str) -> float | None:
@@ -129,7 +168,7 @@ def _measure(
 
     async def measure(note: Callable[[Side, Trial], None]) -> None:
         nonlocal circumstances
-        transport, clock = HttpTransport(), SystemClock()
+        transport, clock = SchemeTransport(), SystemClock()
         try:
             endpoint, name = await _subject(settings, model, key, transport)
             circumstances = Circumstances(
