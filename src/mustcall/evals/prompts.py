@@ -13,11 +13,8 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject
-from mustcall.core.parts import Text
-from mustcall.core.request import Request
-from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
+from mustcall.core.tools import Tool
 
 __all__ = [
     "Demand",
@@ -30,7 +27,6 @@ __all__ = [
     "Words",
     "choose_prompts",
     "load_prompts",
-    "make_request",
 ]
 
 
@@ -145,22 +141,3 @@ def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[P
     if seed is not None:
         random.Random(seed).shuffle(prompts)  # noqa: S311  an order that can be had again, not a secret
     return tuple(prompts[:count])
-
-
-def make_request(prompt: Prompt, model: str, *, max_tokens: int, temperature: float | None) -> Request:
-    """Return the request a client would make: one user message, the tools, the choice; no system prompt, no hints."""
-    match prompt.demand:
-        case Demand.REQUIRED:
-            choice = ToolChoice(mode=ChoiceMode.REQUIRED)
-        case Demand.NAMED:
-            choice = ToolChoice(mode=ChoiceMode.NAMED, name=prompt.wants)
-        case Demand.AUTO:
-            choice = ToolChoice(mode=ChoiceMode.AUTO)
-    return Request(
-        model=model,
-        messages=(Message(role=Role.USER, parts=(Text(text=prompt.says),)),),
-        tools=prompt.tools,
-        tool_choice=choice,
-        max_tokens=max_tokens,
-        temperature=temperature,
-    )

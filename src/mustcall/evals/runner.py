@@ -18,13 +18,14 @@ from mustcall.dialects import parse
 from mustcall.engine.exchange import Inbound, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
-from mustcall.evals.prompts import Prompt, make_request
+from mustcall.evals.asking import ask
+from mustcall.evals.prompts import Prompt
 from mustcall.evals.results import Ending, Fault, Pair, Sampling, Side, Trial
 from mustcall.evals.scoring import MadeCall, Score, score
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, Tries, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
-from mustcall.wire.codec import Provenance, Target
+from mustcall.wire.codec import Provenance
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Subject", "compare", "try_bare", "try_mustcall"]
@@ -171,10 +172,7 @@ async def try_mustcall(subject: Subject, prompt: Prompt) -> Trial:
 
 def _body(subject: Subject, prompt: Prompt) -> bytes:
     """Return the request's bytes; they do not depend on the side."""
-    sampling, endpoint = subject.sampling, subject.endpoint
-    request = make_request(prompt, subject.model, max_tokens=sampling.max_tokens, temperature=sampling.temperature)
-    target = Target(issuer=endpoint.name, default_max_tokens=sampling.max_tokens)
-    return msgspec.json.encode(codec_for(endpoint.wire).encode_request(request, target, AdaptationLog()))
+    return msgspec.json.encode(ask(prompt, subject.endpoint.wire, subject.model, subject.sampling))
 
 
 def _trial(
