@@ -9,7 +9,8 @@ from mustcall.evals.figures import Measure, add_up, wilson
 from mustcall.evals.prompts import Demand, load_prompts
 from mustcall.evals.results import Ending, Run, Side, Trial
 from mustcall.evals.scoring import Score
-from support.evaluating import pair, run_of, small_run
+from mustcall.evals.wording import unread_note
+from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 
 scores = st.sampled_from(
     [
@@ -93,3 +94,11 @@ def test_partial_runs_say_so() -> None:
     """A run is partial until its last prompt."""
     assert small_run(planned=5).partial
     assert not small_run().partial
+
+
+@pytest.mark.parametrize(("tokens", "unread"), [(0, False), (49, True), (50, False), (120, False)])
+def test_tools_that_nobody_read(tokens: int, *, unread: bool) -> None:
+    """Fewer tokens than the prompt can have mean that the server dropped the tools; no report means nothing."""
+    figures = add_up(run_of(pair(OSLO, answered(input_tokens=tokens), called(OSLO))))
+    assert figures.unread is unread
+    assert ("never saw a tool" in unread_note(figures)) is unread

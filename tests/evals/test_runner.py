@@ -152,6 +152,7 @@ async def test_sides_take_turns_in_going_first() -> None:
     assert order == [Side.BARE, Side.MUSTCALL, Side.MUSTCALL, Side.BARE, Side.BARE, Side.MUSTCALL]
     assert len(upstream.requests) == 6
     assert [pair.prompt for pair in pairs] == ["time-tokyo"] * 3
+    assert pairs[0].characters > len(TOKYO.says) + len(json.dumps(TOKYO.tools[0].parameters)) // 2
 
 
 async def test_a_dead_upstream_ends_the_run() -> None:

@@ -56,7 +56,13 @@ def failed(message: str = "no call came", **numbers: Any) -> Trial:
 def pair(prompt: Prompt, bare: Trial, mustcall: Trial) -> Pair:
     """A prompt asked both ways."""
     return Pair(
-        prompt=prompt.id, says=prompt.says, demand=prompt.demand, wants=prompt.wants, bare=bare, mustcall=mustcall
+        prompt=prompt.id,
+        says=prompt.says,
+        demand=prompt.demand,
+        wants=prompt.wants,
+        characters=400,
+        bare=bare,
+        mustcall=mustcall,
     )
 
 

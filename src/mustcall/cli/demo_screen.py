@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mustcall.evals.figures import Figures, Measure, Share, add_up
 from mustcall.evals.results import Run, Side, Trial
-from mustcall.evals.wording import SIDES, cost_rows, headline, interval, of, partial_note, percent
+from mustcall.evals.wording import SIDES, cost_rows, headline, interval, of, partial_note, percent, unread_note
 
 __all__ = ["print_report", "progress_bar"]
 
@@ -59,6 +59,8 @@ def print_report(run: Run) -> None:
         console.print(part)
     alone = figures.only[Measure.RIGHT_ARGUMENTS]
     console.print(f"Prompts that only mustcall got all right: {alone[1]}; only bare: {alone[0]}.")
+    if figures.unread:
+        console.print(unread_note(figures))
 
 
 def _table(*columns: str) -> Table:

@@ -10,6 +10,7 @@ import msgspec
 from mustcall.evals.prompts import Demand
 from mustcall.evals.results import Ending, Pair, Run, Side, Trial
 from mustcall.evals.scoring import Score
+from mustcall.policy.starving import CHARACTERS_PER_TOKEN
 
 __all__ = ["Cost", "Figures", "Measure", "Share", "add_up", "wilson"]
 
@@ -75,7 +76,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A run, added up.
 
     `only` counts the prompts that just one side got right: the bare one, then mustcall. `written` counts replies whose
-    text held a call nobody delivered; `failed` those that ended in an error.
+    text held a call nobody delivered; `failed` those that ended in an error. `unread` says that the bare server read
+    fewer tokens than the tools take: it dropped them without a word, and its model never saw them.
     """
 
     shares: dict[Side, dict[Measure, Share]]
@@ -84,6 +86,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     cost: dict[Side, Cost]
     written: dict[Side, int]
     failed: dict[Side, int]
+    unread: bool
 
 
 def add_up(run: Run) -> Figures:
@@ -97,6 +100,7 @@ def add_up(run: Run) -> Figures:
         cost={side: _cost([pair.side(side) for pair in pairs]) for side in Side},
         written={side: sum(pair.side(side).written for pair in pairs) for side in Side},
         failed={side: sum(pair.side(side).ending is Ending.FAILED for pair in pairs) for side in Side},
+        unread=_is_unread(pairs),
     )
 
 
@@ -113,6 +117,13 @@ def _share(pairs: tuple[Pair, ...], side: Side, measure: Measure) -> Share:
 def _alone(pairs: Iterable[Pair], measure: Measure) -> tuple[int, int]:
     both = [(measure.holds(pair.bare.score), measure.holds(pair.mustcall.score)) for pair in pairs]
     return both.count((True, False)), both.count((False, True))
+
+
+def _is_unread(pairs: Iterable[Pair]) -> bool:
+    """Tell whether fewer tokens were read than there can have been; a server that reports none tells nothing."""
+    told = [pair for pair in pairs if pair.bare.input_tokens]
+    least = sum(pair.characters for pair in told) // CHARACTERS_PER_TOKEN
+    return sum(pair.bare.input_tokens for pair in told) < least
 
 
 def _cost(trials: list[Trial]) -> Cost:

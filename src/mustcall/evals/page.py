@@ -10,7 +10,18 @@ from importlib import resources
 from mustcall.evals.figures import Figures, Measure, Share, add_up
 from mustcall.evals.results import Pair, Run, Side, Trial
 from mustcall.evals.scoring import Score
-from mustcall.evals.wording import SIDES, cost_rows, headline, interval, of, partial_note, percent, seconds, when
+from mustcall.evals.wording import (
+    SIDES,
+    cost_rows,
+    headline,
+    interval,
+    of,
+    partial_note,
+    percent,
+    seconds,
+    unread_note,
+    when,
+)
 
 __all__ = ["DEFINITIONS", "write_page"]
 
@@ -138,6 +149,8 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
     for measure, words in DEFINITIONS.items():
         yield f"<dt>{measure}</dt><dd>{words}</dd>"
     yield "</dl>"
+    if figures.unread:
+        yield f"<p>{escape(unread_note(figures))}</p>"
     for measure in Measure:
         only_bare, only_must = figures.only[measure]
         yield f"<p>{measure}: {only_must} prompts only through mustcall, {only_bare} only bare.</p>"

@@ -59,12 +59,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt asked both ways."""
+    """One prompt asked both ways. `characters` is the length of its words and tools as they were sent."""
 
     prompt: str
     says: str
     demand: Demand
     wants: str
+    characters: int
     bare: Trial
     mustcall: Trial
 

@@ -69,6 +69,7 @@ async def compare(
             says=prompt.says,
             demand=prompt.demand,
             wants=prompt.wants,
+            characters=len(prompt.says) + len(msgspec.json.encode([tool.parameters for tool in prompt.tools])),
             bare=trials[Side.BARE],
             mustcall=trials[Side.MUSTCALL],
         )

@@ -7,7 +7,18 @@ from datetime import UTC, datetime
 from mustcall.evals.figures import Cost, Figures, Measure, Share
 from mustcall.evals.results import Run, Side
 
-__all__ = ["SIDES", "cost_rows", "headline", "interval", "of", "partial_note", "percent", "seconds", "when"]
+__all__ = [
+    "SIDES",
+    "cost_rows",
+    "headline",
+    "interval",
+    "of",
+    "partial_note",
+    "percent",
+    "seconds",
+    "unread_note",
+    "when",
+]
 
 #: What each side is called in a report.
 SIDES = {Side.BARE: "bare", Side.MUSTCALL: "mustcall"}
@@ -77,6 +88,16 @@ def headline(figures: Figures) -> str:
     """Say in one sentence what was measured."""
     bare, must = (figures.shares[side][Measure.VALID] for side in Side)
     return f"Valid tool calls: {of(bare)} bare, {of(must)} through mustcall"
+
+
+def unread_note(figures: Figures) -> str:
+    """Say that the bare model was never shown the tools; nothing where it was."""
+    if not figures.unread:
+        return ""
+    return (
+        f"The server read {figures.cost[Side.BARE].input_tokens:,} tokens in all bare prompts, fewer than the tools take: "
+        "it dropped them and answered 200, so the bare model never saw a tool."
+    )
 
 
 def partial_note(run: Run) -> str:
