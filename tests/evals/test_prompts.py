@@ -3,7 +3,7 @@
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.prompts import Demand, Prompt, choose_prompts, load_prompts
+from mustcall.evals.prompts import Demand, Prompt, choose_prompts, describe_wanted, load_prompts
 from mustcall.evals.scoring import Score, score
 from mustcall.policy.validation import schema_fault
 from support.evaluating import PROMPTS, right_call
@@ -60,3 +60,11 @@ def test_a_number_there_is_not(count: int) -> None:
     """Asking for none or for more than there are names the number there is."""
     with pytest.raises(ConfigError, match="1 to 40"):
         choose_prompts(count)
+
+
+def test_the_right_call_in_words() -> None:
+    """The report says what was wanted, each comparison in its own words."""
+    assert describe_wanted(PROMPTS["light-off"]) == 'switch_light(room: "bedroom", on: false)'
+    assert describe_wanted(PROMPTS["list-tmp"]) == 'list_directory(path: "/tmp" or "/tmp/")'
+    assert describe_wanted(PROMPTS["tell-anna"]) == 'send_message(to: "Anna", text: text with "late")'
+    assert describe_wanted(PROMPTS["shopping"]) == 'add_to_list(items: "milk", "bread", "eggs" in any order)'

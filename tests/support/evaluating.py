@@ -4,7 +4,18 @@ import json
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.evals.prompts import Demand, Expected, Items, OneOf, Prompt, Same, SameText, Words, load_prompts
+from mustcall.evals.prompts import (
+    Demand,
+    Expected,
+    Items,
+    OneOf,
+    Prompt,
+    Same,
+    SameText,
+    Words,
+    describe_wanted,
+    load_prompts,
+)
 from mustcall.evals.results import Circumstances, Ending, Fault, Pair, Run, Sampling, Trial
 from mustcall.evals.scoring import MadeCall, Score, score
 
@@ -59,7 +70,7 @@ def pair(prompt: Prompt, bare: Trial, mustcall: Trial) -> Pair:
         prompt=prompt.id,
         says=prompt.says,
         demand=prompt.demand,
-        wants=prompt.wants,
+        wanted=describe_wanted(prompt),
         characters=400,
         bare=bare,
         mustcall=mustcall,

@@ -127,13 +127,13 @@ def _cost(figures: Figures) -> Iterator[str]:
 
 
 def _by_demand(figures: Figures) -> Iterator[str]:
-    yield '<h2>By what the caller demanded</h2><div class="scroll"><table><tr><th>tool_choice</th><th></th>'
-    yield "".join(f'<th class="n">{measure}</th>' for measure in Measure) + "</tr>"
+    heads = "".join(f'<th class="n">{measure}</th>' for measure in Measure)
+    yield f'<h2>By what the caller demanded</h2><div class="scroll"><table><tr><th>tool_choice</th>{heads}</tr>'
     for demand, sides in figures.by_demand.items():
+        yield f'<tr><td class="group" colspan="{len(Measure) + 1}">{demand}</td></tr>'
         for side in Side:
             shares = "".join(f'<td class="n">{of(sides[side][measure])}</td>' for measure in Measure)
-            name = demand if side is Side.BARE else ""
-            yield f"<tr><td>{name}</td><td>{SIDES[side]}</td>{shares}</tr>"
+            yield f'<tr><td class="member">{SIDES[side]}</td>{shares}</tr>'
     yield "</table></div>"
 
 
@@ -175,7 +175,7 @@ def _prompts(run: Run) -> Iterator[str]:
 
 
 def _said(pair: Pair) -> Iterator[str]:
-    yield f"<p>Wanted: <code>{escape(pair.wants)}</code></p>"
+    yield f"<p>Wanted: <code>{escape(pair.wanted)}</code></p>"
     for side in Side:
         trial = pair.side(side)
         grade = _GRADES[_grade(trial.score)]

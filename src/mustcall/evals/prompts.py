@@ -8,7 +8,7 @@ import tomllib
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -26,6 +26,7 @@ __all__ = [
     "SameText",
     "Words",
     "choose_prompts",
+    "describe_wanted",
     "load_prompts",
 ]
 
@@ -141,3 +142,27 @@ def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[P
     if seed is not None:
         random.Random(seed).shuffle(prompts)  # noqa: S311  an order that can be had again, not a secret
     return tuple(prompts[:count])
+
+
+def describe_wanted(prompt: Prompt) -> str:
+    """Say the right call in words."""
+    arguments = ", ".join(f"{name}: {_described(expected)}" for name, expected in prompt.arguments.items())
+    return f"{prompt.wants}({arguments})"
+
+
+def _described(expected: Expected) -> str:
+    match expected:
+        case SameText() | Same():
+            return _written(expected.value)
+        case OneOf():
+            return " or ".join(map(_written, expected.values))
+        case Words():
+            return f"text with {', '.join(map(_written, expected.values))}"
+        case Items():
+            return f"{', '.join(map(_written, expected.values))} in any order"
+        case _:
+            assert_never(expected)
+
+
+def _written(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -59,12 +59,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt asked both ways. `characters` is the length of its words and tools as they were sent."""
+    """One prompt asked both ways. `wanted` is the right call in words, `characters` the length of words and schemas."""
 
     prompt: str
     says: str
     demand: Demand
-    wants: str
+    wanted: str
     characters: int
     bare: Trial
     mustcall: Trial

@@ -19,7 +19,7 @@ from mustcall.engine.exchange import Inbound, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
 from mustcall.evals.asking import ask
-from mustcall.evals.prompts import Prompt
+from mustcall.evals.prompts import Prompt, describe_wanted
 from mustcall.evals.results import Ending, Fault, Pair, Sampling, Side, Trial
 from mustcall.evals.scoring import MadeCall, Score, score
 from mustcall.upstream.endpoint import Endpoint, request_headers
@@ -68,7 +68,7 @@ async def compare(
             prompt=prompt.id,
             says=prompt.says,
             demand=prompt.demand,
-            wants=prompt.wants,
+            wanted=describe_wanted(prompt),
             characters=len(prompt.says) + len(msgspec.json.encode([tool.parameters for tool in prompt.tools])),
             bare=trials[Side.BARE],
             mustcall=trials[Side.MUSTCALL],

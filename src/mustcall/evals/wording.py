@@ -94,9 +94,10 @@ def unread_note(figures: Figures) -> str:
     """Say that the bare model was never shown the tools; nothing where it was."""
     if not figures.unread:
         return ""
+    read = figures.cost[Side.BARE].input_tokens
     return (
-        f"The server read {figures.cost[Side.BARE].input_tokens:,} tokens in all bare prompts, fewer than the tools take: "
-        "it dropped them and answered 200, so the bare model never saw a tool."
+        f"The server read {read:,} tokens in all the bare prompts, fewer than the tools take: it dropped them and "
+        "answered 200, so the bare model never saw a tool."
     )
 
 
