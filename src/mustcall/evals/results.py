@@ -59,7 +59,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt asked both ways. `wanted` is the right call in words, `characters` the length of words and schemas."""
+    """One prompt asked both ways. `wanted` is the right call in words, `characters` the length of words and tools."""
 
     prompt: str
     says: str

@@ -14,6 +14,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ConfigError, ErrorInfo, ModelError, MustcallError, UpstreamGarbage
 from mustcall.core.parts import Refusal, Text
 from mustcall.core.reply import Reply, Usage
+from mustcall.core.tools import Tool
 from mustcall.dialects import parse
 from mustcall.engine.exchange import Inbound, WholeReply
 from mustcall.engine.records import Progress
@@ -69,7 +70,7 @@ async def compare(
             says=prompt.says,
             demand=prompt.demand,
             wanted=describe_wanted(prompt),
-            characters=len(prompt.says) + len(msgspec.json.encode([tool.parameters for tool in prompt.tools])),
+            characters=len(prompt.says) + sum(map(_length, prompt.tools)),
             bare=trials[Side.BARE],
             mustcall=trials[Side.MUSTCALL],
         )
@@ -203,6 +204,11 @@ def _trial(
         input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens,
     )
+
+
+def _length(tool: Tool) -> int:
+    """Return the characters a tool takes, however it is laid out."""
+    return len(tool.name) + len(tool.description or "") + len(msgspec.json.encode(tool.parameters))
 
 
 def _fault(info: ErrorInfo, *, upstream: bool) -> Fault:
