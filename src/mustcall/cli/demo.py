@@ -260,10 +260,9 @@ async def _listed(endpoint: Endpoint, transport: Transport) -> list[str]:
 
 
 def _report(run: Run, page: Path | None, picture: Path | None, data: Path | None) -> None:
-    """Print the figures and write the files that were asked for."""
+    """Write the files that were asked for, then print the figures: a reader who stops reading loses no file."""
     from mustcall.cli.demo_screen import print_report  # noqa: PLC0415  `--help` needs no rich
 
-    print_report(run)
     try:
         if data is not None:
             measured = msgspec.json.encode({"run": run, "figures": add_up(run)})
@@ -274,6 +273,9 @@ def _report(run: Run, page: Path | None, picture: Path | None, data: Path | None
             draw_picture(run, picture)
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from None
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
+    print_report(run)
     for path in (page, picture, data):
         if path is not None:
             click.echo(f"wrote {path}")

@@ -55,7 +55,8 @@ def print_report(run: Run) -> None:
     console.print(f"{told.model} at {told.address}; {len(run.pairs)} prompts, each asked both ways", style="dim")
     if run.partial:
         console.print(partial_note(run), style="bold yellow")
-    for part in (_shares(figures), _bars(figures), _costs(figures), _demands(figures)):
+    blocks = console.encoding.startswith("utf")
+    for part in (_shares(figures), _bars(figures, blocks=blocks), _costs(figures), _demands(figures)):
         console.print(part)
     alone = figures.only[Measure.RIGHT_ARGUMENTS]
     console.print(f"Prompts that only mustcall got all right: {alone[1]}; only bare: {alone[0]}.")
@@ -80,22 +81,21 @@ def _shares(figures: Figures) -> RenderableType:
     return table
 
 
-def _bars(figures: Figures) -> RenderableType:
+def _bars(figures: Figures, *, blocks: bool) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for measure in Measure:
         for side in Side:
             share = figures.shares[side][measure]
             name = Text(measure if side is Side.BARE else "")
-            table.add_row(name, SIDES[side], _bar(share, _STYLES[side]), percent(share.rate))
+            table.add_row(name, SIDES[side], _bar(share, _STYLES[side], blocks=blocks), percent(share.rate))
     return table
 
 
-def _bar(share: Share, style: str) -> Text:
-    """Draw a share in eighths of a character; the rest of the track is dotted."""
-    eighths = round(share.rate * _BAR * 8)
-    full, part = divmod(eighths, 8)
-    drawn = "█" * full + (_EIGHTHS[part] if part else "")
-    return Text(drawn, style=style).append("·" * (_BAR - len(drawn)), style="bright_black")
+def _bar(share: Share, style: str, *, blocks: bool) -> Text:
+    """Draw a share in eighths of a character, or in whole ones where there are no blocks; the rest is dotted."""
+    full, part = divmod(round(share.rate * _BAR * 8), 8)
+    drawn = "█" * full + (_EIGHTHS[part] if part else "") if blocks else "#" * full
+    return Text(drawn, style=style).append(("·" if blocks else ".") * (_BAR - len(drawn)), style="bright_black")
 
 
 def _costs(figures: Figures) -> RenderableType:
