@@ -1,6 +1,7 @@
 """What the terminal shows, whatever it can show."""
 
 import io
+import re
 import sys
 
 import pytest
@@ -13,8 +14,9 @@ from support.evaluating import OSLO, answered, called, run_of, small_run
 def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, planned: int | None = None) -> str:
     """Return what a terminal of this encoding gets."""
     raw = io.BytesIO()
+    terminal = io.TextIOWrapper(raw, encoding=encoding, errors="replace", write_through=True)
     with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors="replace", write_through=True))
+        patch.setattr(sys, "stdout", terminal)
         print_report(small_run(planned) if planned != 0 else run_of())
     return raw.getvalue().decode(encoding)
 
@@ -33,12 +35,17 @@ def test_a_partial_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 of 0" in printed(monkeypatch, "utf-8", planned=0)
 
 
-def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """The bar counts both sides and never mixes with the report."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_goes_to_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool
+) -> None:
+    """In a terminal the bar counts both sides, apart from the report; elsewhere there is none."""
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
     with progress_bar(1) as note:
         note(Side.BARE, answered())
         note(Side.MUSTCALL, called(OSLO))
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "2/2" in shown.err
-    assert "bare 0, mustcall 1" in shown.err
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.err)
+    assert ("2/2" in text) is terminal
+    assert ("bare 0, mustcall 1" in text) is terminal

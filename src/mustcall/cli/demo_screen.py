@@ -35,7 +35,7 @@ def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, expand=True, transient=True) as progress:
+    with Progress(*columns, console=console, expand=True, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("asking", total=planned * len(Side))
         valid = dict.fromkeys(Side, 0)
 
