@@ -6,7 +6,7 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import ChoiceMode, Tool
-from mustcall.evals.asking import ask
+from mustcall.evals.asking import ask, greet
 from mustcall.evals.prompts import Demand, Prompt, load_prompts
 from mustcall.evals.results import Sampling
 from mustcall.wire.registry import codec_for
@@ -58,3 +58,10 @@ def test_the_body_of_chat() -> None:
 def test_no_temperature() -> None:
     """Without a temperature the body has none."""
     assert "temperature" not in ask(OSLO, Wire.CHAT, "m", Sampling(max_tokens=5, temperature=None))
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_a_greeting(wire: Wire) -> None:
+    """A greeting is a legal request without a tool."""
+    read = codec_for(wire).decode_request(msgspec.json.encode(greet(wire, "m")))
+    assert (read.tools, read.tool_choice, read.max_tokens) == ((), None, 16)

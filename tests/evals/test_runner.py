@@ -9,14 +9,14 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House, Turns
-from mustcall.evals.asking import ask
+from mustcall.evals.asking import ask, greet
 from mustcall.evals.prompts import Prompt
 from mustcall.evals.results import Ending, Pair, Side, Trial
-from mustcall.evals.runner import Subject, compare, try_bare, try_mustcall
+from mustcall.evals.runner import Subject, compare, try_bare, try_mustcall, warm_up
 from mustcall.evals.scoring import Score
 from mustcall.policy.backoff import Backoff
 from mustcall.profiles import read_overrides
-from mustcall.testing import Answer, Call, Fail, Raw, Say, Script, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, Raw, Reset, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
@@ -191,3 +191,11 @@ async def test_a_model_that_fails_both_ways_is_no_dead_upstream() -> None:
     assert pair.bare.fault.upstream
     assert pair.mustcall.fault is not None
     assert not pair.mustcall.fault.upstream
+
+
+@pytest.mark.parametrize("answer", [PROSE, Fail(500, "loading"), Reset(PROSE)], ids=["answered", "refused", "reset"])
+async def test_warming_up_is_one_call_and_tells_nothing(answer: Answer) -> None:
+    """Whatever comes of the greeting, it is one call without tools, and no error."""
+    async with measuring([answer]) as (subject, upstream):
+        await warm_up(subject)
+    assert [request.body for request in upstream.requests] == [greet(Wire.CHAT, "m")]

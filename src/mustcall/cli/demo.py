@@ -21,7 +21,7 @@ from mustcall.evals.page import write_page
 from mustcall.evals.picture import check_drawable, draw_picture
 from mustcall.evals.prompts import Prompt, choose_prompts
 from mustcall.evals.results import Circumstances, Pair, Run, Sampling, Side, Trial
-from mustcall.evals.runner import Subject, compare
+from mustcall.evals.runner import Subject, compare, warm_up
 from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
 from mustcall.policy.routing import choose
 from mustcall.upstream.embedded.catalogue import DEFAULT
@@ -191,6 +191,7 @@ def _measure(
                 sampling=sampling,
                 patience=settings.server.request_timeout,
             )
+            await warm_up(subject)
             async with contextlib.aclosing(compare(subject, prompts, note)) as compared:
                 async for pair in compared:
                     pairs.append(pair)  # noqa: PERF401  Ctrl-C must find what is there

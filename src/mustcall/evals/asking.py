@@ -10,26 +10,37 @@ from mustcall.core.tools import Tool
 from mustcall.evals.prompts import Demand, Prompt
 from mustcall.evals.results import Sampling
 
-__all__ = ["ask"]
+__all__ = ["ask", "greet"]
+
+#: Enough for any server's least.
+_GREETING_TOKENS = 16
 
 
 def ask(prompt: Prompt, wire: Wire, model: str, sampling: Sampling) -> JsonObject:
     """Return the body of the request."""
-    user = {"role": "user", "content": prompt.says}
-    limit = sampling.max_tokens
-    match wire:
-        case Wire.CHAT:
-            body: JsonObject = {"model": model, "messages": [user], "max_tokens": limit}
-        case Wire.RESPONSES:
-            body = {"model": model, "input": [user], "max_output_tokens": limit}
-        case Wire.MESSAGES:
-            body = {"model": model, "max_tokens": limit, "messages": [user]}
-        case _:
-            assert_never(wire)
+    body = _say(prompt.says, wire, model, sampling.max_tokens)
     if sampling.temperature is not None:
         body["temperature"] = sampling.temperature
     tools = [_tool(tool, wire) for tool in prompt.tools]
     return {**body, "tools": tools, "tool_choice": _choice(prompt, wire)}
+
+
+def greet(wire: Wire, model: str) -> JsonObject:
+    """Return the body of a request that makes a server load its model and says nothing."""
+    return _say("Hello", wire, model, _GREETING_TOKENS)
+
+
+def _say(words: str, wire: Wire, model: str, limit: int) -> JsonObject:
+    user = {"role": "user", "content": words}
+    match wire:
+        case Wire.CHAT:
+            return {"model": model, "messages": [user], "max_tokens": limit}
+        case Wire.RESPONSES:
+            return {"model": model, "input": [user], "max_output_tokens": limit}
+        case Wire.MESSAGES:
+            return {"model": model, "max_tokens": limit, "messages": [user]}
+        case _:
+            assert_never(wire)
 
 
 def _tool(tool: Tool, wire: Wire) -> JsonObject:

@@ -6,6 +6,7 @@ again; only transport failures are tried again, as SDKs do, by the same rule on 
 with the full contract. It knows no file, no terminal and no particular upstream.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
@@ -19,7 +20,7 @@ from mustcall.dialects import parse
 from mustcall.engine.exchange import Inbound, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
-from mustcall.evals.asking import ask
+from mustcall.evals.asking import ask, greet
 from mustcall.evals.prompts import Prompt, describe_wanted
 from mustcall.evals.results import Ending, Fault, Pair, Sampling, Side, Trial
 from mustcall.evals.scoring import MadeCall, Score, score
@@ -29,7 +30,7 @@ from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.codec import Provenance
 from mustcall.wire.registry import codec_for
 
-__all__ = ["Subject", "compare", "try_bare", "try_mustcall"]
+__all__ = ["Subject", "compare", "try_bare", "try_mustcall", "warm_up"]
 
 #: How much of a reply's text is kept for the report.
 _LONGEST = 400
@@ -85,22 +86,37 @@ def _check_alive(subject: Subject, trials: dict[Side, Trial]) -> None:
         )
 
 
+async def warm_up(subject: Subject) -> None:
+    """Make the server load its model before anything is timed; what comes of it the first prompt will tell."""
+    endpoint = subject.endpoint
+    with contextlib.suppress(MustcallError):
+        reply = await subject.transport.send(_call(endpoint, msgspec.json.encode(greet(endpoint.wire, subject.model))))
+        try:
+            await reply.read()
+        finally:
+            await reply.close()
+
+
+def _call(endpoint: Endpoint, body: bytes) -> UpstreamCall:
+    """Return the call a client would make."""
+    return UpstreamCall(
+        url=endpoint.base_url + codec_for(endpoint.wire).path,
+        headers=request_headers(endpoint, {}, same_wire=True, stream=False),
+        body=body,
+        timeouts=endpoint.timeouts,
+    )
+
+
 async def try_bare(subject: Subject, prompt: Prompt) -> Trial:
     """Ask the upstream itself, once."""
     endpoint, clock = subject.endpoint, subject.clock
     codec, tries, began = codec_for(endpoint.wire), Tries(), clock.monotonic()
-    call = UpstreamCall(
-        url=endpoint.base_url + codec.path,
-        headers=request_headers(endpoint, {}, same_wire=True, stream=False),
-        body=_body(subject, prompt),
-        timeouts=endpoint.timeouts,
-    )
     reply: Reply | None = None
     fault: Fault | None = None
     try:
         answer = await send_patiently(
             subject.transport,
-            call,
+            _call(endpoint, _body(subject, prompt)),
             endpoint.backoff,
             codec.decode_error,
             clock=clock,
