@@ -17,6 +17,7 @@ __all__ = ["main"]
 #: Every command, the module that has it (as `command`), and its line in `--help`.
 COMMANDS = {
     "serve": ("mustcall.cli.serve", "Run the gateway."),
+    "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),
