@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 import msgspec
@@ -22,9 +21,8 @@ from mustcall.evals.picture import check_drawable, draw_picture
 from mustcall.evals.prompts import Prompt, choose_prompts
 from mustcall.evals.results import Circumstances, Pair, Run, Sampling, Side, Trial
 from mustcall.evals.runner import Subject, compare, warm_up
-from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose
-from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.store import SCHEME
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import SystemClock
@@ -111,19 +109,9 @@ def _check_files(page: Path | None, picture: Path | None, data: Path | None) -> 
 def _settings(file: Path | None, upstream: str | None, gguf: Path | None) -> Settings:
     """Return the configuration; where none names an upstream, the embedded model is it."""
     if upstream is not None and gguf is not None:
-        raise click.UsageError("--gguf brings its own upstream; leave out --upstream")
-    flag = upstream
-    if gguf is not None:
-        flag = f"{SCHEME}:chat={SCHEME}:{quote(str(gguf.absolute()))}"
-    elif flag is None and file is None and not _is_configured():
-        flag = f"{SCHEME}:chat={SCHEME}:{DEFAULT}"
+        raise click.UsageError("--gguf is an upstream of its own; leave out --upstream")
+    flag = f"local:chat={SCHEME}:{gguf.absolute()}" if gguf is not None else upstream
     return load_settings(file, upstream_flags=[flag] if flag else ())
-
-
-def _is_configured() -> bool:
-    return (
-        any(os.environ.get(name) for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM")) or Path(DEFAULT_FILE).is_file()
-    )
 
 
 def _is_embedded(settings: Settings) -> bool:
