@@ -35,17 +35,25 @@ def test_a_partial_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 of 0" in printed(monkeypatch, "utf-8", planned=0)
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_goes_to_standard_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool
-) -> None:
-    """In a terminal the bar counts both sides, apart from the report; elsewhere there is none."""
-    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+def test_progress_in_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal a bar counts both sides, on standard error and apart from the report."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
     with progress_bar(1) as note:
         note(Side.BARE, answered())
         note(Side.MUSTCALL, called(OSLO))
     shown = capsys.readouterr()
     assert shown.out == ""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.err)
-    assert ("2/2" in text) is terminal
-    assert ("bare 0, mustcall 1" in text) is terminal
+    assert "2/2" in text
+    assert "bare 0, mustcall 1" in text
+
+
+def test_progress_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a log a line is written for every fifth prompt."""
+    monkeypatch.setenv("FORCE_COLOR", "")
+    with progress_bar(12) as note:
+        for _ in range(12):
+            note(Side.BARE, answered())
+            note(Side.MUSTCALL, called(OSLO))
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.splitlines()) == ("", ["asked 5 of 12 prompts", "asked 10 of 12 prompts"])

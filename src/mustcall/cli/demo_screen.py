@@ -5,6 +5,7 @@ Every number comes from `evals.figures`. Progress goes to standard error, the re
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -19,14 +20,28 @@ from mustcall.evals.wording import SIDES, cost_rows, headline, interval, of, par
 __all__ = ["print_report", "progress_bar"]
 
 _BAR = 30
+_EVERY = 5
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _STYLES = {Side.BARE: "bright_black", Side.MUSTCALL: "green"}
 
 
 @contextmanager
 def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
-    """Show a bar with the time left; what is yielded moves it on by one side of one prompt."""
-    console = Console(stderr=True)
+    """Show a bar with the time left; what is yielded moves it on by one side of one prompt.
+
+    Where there is no terminal, a line now and then says how far it is.
+    """
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        asked = count(1)
+
+        def say(_side: Side, _trial: Trial) -> None:
+            prompts, half = divmod(next(asked), len(Side))
+            if not half and prompts % _EVERY == 0:
+                console.print(f"asked {prompts} of {planned} prompts")
+
+        yield say
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
@@ -35,7 +50,7 @@ def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, expand=True, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, expand=True, transient=True) as progress:
         task = progress.add_task("asking", total=planned * len(Side))
         valid = dict.fromkeys(Side, 0)
 
