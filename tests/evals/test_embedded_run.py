@@ -9,22 +9,14 @@ import pytest
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.results import Ending, Run, Side
-from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
-from mustcall.upstream.embedded.fetching import pull
-from mustcall.upstream.embedded.store import Store
-
-
-@pytest.fixture(scope="module")
-def weights() -> Path:
-    """The default weights, fetched once and kept."""
-    return pull(find_weights(DEFAULT), Store())
+from support.embedded import BASE_URL, readied
 
 
 def test_three_prompts_on_the_embedded_model(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With nothing configured the embedded model is measured: every demanded call is valid, every reply counted."""
-    assert weights.is_file()
+    readied()
     monkeypatch.chdir(tmp_path)
     for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM"):
         monkeypatch.delenv(name, raising=False)
@@ -33,7 +25,9 @@ def test_three_prompts_on_the_embedded_model(
     assert not ended.value.code
     run = msgspec.convert(json.loads((tmp_path / "r.json").read_bytes())["run"], Run)
     figures = add_up(run)
+    assert run.circumstances.address == BASE_URL
     assert len(run.pairs) == 3
+    assert figures.unread
     assert figures.shares[Side.MUSTCALL][Measure.VALID].hits == 3
     assert figures.cost[Side.BARE].calls == 3
     for pair in run.pairs:

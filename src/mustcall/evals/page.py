@@ -72,6 +72,8 @@ def _opening(run: Run, figures: Figures) -> Iterator[str]:
     )
     if run.partial:
         yield f'<p class="warn">{escape(partial_note(run))}</p>'
+    if figures.unread:
+        yield f"<p>{escape(unread_note(figures))}</p>"
 
 
 def _chart(figures: Figures) -> Iterator[str]:
@@ -149,8 +151,6 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
     for measure, words in DEFINITIONS.items():
         yield f"<dt>{measure}</dt><dd>{words}</dd>"
     yield "</dl>"
-    if figures.unread:
-        yield f"<p>{escape(unread_note(figures))}</p>"
     for measure in Measure:
         only_bare, only_must = figures.only[measure]
         yield f"<p>{measure}: {only_must} prompts only through mustcall, {only_bare} only bare.</p>"

@@ -69,5 +69,7 @@ def draw_picture(run: Run, file: Path) -> None:
     axes.set_title(headline(figures), loc="left", fontsize=12, fontweight="bold", color=_INK, pad=14)
     told = run.circumstances
     note = f"{told.model}, {len(run.pairs)} prompts; lines are 95 % intervals (Wilson). {partial_note(run)}".strip()
+    if figures.unread:
+        note += "\nThe bare model never saw a tool: its server dropped them and answered 200."
     axes.set_xlabel(note, fontsize=9, color=_FAINT, labelpad=10)
     figure.savefig(file, format="png")
