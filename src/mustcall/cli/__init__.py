@@ -21,6 +21,7 @@ COMMANDS = {
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),
+    "demo": ("mustcall.cli.demo", "Measure a model with and without mustcall."),
     "dialects": ("mustcall.cli.dialects", "List the ways models write tool calls as text."),
 }
 

@@ -1,0 +1,1 @@
+"""Measures models with and without mustcall: the same prompts, both ways, scored by the same rules."""

@@ -1,0 +1,138 @@
+"""Adds a run up: shares with their intervals, calls, time, tokens. Every number of a report comes from here. Pure."""
+
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+from statistics import median
+
+import msgspec
+
+from mustcall.evals.prompts import Demand
+from mustcall.evals.results import Ending, Pair, Run, Side, Trial
+from mustcall.evals.scoring import Score
+from mustcall.policy.starving import CHARACTERS_PER_TOKEN
+
+__all__ = ["Cost", "Figures", "Measure", "Share", "add_up", "wilson"]
+
+#: The two-sided 95 % point of the normal distribution.
+_Z = 1.959963984540054
+
+
+class Measure(StrEnum):
+    """What a share is a share of; the words of every report."""
+
+    VALID = "valid call"
+    RIGHT_TOOL = "right tool"
+    RIGHT_ARGUMENTS = "right arguments"
+
+    def holds(self, score: Score) -> bool:
+        """Tell whether a reply counts."""
+        match self:
+            case Measure.VALID:
+                return score.valid
+            case Measure.RIGHT_TOOL:
+                return score.right_tool
+            case Measure.RIGHT_ARGUMENTS:
+                return score.right_arguments
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share: honest for few trials and at 0 and 100 %."""
+    if of == 0:
+        return 0.0, 1.0
+    rate, square = hits / of, _Z * _Z
+    middle = (rate + square / (2 * of)) / (1 + square / of)
+    reach = _Z / (1 + square / of) * math.sqrt(rate * (1 - rate) / of + square / (4 * of * of))
+    # At the ends the interval ends there, too; rounding must not say otherwise.
+    return (0.0 if hits == 0 else middle - reach), (1.0 if hits == of else middle + reach)
+
+
+class Share(msgspec.Struct, frozen=True):
+    """So many of so many, with the 95 % interval of the rate behind them."""
+
+    hits: int
+    of: int
+    low: float
+    high: float
+
+    @property
+    def rate(self) -> float:
+        """The share as a number from 0 to 1; 0 of nothing is 0."""
+        return self.hits / self.of if self.of else 0.0
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one side took. `extra` are upstream calls beyond one for each prompt."""
+
+    calls: int
+    extra: int
+    seconds: float
+    median_seconds: float
+    input_tokens: int
+    output_tokens: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, added up.
+
+    `only` counts the prompts that just one side got right: the bare one, then mustcall. `written` counts replies whose
+    text held a call nobody delivered; `failed` those that ended in an error. `unread` says that the bare server read
+    fewer tokens than the tools take: it dropped them without a word, and its model never saw them.
+    """
+
+    shares: dict[Side, dict[Measure, Share]]
+    by_demand: dict[Demand, dict[Side, dict[Measure, Share]]]
+    only: dict[Measure, tuple[int, int]]
+    cost: dict[Side, Cost]
+    written: dict[Side, int]
+    failed: dict[Side, int]
+    unread: bool
+
+
+def add_up(run: Run) -> Figures:
+    """Add up what was measured, whole or partial."""
+    pairs = run.pairs
+    kinds = [demand for demand in Demand if any(pair.demand is demand for pair in pairs)]
+    return Figures(
+        shares=_sides(pairs),
+        by_demand={kind: _sides([pair for pair in pairs if pair.demand is kind]) for kind in kinds},
+        only={measure: _alone(pairs, measure) for measure in Measure},
+        cost={side: _cost([pair.side(side) for pair in pairs]) for side in Side},
+        written={side: sum(pair.side(side).written for pair in pairs) for side in Side},
+        failed={side: sum(pair.side(side).ending is Ending.FAILED for pair in pairs) for side in Side},
+        unread=_is_unread(pairs),
+    )
+
+
+def _sides(pairs: Iterable[Pair]) -> dict[Side, dict[Measure, Share]]:
+    held = tuple(pairs)
+    return {side: {measure: _share(held, side, measure) for measure in Measure} for side in Side}
+
+
+def _share(pairs: tuple[Pair, ...], side: Side, measure: Measure) -> Share:
+    hits = sum(measure.holds(pair.side(side).score) for pair in pairs)
+    return Share(hits, len(pairs), *wilson(hits, len(pairs)))
+
+
+def _alone(pairs: Iterable[Pair], measure: Measure) -> tuple[int, int]:
+    both = [(measure.holds(pair.bare.score), measure.holds(pair.mustcall.score)) for pair in pairs]
+    return both.count((True, False)), both.count((False, True))
+
+
+def _is_unread(pairs: Iterable[Pair]) -> bool:
+    """Tell whether fewer tokens were read than there can have been; a server that reports none tells nothing."""
+    told = [pair for pair in pairs if pair.bare.input_tokens]
+    least = sum(pair.characters for pair in told) // CHARACTERS_PER_TOKEN
+    return sum(pair.bare.input_tokens for pair in told) < least
+
+
+def _cost(trials: list[Trial]) -> Cost:
+    calls = sum(trial.sends for trial in trials)
+    return Cost(
+        calls=calls,
+        extra=calls - len(trials),
+        seconds=sum(trial.seconds for trial in trials),
+        median_seconds=median(trial.seconds for trial in trials) if trials else 0.0,
+        input_tokens=sum(trial.input_tokens for trial in trials),
+        output_tokens=sum(trial.output_tokens for trial in trials),
+    )

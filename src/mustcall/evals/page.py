@@ -1,0 +1,196 @@
+"""Writes a run as one HTML page that needs nothing else: no script, no fetch; light and dark, wide and narrow.
+
+Every number comes from `figures`; the look is the style sheet beside this module.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from importlib import resources
+
+from mustcall.evals.figures import Figures, Measure, Share, add_up
+from mustcall.evals.results import Pair, Run, Side, Trial
+from mustcall.evals.scoring import Score
+from mustcall.evals.wording import (
+    SIDES,
+    cost_rows,
+    headline,
+    interval,
+    of,
+    partial_note,
+    percent,
+    seconds,
+    unread_note,
+    when,
+)
+
+__all__ = ["DEFINITIONS", "write_page"]
+
+#: What the three measures mean; docs/demo.md says the same at length.
+DEFINITIONS = {
+    Measure.VALID: "at least one tool call came back as a call, and every one names an offered tool and has arguments "
+    "that are valid under its schema",
+    Measure.RIGHT_TOOL: "it is valid, and calls the tool that the prompt is about",
+    Measure.RIGHT_ARGUMENTS: "it calls the right tool, with the arguments the prompt gives",
+}
+
+_GRADES = ("no valid call", "valid call, wrong tool", "right tool, wrong arguments", "right arguments")
+
+
+def write_page(run: Run) -> str:
+    """Return the report."""
+    figures = add_up(run)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(headline(figures))}</title>",
+            f"<style>{_style()}</style></head><body><main>",
+            *_opening(run, figures),
+            *_chart(figures),
+            *_cells(run),
+            *_cost(figures),
+            *_by_demand(figures),
+            *_method(run, figures),
+            *_prompts(run),
+            "</main></body></html>",
+            "",
+        ]
+    )
+
+
+def _style() -> str:
+    return resources.files("mustcall.evals").joinpath("data", "report.css").read_text(encoding="utf-8")
+
+
+def _opening(run: Run, figures: Figures) -> Iterator[str]:
+    told = run.circumstances
+    yield f"<h1>{escape(headline(figures))}</h1>"
+    yield (
+        f'<p class="faint">{escape(told.model)} at {escape(told.address)}, {len(run.pairs)} prompts asked both ways, '
+        f"{when(told.started)}, mustcall {escape(told.version)}</p>"
+    )
+    if run.partial:
+        yield f'<p class="warn">{escape(partial_note(run))}</p>'
+    if figures.unread:
+        yield f"<p>{escape(unread_note(figures))}</p>"
+
+
+def _chart(figures: Figures) -> Iterator[str]:
+    yield '<h2>Share of replies</h2><p class="faint">The line on each bar is the 95 % interval (Wilson).</p>'
+    for measure in Measure:
+        yield f"<h3>{measure}</h3>"
+        for side in Side:
+            share = figures.shares[side][measure]
+            yield (
+                f'<div class="bar"><span>{SIDES[side]}</span>{_bar(side, measure, share)}'
+                f'<span class="value"><b>{percent(share.rate)}</b> <span class="faint">{of(share)}</span></span></div>'
+            )
+
+
+def _bar(side: Side, measure: Measure, share: Share) -> str:
+    """Draw one bar: lengths are percentages, so that it fits any width."""
+    low, high = f"{share.low * 100:.2f}%", f"{share.high * 100:.2f}%"
+    label = f"{measure}, {SIDES[side]}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
+    return (
+        f'<svg role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>'
+        '<rect class="track" width="100%" height="100%" rx="4"/>'
+        f'<rect class="fill {side}" width="{share.rate * 100:.2f}%" height="100%" rx="4"/>'
+        f'<line class="whisker" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'
+        f'<line class="whisker" x1="{low}" x2="{low}" y1="30%" y2="70%"/>'
+        f'<line class="whisker" x1="{high}" x2="{high}" y1="30%" y2="70%"/></svg>'
+    )
+
+
+def _grade(score: Score) -> int:
+    return score.valid + score.right_tool + score.right_arguments
+
+
+def _cells(run: Run) -> Iterator[str]:
+    yield "<h2>Prompt by prompt</h2>"
+    for side in Side:
+        yield f'<p>{SIDES[side]}</p><ul class="cells" aria-hidden="true">'
+        for pair in run.pairs:
+            grade = _grade(pair.side(side).score)
+            yield f'<li class="s{grade}" title="{escape(pair.says)}: {_GRADES[grade]}"></li>'
+        yield "</ul>"
+    swatches = "".join(
+        f'<span style="--swatch: var(--s{grade})">{_GRADES[grade]}</span>' for grade in reversed(range(len(_GRADES)))
+    )
+    yield f'<p class="key">{swatches}</p>'
+
+
+def _cost(figures: Figures) -> Iterator[str]:
+    yield '<h2>What it cost</h2><div class="scroll"><table><tr><th></th><th class="n">bare</th>'
+    yield '<th class="n">mustcall</th><th class="n">change</th></tr>'
+    for name, *values in cost_rows(figures):
+        yield f"<tr><td>{name}</td>" + "".join(f'<td class="n">{value}</td>' for value in values) + "</tr>"
+    yield "</table></div>"
+
+
+def _by_demand(figures: Figures) -> Iterator[str]:
+    heads = "".join(f'<th class="n">{measure}</th>' for measure in Measure)
+    yield f'<h2>By what the caller demanded</h2><div class="scroll"><table><tr><th>tool_choice</th>{heads}</tr>'
+    for demand, sides in figures.by_demand.items():
+        yield f'<tr><td class="group" colspan="{len(Measure) + 1}">{demand}</td></tr>'
+        for side in Side:
+            shares = "".join(f'<td class="n">{of(sides[side][measure])}</td>' for measure in Measure)
+            yield f'<tr><td class="member">{SIDES[side]}</td>{shares}</tr>'
+    yield "</table></div>"
+
+
+def _method(run: Run, figures: Figures) -> Iterator[str]:
+    told = run.circumstances
+    yield "<h2>How it was measured</h2>"
+    yield (
+        "<p>Both sides were sent the same requests: one user message, one to four tools, the "
+        "<code>tool_choice</code>. <b>Bare</b> is the upstream's own reply, one call for each prompt; what the server "
+        "itself returned as tool calls counts, and text does not. <b>mustcall</b> is the same request through "
+        "mustcall's contract; its extra calls are counted above. The sides took turns in going first.</p><dl>"
+    )
+    for measure, words in DEFINITIONS.items():
+        yield f"<dt>{measure}</dt><dd>{words}</dd>"
+    yield "</dl>"
+    for measure in Measure:
+        only_bare, only_must = figures.only[measure]
+        yield f"<p>{measure}: {only_must} prompts only through mustcall, {only_bare} only bare.</p>"
+    temperature = "the server's own" if told.sampling.temperature is None else f"{told.sampling.temperature:g}"
+    seed = "the file's" if told.seed is None else f"seed {told.seed}"
+    yield (
+        f'<p class="faint">wire {told.wire}; temperature {temperature}; at most {told.sampling.max_tokens} tokens a '
+        f"reply; order of prompts: {seed}.</p>"
+    )
+
+
+def _prompts(run: Run) -> Iterator[str]:
+    yield '<h2>Every reply</h2><p class="faint">The two marks are the bare reply and mustcall\'s.</p>'
+    for pair in run.pairs:
+        marks = "".join(f'<span class="mark s{_grade(pair.side(side).score)}"></span>' for side in Side)
+        yield (
+            f'<details><summary>{marks}<span class="says">{escape(pair.says)}</span>'
+            f'<span class="faint">{pair.demand}</span></summary><div class="said">'
+        )
+        yield from _said(pair)
+        yield "</div></details>"
+
+
+def _said(pair: Pair) -> Iterator[str]:
+    yield f"<p>Wanted: <code>{escape(pair.wanted)}</code></p>"
+    for side in Side:
+        trial = pair.side(side)
+        grade = _GRADES[_grade(trial.score)]
+        yield f'<p><b>{SIDES[side]}</b>: {grade} <span class="faint">{_took(trial)}</span></p>'
+        for call in trial.calls:
+            yield f"<p><code>{escape(call.name)}({escape(call.arguments)})</code></p>"
+        if trial.fault is not None:
+            yield f"<p><code>{escape(trial.fault.code)}</code> {escape(trial.fault.message)}</p>"
+        elif trial.text:
+            yield f"<p>“{escape(trial.text)}”</p>"
+        elif not trial.calls:
+            yield "<p>(nothing)</p>"
+
+
+def _took(trial: Trial) -> str:
+    calls = f"{trial.sends} upstream call{'' if trial.sends == 1 else 's'}"
+    verdicts = f", {', '.join(trial.verdicts)}" if trial.verdicts else ""
+    return f"{calls}, {seconds(trial.seconds)}{verdicts}"

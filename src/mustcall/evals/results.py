@@ -1,0 +1,107 @@
+"""What a run measured, as values: one trial for each side of each prompt, and the circumstances. JSON both ways.
+
+Holds what was seen and judges nothing; `figures` adds it up.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from mustcall.core.origin import Wire
+from mustcall.evals.prompts import Demand
+from mustcall.evals.scoring import MadeCall, Score
+
+__all__ = ["Circumstances", "Ending", "Fault", "Pair", "Run", "Sampling", "Side", "Trial"]
+
+
+class Side(StrEnum):
+    """Who was asked: the upstream itself, or mustcall in front of it."""
+
+    BARE = "bare"
+    MUSTCALL = "mustcall"
+
+
+class Ending(StrEnum):
+    """What the caller got: calls, text, or an error."""
+
+    CALLED = "called"
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """The error a trial ended in. `upstream` tells an upstream that does not work from a model that does not call."""
+
+    code: str
+    message: str
+    upstream: bool
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt asked one way.
+
+    `written` says that the text holds a call nobody delivered as one. `sends` are upstream calls, transport retries
+    included. `verdicts` and `rungs` are mustcall's own record of its attempts.
+    """
+
+    ending: Ending
+    score: Score
+    calls: tuple[MadeCall, ...] = ()
+    text: str = ""
+    written: bool = False
+    fault: Fault | None = None
+    sends: int = 1
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    verdicts: tuple[str, ...] = ()
+    rungs: tuple[str, ...] = ()
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt asked both ways. `wanted` is the right call in words, `characters` the length of words and tools."""
+
+    prompt: str
+    says: str
+    demand: Demand
+    wanted: str
+    characters: int
+    bare: Trial
+    mustcall: Trial
+
+    def side(self, side: Side) -> Trial:
+        """Return the trial of one side."""
+        return self.bare if side is Side.BARE else self.mustcall
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """What both sides are asked with; no temperature leaves it to the server."""
+
+    max_tokens: int
+    temperature: float | None = 0.0
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """Who was measured, when and how. `started` is ISO 8601."""
+
+    model: str
+    upstream: str
+    wire: Wire
+    address: str
+    version: str
+    started: str
+    planned: int
+    sampling: Sampling
+    seed: int | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as far as it came."""
+
+    circumstances: Circumstances
+    pairs: tuple[Pair, ...]
+
+    @property
+    def partial(self) -> bool:
+        """Whether it ended before the last prompt."""
+        return len(self.pairs) < self.circumstances.planned
