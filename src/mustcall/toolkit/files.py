@@ -7,6 +7,7 @@ A file is read if it is an ordinary file of text, of at most 2 MiB, some lines a
 import heapq
 import itertools
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,9 @@ _LARGEST: Final = 2 * 1024 * 1024
 _MOST_CHARACTERS: Final = 3500
 _LONGEST_LINE: Final = 1000
 _SNIFFED: Final = 8192
+
+#: What breaks a line, steers a terminal, turns the direction of text around, or is no character at all.
+_UNPLAIN = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def list_directory(roots: Roots, path: str) -> str:
@@ -66,16 +70,14 @@ def read_file(roots: Roots, path: str, first_line: int = 1) -> str:
 
 
 def plain(text: str, keep: str = "") -> str:
-    """Return text without control characters and lone surrogates: each is written as its escape."""
+    """Return text whose control characters, direction overrides and lone surrogates are written as escapes."""
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign in keep else _escape(sign) for sign in text)
+    return _UNPLAIN.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
 
 
 def _escape(sign: str) -> str:
-    if sign.isspace() and sign not in "\t\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":
-        return sign
-    return sign.encode("ascii", "backslashreplace").decode() if not sign.isascii() else f"\\x{ord(sign):02x}"
+    return f"\\x{ord(sign):02x}" if ord(sign) < 0x100 else f"\\u{ord(sign):04x}"
 
 
 def _entry(entry: "os.DirEntry[str]") -> str:
