@@ -13,6 +13,8 @@
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
     ├── ConfigError                 500  the configuration cannot be used
+    ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
+    │   └── ToolRefused             500  the tool will not do it: a policy says no
     ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -61,6 +63,8 @@ __all__ = [
     "StructuredOutputError",
     "TextToolCallError",
     "ThinkingOnly",
+    "ToolError",
+    "ToolRefused",
     "TruncatedReply",
     "Unauthorized",
     "UnknownModel",
@@ -205,6 +209,18 @@ class ConfigError(MustcallError):
     """The configuration cannot be used as it is."""
 
     code = "config_error"
+
+
+class ToolError(MustcallError):
+    """What a tool raises to tell the model in one line what went wrong. The run goes on."""
+
+    code = "tool_failed"
+
+
+class ToolRefused(ToolError):
+    """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
+
+    code = "tool_refused"
 
 
 class BudgetSpent(MustcallError):

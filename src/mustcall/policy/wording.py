@@ -43,6 +43,12 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     continue_turn: str = "Continue."
     #: What goes with the last request before the step cap (rule 109).
     step_cap: str = "No more tools can be called for this. Answer now with what you have."
+    #: What stands in a tool's place in an agent's history (rules 90, 110); `{problem}` is one line.
+    tool_failed: str = "The tool `{tool}` failed: {problem}."
+    tool_timed_out: str = "The tool `{tool}` did not finish in time; whether it took effect is not known."
+    tool_refused: str = "The call of `{tool}` was refused: {problem}."
+    tool_misfit: str = "The call of `{tool}` did not fit its schema and was not run: {problem}."
+    tool_cancelled: str = "The call of `{tool}` was cancelled."
 
 
 #: The places each sentence may have.
@@ -51,6 +57,11 @@ _PLACES = {
     "bad_arguments": {"problem": ""},
     "bad_answer": {"problem": ""},
     "call_as_json": {"tools": ""},
+    "tool_failed": {"tool": "", "problem": ""},
+    "tool_timed_out": {"tool": ""},
+    "tool_refused": {"tool": "", "problem": ""},
+    "tool_misfit": {"tool": "", "problem": ""},
+    "tool_cancelled": {"tool": ""},
 }
 
 

@@ -1,0 +1,171 @@
+"""The agent: a model that may use tools, until it has answered.
+
+It holds settings and starts runs; the loop itself is `agent.loop`, and every turn of the model's is taken by the same
+engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents can be shared and used at the same time.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.engine.agent.events import RunEvent
+from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
+from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.prompts import Prompt, read_prompt
+from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.streams import RunStream
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.tooling.definition import Approve, FunctionTool
+from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
+from mustcall.engine.turns import House, Turns
+from mustcall.policy.controls import Controls, OnUnmet
+from mustcall.policy.grounding import GroundingRule, check_rules
+from mustcall.policy.wording import Wording, check_wording
+
+__all__ = ["Agent"]
+
+
+class Agent:
+    """A model, its tools and how to use them.
+
+    `upstream` is an `Upstream`, or its address with `model`. `tools` are functions, `FunctionTool`s and `ToolSource`s.
+    `controls` are the settings of each turn (forces, limits, protocol); `on_unmet` stands over the one in there and
+    gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
+    the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn with all
+    its attempts. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see every
+    event.
+
+    `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream | str,
+        *,
+        tools: Iterable[ToolLike] = (),
+        instructions: str | None = None,
+        model: str | None = None,
+        controls: Controls | None = None,
+        on_unmet: OnUnmet = OnUnmet.ANSWER,
+        rules: Iterable[GroundingRule] = (),
+        wording: Wording | None = None,
+        options: Options | None = None,
+        max_steps: int = 10,
+        concurrency: int = 8,
+        timeout: float = 600.0,
+        approve: Approve | None = None,
+        hooks: Iterable[Hook] = (),
+    ) -> None:
+        self.upstream = upstream if isinstance(upstream, Upstream) else Upstream(upstream)
+        self.model = model or self.upstream.model
+        self.tools = read_tools(tools)
+        self.rules = tuple(rules)
+        self._house = House(
+            rules=self.rules, overrides=self.upstream.overrides, wording=wording or Wording(), controls=Controls()
+        )
+        self._plan = Plan(
+            endpoint=self.upstream.endpoint,
+            model=self.model,
+            clock=self.upstream.clock,
+            controls=msgspec.structs.replace(controls or Controls(), on_unmet=OnUnmet(on_unmet), metadata=False),
+            wording=self._house.wording,
+            instructions=instructions,
+            options=options or Options(),
+            max_steps=max_steps,
+            concurrency=concurrency,
+            timeout=timeout,
+            approve=approve,
+            stateful=self.upstream.stateful,
+            hooks=tuple(hooks),
+        )
+        self._open: tuple[AsyncExitStack, Turns, Roster] | None = None
+        self._check()
+
+    async def run(
+        self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None, check: bool = True
+    ) -> RunResult:
+        """Run to an answer; raise `MustcallError` where there is none.
+
+        `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9). With
+        `check=False` a failed run is returned, `stopped` and `error` saying so, instead of raised.
+        """
+        run = self._begin(prompt, after, force, stream=False)
+        try:
+            return await self._drive(run, _nowhere)
+        except MustcallError:
+            if check:
+                raise
+            return run.result()
+
+    def run_sync(
+        self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None, check: bool = True
+    ) -> RunResult:
+        """Do as `run` where no event loop runs."""
+        return asyncio.run(self.run(prompt, after=after, force=force, check=check))
+
+    def stream(self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None) -> RunStream:
+        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
+        run = self._begin(prompt, after, force, stream=True)
+        return RunStream(run, lambda emit: self._drive(run, emit))
+
+    async def __aenter__(self) -> Self:
+        if self._open is None:
+            self._open = await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open is not None:
+            stack, _, _ = self._open
+            self._open = None
+            await stack.aclose()
+
+    def _begin(self, prompt: Prompt, after: RunResult | None, force: bool | str | None, *, stream: bool) -> Run:
+        messages = read_prompt(prompt)
+        if after is not None:
+            messages = (*after.messages, *messages)
+        controls = self._plan.controls
+        if force is not None:
+            controls = msgspec.structs.replace(controls, force_tools=force)
+        return Run(msgspec.structs.replace(self._plan, controls=controls, stream=stream), messages, after)
+
+    async def _drive(self, run: Run, emit: Emit) -> RunResult:
+        if self._open is not None:
+            _, turns, roster = self._open
+            return await run.drive(turns, roster, emit)
+        stack, turns, roster = await self._opened()
+        async with stack:
+            return await run.drive(turns, roster, emit)
+
+    async def _opened(self) -> tuple[AsyncExitStack, Turns, Roster]:
+        """Connect the upstream and open the tool sources; the stack closes both."""
+        async with AsyncExitStack() as stack:
+            transport = await stack.enter_async_context(self.upstream.connected())
+            turns = Turns(transport, self.upstream.clock, self._house)
+            turns.learnt = self.upstream.learnt
+            roster = await open_roster(self.tools, stack)
+            return stack.pop_all(), turns, roster
+
+    def _check(self) -> None:
+        """Raise `ConfigError` for what cannot be run."""
+        if not self.model:
+            raise ConfigError("no model is named: pass model='…' to the Upstream or to the Agent")
+        check_rules(self.rules)
+        check_wording(self._house.wording)
+        plan = self._plan
+        for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
+            if value < 1:
+                raise ConfigError(f"{name} must be 1 or more, got {value}")
+        if plan.timeout <= 0:
+            raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
+        Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
+
+
+async def _nowhere(event: RunEvent) -> None:
+    """Take events nobody iterates over."""

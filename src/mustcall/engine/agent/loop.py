@@ -1,0 +1,273 @@
+"""One run: a turn of the model's, its calls, their results, and again, until there is an answer or a reason to stop.
+
+The loop writes the history, and nothing else does. What a reply is worth, what is retried and what is forced is the turn
+engine's (`engine.turns`); here are only the step cap (rule 109), the advice about loops (rule 108), and which messages a
+step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+
+import msgspec
+
+from mustcall.core.errors import LoopBlocked, MustcallError
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import Origin, Wire
+from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
+from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.request import Request
+from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.engine.agent.events import (
+    CallFinished,
+    CallStarted,
+    ReasoningDelta,
+    RunEvent,
+    RunFinished,
+    StepFinished,
+    TextDelta,
+)
+from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.prompts import text_message
+from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.agent.step import Step
+from mustcall.engine.records import TurnRecord
+from mustcall.engine.tooling.definition import Approve
+from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.roster import Roster
+from mustcall.engine.tooling.running import Executed, Runner
+from mustcall.engine.turns import Turns
+from mustcall.policy.controls import Controls
+from mustcall.policy.grounding import latest_input
+from mustcall.policy.loops import Loop, loop_of
+from mustcall.policy.wording import Wording, fill
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import Clock
+
+__all__ = ["Emit", "Hook", "Plan", "Run"]
+
+_logger = logging.getLogger("mustcall.engine")
+
+Hook = Callable[[RunEvent], Awaitable[None] | None]
+"""Sees every event of a run. What it raises is logged; it never ends the run."""
+
+Emit = Callable[[RunEvent], Awaitable[None]]
+
+_STOPPED = {
+    FinishReason.LENGTH: Stopped.LENGTH,
+    FinishReason.REFUSAL: Stopped.REFUSED,
+    FinishReason.CONTENT_FILTER: Stopped.FILTERED,
+}
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one run."""
+
+    endpoint: Endpoint
+    model: str
+    clock: Clock
+    controls: Controls
+    wording: Wording = Wording()
+    instructions: str | None = None
+    options: Options = Options()
+    max_steps: int = 10
+    concurrency: int = 8
+    timeout: float = 600.0
+    approve: Approve | None = None
+    stateful: bool = False
+    stream: bool = False
+    hooks: tuple[Hook, ...] = ()
+
+
+class Run:
+    """One run. `result` can be asked for at any time: what it shows is always a legal history."""
+
+    def __init__(self, plan: Plan, messages: tuple[Message, ...], after: RunResult | None = None) -> None:
+        self._plan = plan
+        self._messages = list(messages)
+        #: Where a stateful upstream keeps the conversation, and how much of it it has.
+        self._response_id = after.response_id if after is not None and plan.stateful else None
+        self._kept = after.kept if after is not None and self._response_id is not None else 0
+        self._calls: list[ExecutedCall] = []
+        self._steps: list[TurnRecord] = []
+        self._usage = Usage()
+        self._text = ""
+        self._number = 0
+        self._stopped: Stopped | None = None
+        self._error: MustcallError | None = None
+        # What the model is saying right now; the calls it made, and the results that are there for them.
+        self._saying: list[str] = []
+        self._pending: tuple[ToolCall, ...] = ()
+        self._results: dict[str, ToolResult] = {}
+
+    # --- what it looks like from outside -----------------------------------------------------------------------------
+
+    def result(self) -> RunResult:
+        """Return the run as it stands; one that is not over counts as cancelled."""
+        messages = list(self._messages)
+        said = "".join(self._saying)
+        if said:
+            messages.append(text_message(Role.ASSISTANT, said))
+        if self._pending:
+            results = tuple(self._results.get(call.id) or self._cancelled(call) for call in self._pending)
+            messages.append(Message(role=Role.TOOL, parts=results))
+        return RunResult(
+            text=said or self._text,
+            messages=tuple(messages),
+            stopped=self._stopped or Stopped.CANCELLED,
+            calls=tuple(self._calls),
+            steps=tuple(self._steps),
+            usage=self._usage,
+            force_satisfied=_force_satisfied(self._steps),
+            error=self._error.info() if self._error is not None else None,
+            response_id=self._response_id,
+            kept=self._kept,
+        )
+
+    def _cancelled(self, call: ToolCall) -> ToolResult:
+        line = fill(self._plan.wording.tool_cancelled, tool=call.name)
+        return ToolResult(call_id=call.id, content=(Text(text=line),), is_error=True, kind=call.kind)
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult:
+        """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
+        plan = self._plan
+        runner = Runner(
+            roster, concurrency=plan.concurrency, approve=plan.approve, wording=plan.wording, clock=plan.clock
+        )
+        try:
+            while self._stopped is None:
+                await self._step(turns, roster, runner, emit)
+        except MustcallError as error:
+            self._stopped, self._error = Stopped.FAILED, error
+            await self._tell(RunFinished(self.result()), emit)
+            raise
+        result = self.result()
+        await self._tell(RunFinished(result), emit)
+        return result
+
+    async def _step(self, turns: Turns, roster: Roster, runner: Runner, emit: Emit) -> None:
+        """Take one turn of the model's, and run the calls it makes."""
+        plan = self._plan
+        self._number += 1
+        request, controls, capped = self._asked(roster)
+        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
+
+        async def say(delta: TextDelta | ReasoningDelta) -> None:
+            if isinstance(delta, TextDelta):
+                self._saying.append(delta.text)
+            await self._tell(delta, emit)
+
+        try:
+            reply = await step.take(request, controls, say)
+        finally:
+            if step.record is not None:
+                self._steps.append(step.record)
+            self._usage += step.usage
+        loop = loop_of(self._whole(request), () if capped else reply.calls, controls.tools)
+        if loop is not None and loop.block:
+            raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
+        self._hear(reply, capped=capped)
+        await self._tell(StepFinished(self._steps[-1], self._number, step.usage), emit)
+        if capped or not reply.calls:
+            self._stopped = Stopped.STEP_CAP if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
+            return
+        await self._run_calls(reply.calls, loop, runner, emit)
+
+    def _asked(self, roster: Roster) -> tuple[Request, Controls, bool]:
+        """Return what this step asks, and whether it is the last one, in which nothing may be called (rule 109)."""
+        plan, controls = self._plan, self._plan.controls
+        request = self._request(roster)
+        rounds = latest_input(self._whole(request)).rounds
+        last = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
+        if not (last and roster.tools):
+            return request, msgspec.structs.replace(controls, step_cap=0), False
+        sent = latest_input(request).rounds
+        if sent == 0:
+            # No tool was used yet: there is nothing to give notice of, and the choice says it all.
+            request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
+        return request, msgspec.structs.replace(controls, step_cap=sent, force_tools=False), True
+
+    def _request(self, roster: Roster) -> Request:
+        plan, options = self._plan, self._plan.options
+        kept = self._kept if self._response_id is not None else 0
+        return Request(
+            model=plan.model,
+            messages=tuple(self._messages[kept:]),
+            system=None if plan.instructions is None else text_message(Role.SYSTEM, plan.instructions),
+            tools=roster.offers,
+            parallel_tool_calls=options.parallel_tool_calls if roster.tools else None,
+            max_tokens=options.max_tokens,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            stop=options.stop,
+            reasoning=options.reasoning,
+            stream=plan.stream,
+            stream_usage=plan.stream,
+            previous_response_id=self._response_id,
+            # A request that comes from the wire itself may leave its state there; one that does not is sent without.
+            origin=Origin(Wire.RESPONSES, {"store": True}) if plan.stateful else None,
+        )
+
+    def _whole(self, request: Request) -> Request:
+        """Return the request with the whole conversation, also where the upstream keeps some of it."""
+        return request if len(request.messages) == len(self._messages) else request.evolve(messages=(*self._messages,))
+
+    def _hear(self, reply: Reply, *, capped: bool) -> None:
+        """Take a reply into the history; calls that will not be run stay out of it."""
+        parts = tuple(part for part in reply.parts if not (capped and isinstance(part, ToolCall)))
+        if parts:
+            self._messages.append(Message(role=Role.ASSISTANT, parts=parts))
+        self._saying = []
+        self._text = "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
+        if self._plan.stateful:
+            self._response_id, self._kept = reply.id, len(self._messages)
+        self._pending = () if capped else reply.calls
+        self._results = {}
+
+    async def _run_calls(self, calls: tuple[ToolCall, ...], loop: Loop | None, runner: Runner, emit: Emit) -> None:
+        async def started(call: ToolCall) -> None:
+            await self._tell(CallStarted(call), emit)
+
+        async def finished(executed: Executed) -> None:
+            record = executed.record
+            self._calls.append(record)
+            self._results[record.call.id] = executed.result
+            await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
+
+        done = await runner.run_all(calls, self._number, started, finished)
+        results = [executed.result for executed in done]
+        if loop is not None and loop.advise:
+            results = [self._advised(call, result, loop) for call, result in zip(calls, results, strict=True)]
+        self._messages.append(Message(role=Role.TOOL, parts=tuple(results)))
+        self._pending = ()
+
+    def _advised(self, call: ToolCall, result: ToolResult, loop: Loop) -> ToolResult:
+        """Return a result with the advice about its loop, outside the wrapper (rule 108).
+
+        In the result and not as a user message: that would be the user's latest, and begin everything anew.
+        """
+        if call.name != loop.name:
+            return result
+        return result.evolve(content=(*result.content, Text(text=self._plan.wording.looping)))
+
+    async def _tell(self, event: RunEvent, emit: Emit) -> None:
+        """Pass an event on, to the hooks first."""
+        for hook in self._plan.hooks:
+            try:
+                waiting = hook(event)
+                if isawaitable(waiting):
+                    await waiting
+            except Exception as error:  # noqa: BLE001  the user's own code
+                _logger.warning("a hook failed: %s", type(error).__name__)
+                _logger.debug("the hook", exc_info=True)
+        await emit(event)
+
+
+def _force_satisfied(steps: list[TurnRecord]) -> bool | None:
+    """Return whether what was demanded was called: None if nothing was."""
+    forces = {step.force for step in steps}
+    if "met" in forces and "unmet" not in forces:
+        return True
+    return False if forces & {"unmet", "dropped"} else None

@@ -1,0 +1,49 @@
+"""What people pass as a prompt, as messages."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import InvalidRequest
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import Wire
+from mustcall.core.parts import Text
+from mustcall.wire.registry import codec_for
+
+__all__ = ["Prompt", "read_prompt", "text_message"]
+
+Prompt = str | Message | Sequence[Message | Mapping[str, Any]]
+"""A question, a message, or a conversation; dicts are Chat Completions messages."""
+
+
+def text_message(role: Role, text: str) -> Message:
+    """Return a message of one text."""
+    return Message(role=role, parts=(Text(text=text),))
+
+
+def read_prompt(prompt: Prompt) -> tuple[Message, ...]:
+    """Return the messages of a prompt; raise `InvalidRequest` for what is none."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise InvalidRequest("the prompt is empty", param="prompt")
+        return (text_message(Role.USER, prompt),)
+    if isinstance(prompt, Message):
+        return (prompt,)
+    messages = tuple(read for number, each in enumerate(prompt) for read in _read(each, number))
+    if not messages:
+        raise InvalidRequest("the prompt has no messages", param="prompt")
+    return messages
+
+
+def _read(given: Message | Mapping[str, Any], number: int) -> tuple[Message, ...]:
+    if isinstance(given, Message):
+        return (given,)
+    try:
+        body = msgspec.json.encode({"model": "", "messages": [given]})
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"message {number} of the prompt is no JSON: {error}", param="prompt") from None
+    try:
+        return codec_for(Wire.CHAT).decode_request(body).messages
+    except InvalidRequest as error:
+        raise InvalidRequest(f"message {number} of the prompt: {error.message}", param="prompt") from None

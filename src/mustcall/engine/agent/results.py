@@ -1,0 +1,44 @@
+"""What a run came to: plain values, whole at any moment of it."""
+
+from enum import StrEnum
+
+import msgspec
+
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.message import Message
+from mustcall.core.reply import Usage
+from mustcall.engine.records import TurnRecord
+from mustcall.engine.tooling.outcomes import ExecutedCall
+
+__all__ = ["RunResult", "Stopped"]
+
+
+class Stopped(StrEnum):
+    """Why a run ended."""
+
+    ANSWERED = "answered"
+    STEP_CAP = "step_cap"
+    LENGTH = "length"
+    REFUSED = "refused"
+    FILTERED = "filtered"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A run. `messages` is the whole history without the instructions, ready to be passed in again."""
+
+    text: str
+    messages: tuple[Message, ...]
+    stopped: Stopped
+    calls: tuple[ExecutedCall, ...] = ()
+    steps: tuple[TurnRecord, ...] = ()
+    usage: Usage = Usage()
+    #: None if no tool was demanded; False if one was and no turn called it (rule 27).
+    force_satisfied: bool | None = None
+    #: What the run failed with, where it was asked not to raise.
+    error: ErrorInfo | None = None
+    #: The id under which a stateful upstream keeps the conversation (rule 78).
+    response_id: str | None = None
+    #: How many of `messages` it keeps.
+    kept: int = 0

@@ -1,0 +1,167 @@
+"""What a tool is to the library: a name, a schema, something to run, and the limits it runs within.
+
+This says what may be called and how; it runs nothing (`tooling.running`) and knows no model and no wire.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import Audio, File, Image, Text, ToolCall
+from mustcall.core.tools import Tool
+
+__all__ = ["Approve", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
+
+Approve = Callable[[ToolCall], bool | Awaitable[bool]]
+"""Asked before a call runs, with arguments that fit the tool's schema; False means that it does not run."""
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits a tool runs within. A tool nobody said more about is taken to act on the world, not twice alike."""
+
+    #: Seconds one try may take. A synchronous function cannot be stopped: it is left behind, its result unread.
+    timeout: float = 60.0
+    #: Further tries after a failure; only for a tool that may be run again (`idempotent`, or no `side_effect`).
+    retries: int = 0
+    #: Running it twice with the same arguments is the same as running it once.
+    idempotent: bool = False
+    #: Running it changes something.
+    side_effect: bool = True
+    #: Asked before each call.
+    approve: Approve | None = None
+    #: Characters of a result the model gets to see (rule 92).
+    result_cap: int = 4000
+    #: Calls of this tool at the same time in one run; 0: as many as the run allows.
+    concurrency: int = 0
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a try that failed may be made again."""
+        return self.idempotent or not self.side_effect
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running tool may know of its call: a parameter annotated with this class is filled in, never offered.
+
+    `call.id` is the same in every try of a call: a key for what must not be done twice.
+    """
+
+    call: ToolCall
+    step: int = 1
+
+
+class ToolReturn(msgspec.Struct, frozen=True):
+    """A result in parts, for tools whose output is more than one text. `is_error` marks a failure in its own words."""
+
+    content: tuple[Text | Image | File | Audio, ...]
+    is_error: bool = False
+
+
+class FunctionTool:
+    """A tool made of a JSON schema and a function that takes the arguments as one dict, synchronous or not."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str | None,
+        schema: JsonObject,
+        run: Callable[[JsonObject], Any],
+        *,
+        settings: ToolSettings | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.schema = schema
+        self.settings = settings or ToolSettings()
+        self._run = run
+        _check(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def offer(self) -> Tool:
+        """The tool as a request offers it."""
+        return Tool(name=self.name, description=self.description, parameters=self.schema)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether `prepare` gives a coroutine function's call: it then runs in the event loop, not in a thread."""
+        return is_async(self._run)
+
+    def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
+        """Return the call, ready to be made; raise `msgspec.ValidationError` for arguments that cannot be read.
+
+        `arguments` is JSON that fits the schema.
+        """
+        del context
+        value: JsonObject = msgspec.json.decode(arguments)
+        return lambda: self._run(value)
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Tools that live elsewhere (an MCP server): opened, listed, called and closed.
+
+    Opening and closing may happen in different tasks; several calls may run at once. `call` gets arguments that fit the
+    schema and raises `ToolError` for what the model should know; anything else it raises is a failure without words.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call the source."""
+        ...
+
+    async def open(self) -> None:
+        """Get ready to be asked."""
+        ...
+
+    async def list(self) -> "Sequence[SourcedTool]":
+        """Return the tools on offer."""
+        ...
+
+    async def call(self, name: str, arguments: JsonObject) -> "ToolReturn | str":
+        """Run one call."""
+        ...
+
+    async def close(self) -> None:
+        """Free everything."""
+        ...
+
+
+class SourcedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool of a source: how it is offered, and its limits."""
+
+    name: str
+    description: str | None = None
+    schema: JsonObject
+    settings: ToolSettings = ToolSettings()
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it gives something to await: a coroutine function, or an object whose call is one."""
+    from inspect import iscoroutinefunction  # noqa: PLC0415  a heavy module for one question
+
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _check(tool: FunctionTool) -> None:
+    """Raise `ConfigError` for a tool that cannot be offered or run."""
+    settings = tool.settings
+    if not tool.name or not tool.name.strip():
+        raise ConfigError("a tool needs a name")
+    if settings.timeout <= 0:
+        raise ConfigError(f"tool {tool.name!r}: timeout must be above 0 seconds, got {settings.timeout}")
+    for field in ("retries", "concurrency"):
+        if getattr(settings, field) < 0:
+            raise ConfigError(f"tool {tool.name!r}: {field} must be 0 or more, got {getattr(settings, field)}")
+    if settings.result_cap < 1:
+        raise ConfigError(f"tool {tool.name!r}: result_cap must be 1 or more, got {settings.result_cap}")
+    if settings.retries and not settings.repeatable:
+        raise ConfigError(
+            f"tool {tool.name!r}: retries={settings.retries} would run it again after a failure; say idempotent=True "
+            "or side_effect=False if that does no harm"
+        )

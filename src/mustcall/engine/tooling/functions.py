@@ -1,0 +1,147 @@
+"""`@tool`: a tool from a function, its schema from the type hints, its words from the docstring.
+
+    @tool
+    def get_weather(city: Annotated[str, "a city's name"]) -> str:
+        "Look up today's weather."
+
+Parameters may be plain types, dataclasses, TypedDicts, msgspec structs or pydantic models. A parameter annotated with
+`ToolContext` is filled in by the run and not offered to the model.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, ToolSettings
+from mustcall.engine.tooling.docstrings import read_docstring
+from mustcall.engine.tooling.reading import Parameter, Reader, reader_for
+
+__all__ = ["DecoratedTool", "tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class DecoratedTool(FunctionTool, Generic[P, R]):
+    """A tool that is also still the function it was made from."""
+
+    def __init__(
+        self, function: Callable[P, R], *, name: str | None, description: str | None, settings: ToolSettings
+    ) -> None:
+        called = name or getattr(function, "__name__", type(function).__name__)
+        told = read_docstring(inspect.getdoc(function))
+        parameters, self._context = _parameters(function, called, told.parameters)
+        self._reader: Reader = reader_for(called, parameters)
+        self.function = function
+        super().__init__(
+            called, description or told.description or None, self._reader.schema, function, settings=settings
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
+        """Return the function's call with these arguments; raise `Unfit`."""
+        values = self._reader.read(arguments)
+        if self._context is not None:
+            values[self._context] = context
+        function: Callable[..., Any] = self.function
+        return lambda: function(**values)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> DecoratedTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float = 60.0,
+    retries: int = 0,
+    idempotent: bool = False,
+    side_effect: bool = True,
+    approve: Approve | None = None,
+    result_cap: int = 4000,
+    concurrency: int = 0,
+) -> Callable[[Callable[P, R]], DecoratedTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float = 60.0,
+    retries: int = 0,
+    idempotent: bool = False,
+    side_effect: bool = True,
+    approve: Approve | None = None,
+    result_cap: int = 4000,
+    concurrency: int = 0,
+) -> Any:
+    """Make a tool from a function; raise `ConfigError` for one that cannot be offered. Settings: `ToolSettings`."""
+    settings = ToolSettings(
+        timeout=timeout,
+        retries=retries,
+        idempotent=idempotent,
+        side_effect=side_effect,
+        approve=approve,
+        result_cap=result_cap,
+        concurrency=concurrency,
+    )
+
+    def made(wanted: Callable[..., Any]) -> DecoratedTool[..., Any]:
+        return DecoratedTool(wanted, name=name, description=description, settings=settings)
+
+    return made if function is None else made(function)
+
+
+def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> tuple[list[Parameter], str | None]:
+    """Return what the model fills in, and the name of the parameter the run fills in."""
+    try:
+        signature = inspect.signature(function)
+        hints = _hints(function)
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        raise ConfigError(f"tool {called!r}: its type hints cannot be read: {error}") from None
+    parameters: list[Parameter] = []
+    context: str | None = None
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in _UNNAMED:
+            raise ConfigError(f"tool {called!r}: the parameter {parameter} cannot be filled by name; give it a name")
+        if name not in hints:
+            raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
+        hint = hints[name]
+        if hint is ToolContext:
+            context = name
+            continue
+        said, hint = _said(hint)
+        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        parameters.append(Parameter(name=name, hint=hint, default=default, description=said or told.get(name)))
+    return parameters, context
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the resolved hints of a function, a method or an object that can be called."""
+    plain = inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)
+    return get_type_hints(function if plain else type(function).__call__, include_extras=True)
+
+
+def _said(hint: Any) -> tuple[str | None, Any]:
+    """Return what an annotation says in plain words, and the type without them."""
+    if get_origin(hint) is not Annotated:
+        return None, hint
+    inner, *notes = get_args(hint)
+    words = next((note for note in notes if isinstance(note, str)), None)
+    if words is None:
+        words = next((note.documentation for note in notes if hasattr(note, "documentation")), None)
+    rest = [note for note in notes if not isinstance(note, str) and not hasattr(note, "documentation")]
+    return words, Annotated[(inner, *rest)] if rest else inner

@@ -1,0 +1,80 @@
+"""The tools of a run by their names: functions as they are, and what sources list once they are open."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.core.origin import JsonObject
+from mustcall.core.tools import Tool
+from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
+from mustcall.engine.tooling.functions import tool
+
+__all__ = ["Roster", "ToolLike", "open_roster", "read_tools"]
+
+_logger = logging.getLogger("mustcall.tools")
+
+ToolLike = FunctionTool | ToolSource | Callable[..., Any]
+"""What an agent takes as a tool: one, a source of many, or a function to make one from."""
+
+
+class Roster:
+    """Tools by name."""
+
+    def __init__(self, tools: Iterable[FunctionTool]) -> None:
+        self.tools: dict[str, FunctionTool] = {}
+        for each in tools:
+            if each.name in self.tools:
+                raise ConfigError(f"two tools are called {each.name!r}; give each a name of its own")
+            self.tools[each.name] = each
+
+    @property
+    def offers(self) -> tuple[Tool, ...]:
+        """The tools as a request offers them, in order."""
+        return tuple(each.offer for each in self.tools.values())
+
+
+def read_tools(given: Iterable[ToolLike]) -> tuple[FunctionTool | ToolSource, ...]:
+    """Return tools and sources, functions made into tools; raise `ConfigError` for anything else."""
+    read: list[FunctionTool | ToolSource] = []
+    for each in given:
+        if isinstance(each, FunctionTool | ToolSource):
+            read.append(each)
+        elif callable(each):
+            read.append(tool(each))
+        else:
+            raise ConfigError(f"{each!r} is no tool: pass a function, a FunctionTool or a ToolSource")
+    return tuple(read)
+
+
+async def open_roster(given: Sequence[FunctionTool | ToolSource], stack: AsyncExitStack) -> Roster:
+    """Open the sources and return every tool; `stack` closes what was opened."""
+    tools: list[FunctionTool] = []
+    for each in given:
+        if isinstance(each, FunctionTool):
+            tools.append(each)
+            continue
+        try:
+            await each.open()
+            stack.push_async_callback(_close, each)
+            tools += [_from(each, listed) for listed in await each.list()]
+        except MustcallError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"the tool source {each.name!r} cannot be opened: {type(error).__name__}") from error
+    return Roster(tools)
+
+
+async def _close(source: ToolSource) -> None:
+    try:
+        await source.close()
+    except Exception as error:  # noqa: BLE001  a source's own code; the run is over and its result stands
+        _logger.warning("tool source %s did not close cleanly: %s", source.name, type(error).__name__)
+
+
+def _from(source: ToolSource, listed: SourcedTool) -> FunctionTool:
+    async def run(arguments: JsonObject) -> Any:
+        return await source.call(listed.name, arguments)
+
+    return FunctionTool(listed.name, listed.description, listed.schema, run, settings=listed.settings)

@@ -1,0 +1,233 @@
+"""Calls, run: checked, approved, within limits, each ending in exactly one result for the model.
+
+Whatever a tool does (raise, hang, exit, return megabytes), a call ends in an `ExecutedCall` and a `ToolResult`; only
+cancelling the run itself leaves this module as an exception. What the model reads of a failure is one neutral line;
+the details go to the log (rule 110). Nothing here decides what happens next.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import ToolError, ToolRefused
+from mustcall.core.parts import Text, ToolCall, ToolResult
+from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.engine.tooling.reading import Unfit
+from mustcall.engine.tooling.roster import Roster
+from mustcall.engine.tooling.threads import in_thread
+from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
+from mustcall.policy.arguments import check_arguments
+from mustcall.policy.validation import describe_problems
+from mustcall.policy.wording import Wording, fill
+from mustcall.upstream.retry import Clock
+
+__all__ = ["Executed", "Runner"]
+
+_logger = logging.getLogger("mustcall.tools")
+
+#: How long a cancelled tool may take to clean up before it is left behind.
+_GRACE_SECONDS = 1.0
+
+
+class Executed(msgspec.Struct, frozen=True):
+    """A call's outcome for people, and its result for the history."""
+
+    record: ExecutedCall
+    result: ToolResult
+
+
+class _Ended(Exception):
+    """A call is over without an output: its status and the line for the model."""
+
+    def __init__(self, status: CallStatus, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+        self.line = line
+
+
+class Runner:
+    """Runs the calls of one run."""
+
+    def __init__(
+        self, roster: Roster, *, concurrency: int, approve: Approve | None, wording: Wording, clock: Clock
+    ) -> None:
+        self._roster = roster
+        self._approve = approve
+        self._wording = wording
+        self._clock = clock
+        self._asking = asyncio.Lock()
+        self._slots = asyncio.Semaphore(concurrency)
+        self._own_slots = {
+            name: asyncio.Semaphore(tool.settings.concurrency)
+            for name, tool in roster.tools.items()
+            if tool.settings.concurrency
+        }
+
+    async def run_all(
+        self,
+        calls: Sequence[ToolCall],
+        step: int,
+        started: Callable[[ToolCall], Awaitable[None]],
+        finished: Callable[[Executed], Awaitable[None]],
+    ) -> tuple[Executed, ...]:
+        """Run the calls of one reply side by side; return their outcomes in the order of the calls."""
+
+        async def one(call: ToolCall) -> Executed:
+            executed = await self._run(call, step)
+            await finished(executed)
+            return executed
+
+        for call in calls:
+            await started(call)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(call)) for call in calls]
+        return tuple(task.result() for task in tasks)
+
+    async def _run(self, call: ToolCall, step: int) -> Executed:
+        tool = self._roster.tools.get(call.name)
+        if tool is None:
+            return _line(call, CallStatus.UNKNOWN_TOOL, self._wording.unknown_tool, step)
+        try:
+            attempt = await self._ready(tool, call, step)
+        except _Ended as ended:
+            return _line(call, ended.status, ended.line, step)
+        own = self._own_slots.get(call.name)
+        if own is None:
+            async with self._slots:
+                return await self._try(tool, call, attempt, step)
+        async with own, self._slots:
+            return await self._try(tool, call, attempt, step)
+
+    async def _ready(self, tool: FunctionTool, call: ToolCall, step: int) -> Callable[[], Any]:
+        """Check and approve a call; return it ready to be made (rule 90)."""
+        checked = check_arguments(tool.offer, call.arguments)
+        if not checked.valid:
+            raise self._misfit(call, describe_problems(checked.problems))
+        known = call if checked.arguments == call.arguments else call.evolve(arguments=checked.arguments)
+        try:
+            attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step))
+        except Unfit as unfit:
+            raise self._misfit(call, str(unfit)) from None
+        except Exception as error:
+            _logger.warning("tool %s: arguments cannot be read: %s", call.name, type(error).__name__)
+            raise self._misfit(call, type(error).__name__) from None
+        approve = tool.settings.approve or self._approve
+        if approve is not None and not await self._approved(approve, known):
+            raise _Ended(
+                CallStatus.REFUSED, fill(self._wording.tool_refused, tool=call.name, problem="it was not approved")
+            )
+        return attempt
+
+    def _misfit(self, call: ToolCall, problem: str) -> _Ended:
+        line = fill(self._wording.tool_misfit, tool=call.name, problem=as_line(problem).rstrip("."))
+        return _Ended(CallStatus.SCHEMA_ERROR, line)
+
+    async def _approved(self, approve: Approve, call: ToolCall) -> bool:
+        """Ask, one call at a time: people answer one question at a time. What cannot be asked is not approved."""
+        async with self._asking:
+            try:
+                if is_async(approve):
+                    answer = approve(call)
+                else:
+                    answer = await in_thread(lambda: approve(call))
+                return bool(await answer if inspect.isawaitable(answer) else answer)
+            except Exception as error:  # noqa: BLE001  the user's own code
+                _logger.warning("tool %s: the approval failed: %s", call.name, type(error).__name__)
+                _logger.debug("the approval of %s", call.id, exc_info=True)
+                return False
+
+    async def _try(self, tool: FunctionTool, call: ToolCall, attempt: Callable[[], Any], step: int) -> Executed:
+        """Run a call, again after a failure where its settings allow it."""
+        settings = tool.settings
+        began = self._clock.monotonic()
+        allowed = 1 + (settings.retries if settings.repeatable else 0)
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                output = await self._once(tool, attempt)
+                break
+            except _Ended as ended:
+                if tries < allowed and ended.status is not CallStatus.REFUSED:
+                    continue
+                seconds = self._clock.monotonic() - began
+                return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
+        seconds = self._clock.monotonic() - began
+        text = cut(output.text, settings.result_cap)
+        record = ExecutedCall(
+            call=call,
+            result=text,
+            status=CallStatus.FAILED if output.is_error else CallStatus.OK,
+            seconds=seconds,
+            tries=tries,
+            step=step,
+        )
+        said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
+        result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
+        return Executed(record, result)
+
+    async def _once(self, tool: FunctionTool, attempt: Callable[[], Any]) -> Output:
+        """Make one try; raise `_Ended` for one that gave nothing."""
+        task = asyncio.create_task(_invoke(tool, attempt))
+        task.add_done_callback(_read_quietly)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=tool.settings.timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+            raise
+        words = self._wording
+        if not done:
+            task.cancel()  # one that will not stop is left behind
+            _logger.warning("tool %s did not finish within %g s", tool.name, tool.settings.timeout)
+            raise _Ended(CallStatus.TIMED_OUT, fill(words.tool_timed_out, tool=tool.name))
+        if task.cancelled():
+            raise _Ended(CallStatus.FAILED, fill(words.tool_failed, tool=tool.name, problem="it was cancelled"))
+        output, error = task.result()
+        if isinstance(error, ToolRefused):
+            line = fill(words.tool_refused, tool=tool.name, problem=as_line(error.message).rstrip("."))
+            raise _Ended(CallStatus.REFUSED, line)
+        if error is not None:
+            _logger.warning("tool %s failed: %s", tool.name, type(error).__name__)
+            _logger.debug("tool %s", tool.name, exc_info=error)
+            said = as_line(error.message) if isinstance(error, ToolError) else type(error).__name__
+            raise _Ended(CallStatus.FAILED, fill(words.tool_failed, tool=tool.name, problem=said.rstrip(".")))
+        assert output is not None, "a try gives an output or an error"
+        return output
+
+
+async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Output | None, BaseException | None]:
+    """Call a tool and read what it returns; an error is a value, so that none can pass for one of the loop's own."""
+    try:
+        value = attempt() if tool.is_async else await in_thread(attempt)
+        if inspect.isawaitable(value):
+            value = await value
+        return await in_thread(lambda: read_output(value)) if _is_large(value) else read_output(value), None
+    except asyncio.CancelledError:
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  a tool's own code
+        return None, error
+
+
+def _is_large(value: Any) -> bool:
+    """Tell whether writing an output down could hold the event loop up."""
+    return not isinstance(value, str | bytes | int | float | None)
+
+
+def _read_quietly(task: "asyncio.Task[Any]") -> None:
+    """Read a left-behind task's failure, so that nobody complains that it was not read."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _line(
+    call: ToolCall, status: CallStatus, line: str, step: int, *, seconds: float = 0.0, tries: int = 0
+) -> Executed:
+    record = ExecutedCall(call=call, result=line, status=status, seconds=seconds, tries=tries, step=step)
+    result = ToolResult(call_id=call.id, content=(Text(text=line),), is_error=True, kind=call.kind)
+    return Executed(record, result)
