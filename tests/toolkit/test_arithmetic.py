@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.arithmetic import LONGEST, compute
-from mustcall.toolkit.fault import ToolFault
 from mustcall.toolkit.numbers import Number, show_number
 
 
@@ -89,7 +89,7 @@ def test_values(expression: str, shown: str) -> None:
 )
 def test_what_cannot_be_computed_is_said(expression: str, word: str) -> None:
     """Nonsense, code and numbers beyond bearing are refused with a sentence, at once."""
-    with pytest.raises(ToolFault, match=word):
+    with pytest.raises(ToolError, match=word):
         compute(expression)
 
 
@@ -145,7 +145,7 @@ def outcome(expression: str) -> Number | str:
     """The value, or the sentence that says why there is none."""
     try:
         return compute(expression)
-    except ToolFault as fault:
+    except ToolError as fault:
         return fault.message
 
 
@@ -164,7 +164,7 @@ def test_reads_as_python_does(expression: str) -> None:
 
 @given(st.text(st.sampled_from("0123456789.+-*/%^!(), eqrtsin\u221a\u00d7"), max_size=200))
 def test_any_text_is_a_number_or_a_fault(text: str) -> None:
-    """Whatever is written, the answer is a number of bearable size or a `ToolFault`: nothing else, and at once."""
+    """Whatever is written, the answer is a number of bearable size or a `ToolError`: nothing else, and at once."""
     found = outcome(text)
     assert len(found if isinstance(found, str) else show_number(found)) < 1400
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.clock import current_time
-from mustcall.toolkit.fault import ToolFault
 
 NOON = datetime(2026, 3, 29, 12, 0, 5, tzinfo=UTC)
 
@@ -22,5 +22,5 @@ def test_zones() -> None:
 @pytest.mark.parametrize("zone", ["Oslo!", "../../etc/passwd", "/etc/passwd", "Europe", "\0", "x" * 5000])
 def test_unknown_zones(zone: str) -> None:
     """A zone nobody knows, or one that is a path, is refused in one line."""
-    with pytest.raises(ToolFault, match="time zone"):
+    with pytest.raises(ToolError, match="time zone"):
         current_time(NOON, zone)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.files import list_directory, plain, read_file
 from mustcall.toolkit.roots import Roots, roots_at
 
@@ -107,7 +107,7 @@ def test_what_is_not_read(tmp_path: Path, roots: Roots, name: str, word: str) ->
     with (tmp_path / "large").open("wb") as large:
         large.truncate(3 * 1024 * 1024)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ToolFault, match=word) as raised:
+    with pytest.raises(ToolError, match=word) as raised:
         read_file(roots, name)
     assert "\n" not in raised.value.message
 
@@ -115,11 +115,11 @@ def test_what_is_not_read(tmp_path: Path, roots: Roots, name: str, word: str) ->
 def test_listing_what_is_no_folder(tmp_path: Path, roots: Roots) -> None:
     """A file or a missing folder is refused in one line, and so is a line beyond the end."""
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(ToolFault, match="not a folder"):
+    with pytest.raises(ToolError, match="not a folder"):
         list_directory(roots, "a.txt")
-    with pytest.raises(ToolFault, match="there is no"):
+    with pytest.raises(ToolError, match="there is no"):
         list_directory(roots, "gone")
-    with pytest.raises(ToolFault, match="1 lines"):
+    with pytest.raises(ToolError, match="1 lines"):
         read_file(roots, "a.txt", first_line=2)
 
 

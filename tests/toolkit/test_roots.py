@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mustcall.core.errors import ConfigError
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ConfigError, ToolError
 from mustcall.toolkit.roots import Purpose, Roots, default_roots, roots_at
 
 
@@ -66,7 +65,7 @@ def test_what_leads_out_is_not(place: Path, path: str) -> None:
     if path == "~/x":  # not expanded here: a name like any other, and it stays inside
         assert roots.admit(given_path, Purpose.READ) == root / "~" / "x"
         return
-    with pytest.raises(ToolFault):
+    with pytest.raises(ToolError):
         roots.admit(given_path, Purpose.READ)
 
 
@@ -75,7 +74,7 @@ def test_being_there_makes_no_difference(place: Path) -> None:
     roots = roots_at([place / "root"], place / "root")
     messages: list[str] = []
     for name in ("secret.txt", "missin.txt"):
-        with pytest.raises(ToolFault) as raised:
+        with pytest.raises(ToolError) as raised:
             roots.admit(f"../root2/{name}", Purpose.LIST)
         messages.append(raised.value.message.replace(name, "NAME"))
     assert messages[0] == messages[1]
@@ -86,7 +85,7 @@ def test_hidden_files_are_listed_and_not_read(place: Path) -> None:
     root = place / "root"
     roots = roots_at([root], root)
     assert roots.admit(".env", Purpose.LIST)
-    with pytest.raises(ToolFault, match="hidden"):
+    with pytest.raises(ToolError, match="hidden"):
         roots.admit(".env", Purpose.READ)
     inner = place / ".hidden" / "docs"
     inner.mkdir(parents=True)
@@ -98,7 +97,7 @@ def test_kernel_files_are_nobodys(place: Path) -> None:
     roots = Roots(base=place, listable=(Path("/"),), readable=(Path("/"),))
     for path in ("/proc/self/environ", "/sys", "/dev/zero"):
         for purpose in Purpose:
-            with pytest.raises(ToolFault):
+            with pytest.raises(ToolError):
                 roots.admit(path, purpose)
 
 
@@ -110,7 +109,7 @@ def test_default_roots(place: Path) -> None:
     assert roots.admit(tempfile.gettempdir(), Purpose.LIST)
     assert roots.admit(os.fspath(home), Purpose.LIST) == home
     assert roots.readable == (place / "root",)
-    with pytest.raises(ToolFault, match="may be read"):
+    with pytest.raises(ToolError, match="may be read"):
         roots.admit(os.fspath(home / "secret.txt"), Purpose.READ)
 
 
@@ -119,7 +118,7 @@ def test_home_is_never_read_by_default(place: Path, here: str) -> None:
     """Started in the home, or above it, nothing is readable until `--root` says what."""
     roots = default_roots(place / here, place / "root2")
     assert roots.readable == ()
-    with pytest.raises(ToolFault, match="--root"):
+    with pytest.raises(ToolError, match="--root"):
         roots.admit("secret.txt", Purpose.READ)
 
 
@@ -133,7 +132,7 @@ def test_chosen_roots_are_all_there_is(place: Path) -> None:
     """`--root` replaces the defaults; a relative path then starts in the current folder or the first root."""
     roots = roots_at([place / "root2"], place / "root")
     assert roots.admit("secret.txt", Purpose.READ) == place / "root2" / "secret.txt"
-    with pytest.raises(ToolFault):
+    with pytest.raises(ToolError):
         roots.admit(tempfile.gettempdir() + "/..", Purpose.LIST)
     with pytest.raises(ConfigError, match="gone"):
         roots_at([place / "gone"])
@@ -149,6 +148,6 @@ def test_no_path_gets_out(place: Path, parts: list[str]) -> None:
     for path in ("/".join(parts), f"{root}/" + "/".join(parts)):
         try:
             admitted = roots_at([root], root).admit(path, Purpose.READ)
-        except ToolFault:
+        except ToolError:
             continue
         assert os.path.realpath(admitted).startswith(f"{root}{os.sep}") or admitted == root

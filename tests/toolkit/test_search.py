@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.search import Documents
 
 
@@ -65,6 +65,6 @@ def test_long_documents_make_many_passages(folder: Path) -> None:
 
 def test_a_query_needs_words(folder: Path) -> None:
     """A query of signs alone is refused; an empty folder answers that nothing matches."""
-    with pytest.raises(ToolFault, match="words"):
+    with pytest.raises(ToolError, match="words"):
         Documents(folder).search("?!")
     assert Documents(folder / "deep" / "none").answer("fish") == "nothing in the documents matches"

@@ -2,7 +2,7 @@
 
 Nothing is ever evaluated as code: names are looked up in two tables (`numbers`) and everything else is a number or an
 operator. `0.1 + 0.2` is `0.3`; `15% of 80` is `12`; `**` and `^` raise. An expression has at most 1,000 characters and
-nests at most 50 deep. Whatever cannot be read or computed is a `ToolFault`, and nothing else.
+nests at most 50 deep. Whatever cannot be read or computed is a `ToolError`, and nothing else.
 """
 
 import re
@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.numbers import CONSTANTS, FUNCTIONS, Number, apply_operator, read_number
 
 __all__ = ["LONGEST", "compute"]
@@ -37,9 +37,9 @@ class _Token(NamedTuple):
 
 
 def compute(expression: str) -> Number:
-    """Return the value of an expression, or raise `ToolFault` saying what is wrong with it."""
+    """Return the value of an expression, or raise `ToolError` saying what is wrong with it."""
     if len(expression) > LONGEST:
-        raise ToolFault(f"the expression has {len(expression)} characters; at most {LONGEST} are read")
+        raise ToolError(f"the expression has {len(expression)} characters; at most {LONGEST} are read")
     return _Parser(_read(expression)).whole()
 
 
@@ -50,12 +50,12 @@ def _read(expression: str) -> list[_Token]:
         found = _TOKEN.match(text, position)
         if found is None:
             sign = text[position:].lstrip()[0]
-            raise ToolFault(f"{sign!r} is not part of arithmetic; write numbers, + - * / // % ** ( ) and functions")
+            raise ToolError(f"{sign!r} is not part of arithmetic; write numbers, + - * / // % ** ( ) and functions")
         kind = found.lastgroup or ""
         tokens.append(_Token(kind, _SAME_SIGN.get(found[kind], found[kind])))
         position = found.end()
     if not tokens:
-        raise ToolFault("the expression is empty; write something like (2 + 3) * 4")
+        raise ToolError("the expression is empty; write something like (2 + 3) * 4")
     return tokens
 
 
@@ -88,10 +88,10 @@ class _Parser:
     def _unexpected(self) -> NoReturn:
         token = self._peek()
         if token is None:
-            raise ToolFault("the expression ends too early; a number or a closing bracket is missing")
+            raise ToolError("the expression ends too early; a number or a closing bracket is missing")
         if token.text == ",":
-            raise ToolFault("a comma only separates a function's arguments; write 1000 for 1,000 and 1.5 for 1,5")
-        raise ToolFault(f"{token.text!r} is not expected there; an operator or a bracket is missing before it")
+            raise ToolError("a comma only separates a function's arguments; write 1000 for 1,000 and 1.5 for 1,5")
+        raise ToolError(f"{token.text!r} is not expected there; an operator or a bracket is missing before it")
 
     def _sum(self) -> Number:
         value = self._product()
@@ -181,9 +181,9 @@ class _Parser:
         function = FUNCTIONS.get(word)
         if function is None:
             known = ", ".join((*FUNCTIONS, *CONSTANTS))
-            raise ToolFault(f"{name!r} is not known to the calculator; it knows {known}")
+            raise ToolError(f"{name!r} is not known to the calculator; it knows {known}")
         if self._take("(") is None:
-            raise ToolFault(f"{name} needs its arguments in brackets, as in {name}(2)")
+            raise ToolError(f"{name} needs its arguments in brackets, as in {name}(2)")
         self._enter()
         arguments: list[Number] = []
         if not self._take(")"):
@@ -195,13 +195,13 @@ class _Parser:
             self._depth -= 1
         if not function.least <= len(arguments) <= function.most:
             wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
-            raise ToolFault(f"{name} takes {wanted} arguments, got {len(arguments)}")
+            raise ToolError(f"{name} takes {wanted} arguments, got {len(arguments)}")
         return function.apply(arguments)
 
     def _enter(self) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ToolFault(f"the expression nests deeper than {_DEEPEST} levels")
+            raise ToolError(f"the expression nests deeper than {_DEEPEST} levels")
 
     def _close(self) -> None:
         if self._take(")") is None:

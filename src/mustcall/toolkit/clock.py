@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 
 __all__ = ["current_time"]
 
@@ -17,7 +17,7 @@ def current_time(now: datetime, zone: str | None = None) -> str:
     try:
         there = ZoneInfo(zone)
     except (ValueError, OSError, LookupError):  # a name no zone has, or one that is no name at all
-        raise ToolFault(f"{zone!r} is not a time zone that is known here; write one like Europe/Oslo or UTC") from None
+        raise ToolError(f"{zone!r} is not a time zone that is known here; write one like Europe/Oslo or UTC") from None
     return _show(now.astimezone(there), zone)
 
 

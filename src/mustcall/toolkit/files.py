@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.roots import Purpose, Roots
 
 __all__ = ["list_directory", "plain", "read_file"]
@@ -35,7 +35,7 @@ def list_directory(roots: Roots, path: str) -> str:
         with os.scandir(place) as entries:
             seen = list(itertools.islice(entries, _MOST_SCANNED))
     except OSError as error:
-        raise ToolFault(_explain(path, error, "a folder")) from None
+        raise ToolError(_explain(path, error, "a folder")) from None
     shown = heapq.nsmallest(_MOST_ENTRIES, seen, key=lambda entry: entry.name)
     count = f"{len(seen)} entries" if len(seen) != 1 else "1 entry"
     if len(seen) == _MOST_SCANNED:
@@ -53,7 +53,7 @@ def read_file(roots: Roots, path: str, first_line: int = 1) -> str:
     if not lines:
         return "(the file is empty)"
     if first_line > len(lines):
-        raise ToolFault(f"{path!r} has {len(lines)} lines; there is no line {first_line}")
+        raise ToolError(f"{path!r} has {len(lines)} lines; there is no line {first_line}")
     start = max(first_line, 1) - 1
     shown: list[str] = []
     room = _MOST_CHARACTERS
@@ -107,19 +107,19 @@ def _bytes(path: str, place: Path) -> bytes:
     try:
         descriptor = os.open(place, flags)
     except OSError as error:
-        raise ToolFault(_explain(path, error, "a file")) from None
+        raise ToolError(_explain(path, error, "a file")) from None
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            raise ToolFault(f"{path!r} is a folder; list_directory shows what is in it")
+            raise ToolError(f"{path!r} is a folder; list_directory shows what is in it")
         if not stat.S_ISREG(status.st_mode):
-            raise ToolFault(f"{path!r} is not an ordinary file")
+            raise ToolError(f"{path!r} is not an ordinary file")
         if status.st_size > _LARGEST:
-            raise ToolFault(f"{path!r} has {_size(status.st_size)}; files of at most {_size(_LARGEST)} are read")
+            raise ToolError(f"{path!r} has {_size(status.st_size)}; files of at most {_size(_LARGEST)} are read")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(_LARGEST)
     except OSError as error:
-        raise ToolFault(_explain(path, error, "a file")) from None
+        raise ToolError(_explain(path, error, "a file")) from None
     finally:
         os.close(descriptor)
 
@@ -130,7 +130,7 @@ def _text(path: str, data: bytes) -> str:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError:
             pass
-    raise ToolFault(f"{path!r} is not UTF-8 text; binary files are not read")
+    raise ToolError(f"{path!r} is not UTF-8 text; binary files are not read")
 
 
 def _explain(path: str, error: OSError, wanted: str) -> str:

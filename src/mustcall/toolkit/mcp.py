@@ -15,8 +15,9 @@ import hashlib
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 import msgspec
 
@@ -70,20 +71,23 @@ class McpServer:
     """One server: a `ToolSource` for agents.
 
     `command` is split as a shell would split it, and run without one. `start` and `patience` are seconds: to be ready,
-    and for one call. `taken` are names that other tools have already; a tool of such a name gets the server's in front.
+    and for one call. `taken` are the names that other tools have already: a tool of such a name gets the server's in
+    front, and every name given here is added.
     """
 
-    def __init__(self, command: str, *, start: float = 30.0, patience: float = 60.0, taken: Iterable[str] = ()) -> None:
+    def __init__(
+        self, command: str, *, start: float = 30.0, patience: float = 60.0, taken: set[str] | None = None
+    ) -> None:
         self._words = _split(command)
         self._command = command
         self._start = start
         self._patience = patience
-        self._taken = frozenset(taken)
+        self._taken = set[str]() if taken is None else taken
         self._originals: dict[str, str] = {}
         self._session: ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
-        self._said: IO[str] | None = None
+        self._said: TextIO | None = None
 
     @property
     def name(self) -> str:
@@ -97,7 +101,8 @@ class McpServer:
         _require_sdk()
         self._leave = asyncio.Event()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  closed in close()
+        said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  closed in close()
+        self._said = cast("TextIO", said)  # what it is, by another name
         self._task = asyncio.create_task(self._serve(ready), name=f"mcp {self._command}")
         try:
             async with asyncio.timeout(self._start):
@@ -131,7 +136,9 @@ class McpServer:
                     if not cursor:
                         break
         except Exception as error:  # noqa: BLE001  whatever the SDK makes of a bad listing, or its timeout
-            raise ConfigError(f"the MCP server `{self._command}` does not list its tools: {_first_line(error)}") from None
+            raise ConfigError(
+                f"the MCP server `{self._command}` does not list its tools: {_first_line(error)}"
+            ) from None
         return [self._offer(tool) for tool in listed]
 
     async def call(self, name: str, arguments: JsonObject) -> ToolReturn:
@@ -196,10 +203,13 @@ class McpServer:
         return self._session
 
     def _offer(self, tool: _Listed) -> SourcedTool:
-        name = legal_name(tool.name)
-        if name in self._taken or self._originals.get(name, tool.name) != tool.name:
-            name = legal_name(f"{_stem(self._words)}_{tool.name}")
-        self._originals[name] = tool.name
+        name = next((given for given, original in self._originals.items() if original == tool.name), None)
+        if name is None:
+            name = legal_name(tool.name)
+            if name in self._taken:
+                name = legal_name(f"{_stem(self._words)}_{tool.name}")
+            self._taken.add(name)
+            self._originals[name] = tool.name
         reads = bool((tool.annotations or {}).get("readOnlyHint"))
         schema = {"type": "object", **tool.input_schema}
         settings = ToolSettings(timeout=self._patience + 1, side_effect=not reads)
@@ -240,10 +250,8 @@ def _split(command: str) -> list[str]:
 
 
 def _require_sdk() -> None:
-    try:
-        import mcp  # noqa: F401, PLC0415  only whether it is there
-    except ImportError:
-        raise ConfigError("MCP servers need the MCP SDK: pip install 'mustcall[mcp]'") from None
+    if find_spec("mcp") is None:
+        raise ConfigError("MCP servers need the MCP SDK: pip install 'mustcall[mcp]'")
 
 
 def _stem(words: Sequence[str]) -> str:
@@ -286,7 +294,7 @@ def _part(block: _Block) -> Text | Image | Audio:
 def _cause(error: BaseException) -> BaseException:
     """Return the first thing that went wrong, out of the groups it was wrapped in."""
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]  # a group of whatever
     return error if isinstance(error, Exception) else RuntimeError("it ended")
 
 

@@ -1,7 +1,7 @@
 """Numbers as the calculator knows them: exact fractions where possible, floats where not, bounded either way.
 
 Every operation checks its size before it is done: a number has at most 4,096 bits on either side of its fraction bar.
-What has no value, or none of bearable size, is a `ToolFault`. How an expression is read is decided by `arithmetic`.
+What has no value, or none of bearable size, is a `ToolError`. How an expression is read is decided by `arithmetic`.
 """
 
 import math
@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "Function", "Number", "apply_operator", "bounded", "read_number", "show_number"]
 
@@ -71,7 +71,7 @@ def bounded(value: Number) -> Number:
 
 
 def _too_large() -> NoReturn:
-    raise ToolFault(f"the result is out of range: numbers of more than {_MOST_BITS} bits are not computed")
+    raise ToolError(f"the result is out of range: numbers of more than {_MOST_BITS} bits are not computed")
 
 
 def _add(left: Number, right: Number) -> Number:
@@ -100,13 +100,13 @@ def _modulo(left: Number, right: Number) -> Number:
 
 def _divisor(value: Number) -> Number:
     if value == 0:
-        raise ToolFault("division by zero has no value")
+        raise ToolError("division by zero has no value")
     return value
 
 
 def _power(base: Number, exponent: Number) -> Number:
     if base == 0 and exponent < 0:
-        raise ToolFault("division by zero has no value")
+        raise ToolError("division by zero has no value")
     if isinstance(exponent, Fraction) and exponent.denominator == 1:
         times = abs(exponent.numerator)
         if isinstance(base, Fraction):
@@ -118,7 +118,7 @@ def _power(base: Number, exponent: Number) -> Number:
             return raised if exponent >= 0 else 1 / raised
         return base ** int(math.copysign(times, exponent)) if times < 2**31 else base ** float(exponent)
     if base < 0:
-        raise ToolFault("a negative number has no real power with a fraction as exponent")
+        raise ToolError("a negative number has no real power with a fraction as exponent")
     return float(base) ** float(exponent)
 
 
@@ -148,7 +148,7 @@ def apply_operator(operator: str, left: Number, right: Number) -> Number:
 
 def _square_root(value: Number) -> Number:
     if value < 0:
-        raise ToolFault("a negative number has no real square root")
+        raise ToolError("a negative number has no real square root")
     if isinstance(value, Fraction):
         top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if top * top == value.numerator and bottom * bottom == value.denominator:
@@ -158,13 +158,13 @@ def _square_root(value: Number) -> Number:
 
 def _factorial(value: Number) -> Number:
     if value < 0 or value != int(value) or value > _LARGEST_FACTORIAL:
-        raise ToolFault(f"a factorial needs a whole number from 0 to {_LARGEST_FACTORIAL}, got {show_number(value)}")
+        raise ToolError(f"a factorial needs a whole number from 0 to {_LARGEST_FACTORIAL}, got {show_number(value)}")
     return Fraction(math.factorial(int(value)))
 
 
 def _logarithm(value: Number, base: Number | None = None) -> Number:
     if value <= 0 or (base is not None and (base <= 0 or base == 1)):
-        raise ToolFault("a logarithm needs a number above 0, and a base above 0 that is not 1")
+        raise ToolError("a logarithm needs a number above 0, and a base above 0 that is not 1")
     natural = _natural(value)
     return natural if base is None else natural / _natural(base)
 
@@ -189,7 +189,7 @@ def _natural(value: Number) -> float:
 
 def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     if digits != int(digits) or abs(digits) > 100:
-        raise ToolFault(f"round needs a whole number of digits up to 100, got {show_number(digits)}")
+        raise ToolError(f"round needs a whole number of digits up to 100, got {show_number(digits)}")
     places = int(digits)
     if places <= 0:
         return Fraction(round(Fraction(value), places))
@@ -208,7 +208,7 @@ def _real(function: Callable[[float], float]) -> Callable[[Number], Number]:
         try:
             return function(float(value))
         except ValueError:
-            raise ToolFault(f"{function.__name__} has no value at {show_number(value)}") from None
+            raise ToolError(f"{function.__name__} has no value at {show_number(value)}") from None
 
     return apply
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mustcall.core.errors import ConfigError
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ConfigError, ToolError, ToolRefused
 
 __all__ = ["Purpose", "Roots", "default_roots", "roots_at"]
 
@@ -40,19 +39,19 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[Path, ...] = ()
 
     def admit(self, path: str, purpose: Purpose) -> Path:
-        """Return where a path leads if that is allowed for the purpose; raise `ToolFault` otherwise."""
+        """Return where a path leads if that is allowed for the purpose; raise `ToolError` otherwise."""
         if "\0" in path or len(path) > _LONGEST:
-            raise ToolFault("the path cannot be one: it is too long or holds a NUL character")
+            raise ToolError("the path cannot be one: it is too long or holds a NUL character")
         try:
             place = (self.base / path).resolve()
         except (OSError, RuntimeError, ValueError):  # a loop of links, a name too long, text no file system takes
-            raise ToolFault(f"{path!r} leads nowhere") from None
+            raise ToolError(f"{path!r} leads nowhere") from None
         roots = self.listable if purpose is Purpose.LIST else self.readable
         inside = [root for root in roots if place.is_relative_to(root)]
         if not inside or any(place.is_relative_to(kernel) for kernel in _KERNEL):
-            raise ToolFault(f"{path!r} is outside what may be {_DONE[purpose]}: {_names(roots)}")
+            raise ToolRefused(f"{path!r} is outside what may be {_DONE[purpose]}: {_names(roots)}")
         if purpose is Purpose.READ and all(_is_hidden(place, root) for root in inside):
-            raise ToolFault(f"{path!r} is hidden (a name with a leading dot), and hidden files are not read")
+            raise ToolRefused(f"{path!r} is hidden (a name with a leading dot), and hidden files are not read")
         return place
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from mustcall.toolkit.fault import ToolFault
+from mustcall.core.errors import ToolError
 from mustcall.toolkit.files import plain
 
 __all__ = ["Documents", "Passage"]
@@ -65,10 +65,10 @@ class Documents:
         return self._folder
 
     def search(self, query: str, most: int = _MOST_FOUND) -> list[Passage]:
-        """Return the passages that are most about the query, best first; raise `ToolFault` for one without words."""
+        """Return the passages that are most about the query, best first; raise `ToolError` for one without words."""
         words = set(_words(query[:1000]))
         if not words:
-            raise ToolFault("the query has no words; write what to look for")
+            raise ToolError("the query has no words; write what to look for")
         index = self._read()
         count = len(index.passages)
         mean = sum(index.lengths) / count if count else 0.0
