@@ -35,8 +35,8 @@ from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, r
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.upstream.endpoint import caller_key
-from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.retry import Clock, SystemClock
+from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
 from mustcall.wire.codec import Codec, Stamp
 from mustcall.wire.registry import codec_for
@@ -126,7 +126,7 @@ class Gateway:
         """Return the service, made on first use because its connections belong to the running loop."""
         if self._service is None:
             if self._transport is None:
-                self._transport = HttpTransport()
+                self._transport = SchemeTransport()
             self._service = Service(self._settings, self._transport, self._clock)
         return self._service
 

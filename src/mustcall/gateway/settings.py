@@ -19,6 +19,7 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
+from mustcall.upstream.embedded.store import SCHEME, locate
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
@@ -218,22 +219,10 @@ def _port(text: str) -> int:
 
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
-    try:
-        parts = urlsplit(upstream.base_url)
-        _ = parts.port  # read here because a wrong one is only noticed when it is asked for
-    except ValueError as error:
-        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
-    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError(
-            f"{where}: base_url {shown!r} must have no user, query or fragment; keys go into api_key_env, "
-            "other things an endpoint needs into headers"
-        )
-    for codec in CODECS.values():
-        if parts.path.rstrip("/").endswith(codec.path):
-            raise ConfigError(f"{where}: base_url {shown!r} must end before {codec.path}, which the gateway adds")
+    if upstream.base_url.startswith(f"{SCHEME}:"):
+        _check_embedded(upstream, where)
+    else:
+        _check_address(upstream, where)
     for name, value in upstream.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
             raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
@@ -263,6 +252,36 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
         default_max_tokens=upstream.default_max_tokens,
         max_output_tokens=upstream.max_output_tokens,
     )
+
+
+def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
+    """Raise unless the model is there and is asked on the wire it speaks."""
+    if upstream.wire is not Wire.CHAT:
+        raise ConfigError(f"{where}: the embedded model speaks the wire chat, not {upstream.wire}")
+    try:
+        locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}") from None
+
+
+def _check_address(upstream: UpstreamSettings, where: str) -> None:
+    """Raise unless the address is one that HTTP calls can be made of."""
+    try:
+        parts = urlsplit(upstream.base_url)
+        _ = parts.port  # read here because a wrong one is only noticed when it is asked for
+    except ValueError as error:
+        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{where}: base_url {shown!r} must have no user, query or fragment; keys go into api_key_env, "
+            "other things an endpoint needs into headers"
+        )
+    for codec in CODECS.values():
+        if parts.path.rstrip("/").endswith(codec.path):
+            raise ConfigError(f"{where}: base_url {shown!r} must end before {codec.path}, which the gateway adds")
 
 
 def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:

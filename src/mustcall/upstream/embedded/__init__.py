@@ -1,0 +1,1 @@
+"""A language model inside this process, as an upstream like any other: it answers calls of the chat wire."""

@@ -1,0 +1,215 @@
+"""The chat wire's bodies on both sides of the engine: what it is asked, what it answered, what it refused.
+
+Pure. Requests keep the fields the engine knows and lose the others, as with any endpoint; replies are written the way
+an HTTP endpoint of this wire would write them.
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+from mustcall.core.origin import JsonObject
+from mustcall.upstream.embedded.engine import Refused
+from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
+
+__all__ = ["DONE", "Asked", "Assembly", "Fault", "Stamped", "error_body", "fault_of", "read_request"]
+
+DONE = b"data: [DONE]\n\n"
+
+#: Fields handed to the engine; anything else (ids of slots, adapters, paths) is not for callers to say.
+_TAKEN = frozenset(
+    {
+        "messages",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "stop",
+        "presence_penalty",
+        "frequency_penalty",
+        "repeat_penalty",
+        "logit_bias",
+        "logprobs",
+        "top_logprobs",
+        "n",
+        "response_format",
+        "json_schema",
+        "grammar",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "chat_template_kwargs",
+        "reasoning_format",
+    }
+)
+#: What a caller gets who says nothing: small models ramble, and are worse the hotter they are.
+_DEFAULT_MAX_TOKENS = 1024
+_DEFAULT_TEMPERATURE = 0.2
+
+_SCHEMA_WORDS = ("json schema", "grammar")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as the engine takes it, and how its answer is wanted."""
+
+    body: bytes
+    stream: bool
+    usage: bool
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no answer, as HTTP says it."""
+
+    status: int
+    message: str
+    code: str
+    type: str = "invalid_request_error"
+    param: str | None = None
+
+
+def read_request(body: bytes) -> Asked | Fault:
+    """Read a request; return what is wrong with it where the engine could not say so itself."""
+    try:
+        given = msgspec.json.decode(body, type=JsonObject)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return Fault(status=400, message="the body is not a JSON object", code="invalid_request")
+    if not isinstance(given.get("messages"), list) or not given["messages"]:
+        message = "messages must be a list of one message or more"
+        return Fault(status=400, message=message, code="invalid_request", param="messages")
+    taken = {name: value for name, value in given.items() if name in _TAKEN and value is not None}
+    limit = given.get("max_completion_tokens") or taken.get("max_tokens") or _DEFAULT_MAX_TOKENS
+    options = given.get("stream_options")
+    usage = isinstance(options, dict) and bool(cast("JsonObject", options).get("include_usage"))
+    # Always streamed: only between two pieces can a request be given up. Progress makes the prompt come in pieces, too.
+    taken |= {"max_tokens": limit, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+    taken.setdefault("temperature", _DEFAULT_TEMPERATURE)
+    try:
+        encoded = msgspec.json.encode(taken)
+    except (ValueError, RecursionError):
+        return Fault(status=400, message="the body is nested too deeply", code="invalid_request")
+    return Asked(encoded, bool(given.get("stream")), usage)
+
+
+def fault_of(refused: Refused, context: int) -> Fault:
+    """Return what a refusal of the engine is in the words of the wire."""
+    error = refused.error or {}
+    status = error.get("code")
+    if is_overflow(refused.message, str(error.get("type"))):
+        used = error.get("n_prompt_tokens")
+        has = f"the prompt has {used}" if isinstance(used, int) else "the prompt has more"
+        message = f"This model's maximum context length is {context} tokens, and {has}; shorten it"
+        return Fault(status=400, message=message, code=OVERFLOW_CODE, param="messages")
+    if any(word in refused.message.lower() for word in _SCHEMA_WORDS):
+        reason = _short(refused.message.rpartition("generation failed: ")[2])
+        message = f"Invalid schema for response_format: the grammar engine cannot express it: {reason}"
+        return Fault(status=400, message=message, code="invalid_schema", param="response_format")
+    if isinstance(status, int) and status >= 500:
+        return Fault(status=status, message=_short(refused.message), code="server_error", type="server_error")
+    return Fault(status=400, message=_short(refused.message), code="invalid_request")
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= 500 else f"{message[:499]}…"
+
+
+def error_body(fault: Fault) -> bytes:
+    """Write a fault as the body of an error answer or of an error event."""
+    error = {"message": fault.message, "type": fault.type, "param": fault.param, "code": fault.code}
+    return msgspec.json.encode({"error": error})
+
+
+class Stamped:
+    """Writes the pieces of one answer as events, each with the id and the name of the model."""
+
+    def __init__(self, model: str, *, usage: bool) -> None:
+        self._model = model
+        self._usage = usage
+        self._begun = False
+
+    def event(self, chunk: JsonObject) -> bytes:
+        """Return the event of a piece, nothing for one that says nothing."""
+        choices = _choices(chunk)
+        head = _head(chunk, self._model, "chat.completion.chunk")
+        if not choices:
+            if not self._usage or "usage" not in chunk:
+                return b""
+            return _data(head | {"choices": [], "usage": chunk["usage"]})
+        choice = choices[0]
+        delta = {key: value for key, value in _object(choice.get("delta")).items() if value is not None}
+        delta.pop("role", None)
+        finish = choice.get("finish_reason")
+        if not delta and finish is None:
+            return b""
+        if not self._begun:
+            self._begun = True
+            delta = {"role": "assistant", "content": "", **delta}
+        written: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish}
+        if choice.get("logprobs") is not None:
+            written["logprobs"] = choice["logprobs"]
+        return _data(head | {"choices": [written]} | ({"usage": None} if self._usage else {}))
+
+
+class Assembly:
+    """Puts the pieces of one answer together."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._texts: dict[str, list[str]] = {}
+        self._calls: dict[int, JsonObject] = {}
+        self._logprobs: list[Any] = []
+        self._last: JsonObject = {}
+        self._finish: Any = None
+        self._usage: Any = None
+
+    def add(self, chunk: JsonObject) -> None:
+        """Take one piece."""
+        self._last = chunk
+        self._usage = chunk.get("usage", self._usage)
+        for choice in _choices(chunk):
+            delta = _object(choice.get("delta"))
+            for key in ("content", "reasoning_content"):
+                if isinstance(delta.get(key), str):
+                    self._texts.setdefault(key, []).append(delta[key])
+            for call in cast("list[JsonObject]", delta.get("tool_calls") or []):
+                self._add_call(call)
+            self._logprobs += _object(choice.get("logprobs")).get("content") or []
+            self._finish = choice.get("finish_reason") or self._finish
+
+    def _add_call(self, call: JsonObject) -> None:
+        kept = self._calls.setdefault(
+            call.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        kept["id"] = call.get("id") or kept["id"]
+        for key, value in _object(call.get("function")).items():
+            if isinstance(value, str):
+                kept["function"][key] = kept["function"].get(key, "") + value
+
+    def body(self) -> bytes:
+        """Return the whole answer."""
+        message: JsonObject = {"role": "assistant", "content": None}
+        message |= {key: "".join(texts) for key, texts in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        choice: JsonObject = {"index": 0, "message": message, "finish_reason": self._finish}
+        if self._logprobs:
+            choice["logprobs"] = {"content": self._logprobs}
+        head = _head(self._last, self._model, "chat.completion")
+        return msgspec.json.encode(head | {"choices": [choice], "usage": self._usage})
+
+
+def _choices(chunk: JsonObject) -> list[JsonObject]:
+    return cast("list[JsonObject]", chunk.get("choices") or [])  # made by llama.cpp's own server
+
+
+def _object(value: Any) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _head(chunk: JsonObject, model: str, kind: str) -> JsonObject:
+    return {"id": chunk.get("id"), "object": kind, "created": chunk.get("created"), "model": model}
+
+
+def _data(value: JsonObject) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"

@@ -1,0 +1,229 @@
+"""One model in this process: a thread of its own that works on one request after the other.
+
+Requests are taken in the order they come; waiting ones are bounded in number, and one that is cancelled costs nothing
+more, waiting or running. It knows no HTTP and no wire beyond passing bodies on: llama.cpp's answers come out as the
+JSON objects it makes. The library is imported when the first request comes.
+
+Measured (SmolLM2 135M, two cores): with 64 tokens in a batch a long prompt is read as fast as with more, and it can be
+given up every quarter of a second; llama.cpp says nothing while it works on a batch.
+"""
+
+import asyncio
+import atexit
+import importlib
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from mustcall.core.origin import JsonObject
+from mustcall.upstream.embedded.catalogue import CONTEXT
+
+__all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused"]
+
+INSTALL = "pip install 'mustcall[local]'"
+
+#: Two OpenMP settings without which two threads on a busy machine fall from 20 tokens a second to 2; they are read
+#: when the library is loaded.
+_ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+_BATCH = 64
+_MOST_THREADS = 8
+
+
+class EngineFull(Exception):
+    """As many requests wait as may."""
+
+
+class EngineClosed(Exception):
+    """The engine takes no more requests."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One piece of an answer, as llama.cpp made it."""
+
+    value: JsonObject
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The engine did not take a request, or gave up on it; `error` is llama.cpp's own object where there is one."""
+
+    message: str
+    error: JsonObject | None = None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The model cannot be run at all."""
+
+    message: str
+
+
+_END = None
+_Event = Chunk | Refused | Broken | None
+
+
+class _Server(Protocol):
+    """What we use of `xllamacpp.Server`."""
+
+    def handle_chat_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> None: ...
+
+
+class Job:
+    """One request on its way through the engine. Made and read in an event loop, worked on in the engine's thread."""
+
+    def __init__(self, body: bytes, let_go: Callable[["Job"], None]) -> None:
+        self.body = body
+        self.cancelled = False
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[_Event] = asyncio.Queue()
+        self._let_go = let_go
+
+    async def next(self) -> _Event:
+        """Return the next thing that happened, None at the end."""
+        return await self._events.get()
+
+    def cancel(self) -> None:
+        """Give the request up: a waiting one is never begun, a running one ends with its next token or batch."""
+        self.cancelled = True
+        self._let_go(self)
+
+    def tell(self, event: _Event) -> None:
+        """Pass on what happened, from the engine's thread."""
+        if self.cancelled:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        except RuntimeError:  # the loop is gone, and whoever waited with it
+            self.cancelled = True
+
+
+class Engine:
+    """A model file and the thread that runs it. `most_waiting` requests may wait behind the one being worked on."""
+
+    def __init__(self, path: Path, *, context: int = CONTEXT, most_waiting: int = 64) -> None:
+        self.context = context
+        self._path = path
+        self._most = most_waiting + 1
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._live: set[Job] = set()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, body: bytes) -> Job:
+        """Queue a request; raise `EngineFull` or `EngineClosed`. The job must be read to its end or cancelled."""
+        with self._guard:
+            if self._closed:
+                raise EngineClosed
+            if len(self._live) >= self._most:
+                raise EngineFull
+            job = Job(body, self._forget)
+            self._live.add(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="mustcall-model", daemon=True)
+                self._thread.start()
+                # A thread inside the library must not outlive the interpreter.
+                atexit.register(self.close)
+        self._jobs.put(job)
+        return job
+
+    @property
+    def under_way(self) -> int:
+        """Requests waiting or being worked on."""
+        with self._guard:
+            return len(self._live)
+
+    def close(self) -> None:
+        """Give up everything and free the model; returns when that is done."""
+        with self._guard:
+            self._closed = True
+            live, thread = list(self._live), self._thread
+        for job in live:
+            job.tell(Refused("the embedded model is being shut down", {"code": 503}))
+            job.cancel()
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+            atexit.unregister(self.close)
+
+    def _forget(self, job: Job) -> None:
+        with self._guard:
+            self._live.discard(job)
+
+    # --- the engine's own thread -------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        server: _Server | None = None
+        while (job := self._jobs.get()) is not None:
+            if job.cancelled:
+                continue
+            try:
+                if server is None:
+                    server = _load(self._path, self.context)
+                self._run(server, job)
+            except _LoadFailed as failed:
+                job.tell(Broken(str(failed)))
+            except (ValueError, RuntimeError) as error:  # how the library says that it does not take a body
+                job.tell(Refused(str(error)))
+            except Exception as error:  # noqa: BLE001  whatever it is, the one who waits must hear of it
+                job.tell(Refused(f"the engine failed: {type(error).__name__}"))
+            job.tell(_END)
+            self._forget(job)
+
+    def _run(self, server: _Server, job: Job) -> None:
+        def take(data: bytes) -> bool:
+            value = msgspec.json.decode(data, type=JsonObject)
+            job.tell(Chunk(value) if value.get("error") is None else _refusal(value["error"]))
+            return job.cancelled
+
+        server.handle_chat_completions(job.body, take)
+
+
+class _LoadFailed(Exception):
+    """The model cannot be run; the text says why and what helps."""
+
+
+def _refusal(error: Any) -> Refused:
+    if not isinstance(error, dict):
+        return Refused(str(error))
+    fields = cast("JsonObject", error)  # read from JSON, so its keys are strings
+    return Refused(str(fields.get("message")), fields)
+
+
+def _load(path: Path, context: int) -> _Server:
+    """Load a model with bounded memory: one slot, a fixed context, no store of earlier prompts beside it."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        library: Any = importlib.import_module("xllamacpp")
+    except ImportError:
+        missing = f"the embedded model needs an engine that is not installed; install it with: {INSTALL}"
+        raise _LoadFailed(missing) from None
+    parameters = library.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = context
+    parameters.n_parallel = 1
+    parameters.n_batch = parameters.n_ubatch = _BATCH
+    parameters.cache_ram_mib = 0
+    parameters.n_ctx_checkpoints = 0
+    parameters.warmup = False
+    parameters.fit_params = False
+    parameters.n_gpu_layers = 0
+    parameters.verbosity = -1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = _threads()
+    # The library also listens on a loopback port; nobody has the key to it.
+    parameters.api_keys = [secrets.token_urlsafe(32)]
+    parameters.ui = parameters.endpoint_slots = parameters.endpoint_props = False
+    try:
+        return library.Server(parameters)
+    except (RuntimeError, ValueError) as error:
+        raise _LoadFailed(f"the model file {path.name} could not be loaded: {error}") from None
+
+
+def _threads() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_THREADS)

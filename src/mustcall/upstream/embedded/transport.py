@@ -1,0 +1,210 @@
+"""The embedded model behind the upstream seam: `embedded:NAME` and `embedded:/path/to.gguf` answer like an endpoint.
+
+`POST …/chat/completions` and `GET …/models` are served, with the status codes, bodies and events of the chat wire.
+One engine runs for each model file, begun with its first request; what waits, waits here.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from urllib.parse import unquote
+
+import msgspec
+
+from mustcall.core.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
+from mustcall.upstream.embedded.bodies import DONE, Asked, Assembly, Fault, Stamped, error_body, fault_of, read_request
+from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, EngineClosed, EngineFull, Job, Refused
+from mustcall.upstream.embedded.store import SCHEME, Located, locate
+from mustcall.upstream.seam import UpstreamCall, UpstreamReply
+
+__all__ = ["EmbeddedTransport"]
+
+_JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream"}
+_CHAT = "/chat/completions"
+_MODELS = "/models"
+
+
+class _Whole:
+    """An answer that is there."""
+
+    def __init__(self, body: bytes, status: int = 200, headers: Mapping[str, str] = _JSON) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+
+    async def read(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body."""
+        yield self._body
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Stream:
+    """An answer on its way."""
+
+    status = 200
+    headers: Mapping[str, str] = _EVENTS
+
+    def __init__(self, job: Job, first: bytes, writer: Stamped, *, idle: float, context: int) -> None:
+        self._job = job
+        self._first = first
+        self._writer = writer
+        self._idle = idle
+        self._context = context
+
+    async def read(self) -> bytes:
+        """Return all events."""
+        async with aclosing(self.chunks()) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield events as the model writes; given up, the model is free at once."""
+        try:
+            yield self._first
+            while True:
+                try:
+                    async with asyncio.timeout(self._idle):
+                        event = await self._job.next()
+                except TimeoutError:
+                    raise UpstreamTimeout(
+                        f"the embedded model wrote nothing for {self._idle:g} s in the middle of its answer"
+                    ) from None
+                match event:
+                    case Chunk(value=value):
+                        if data := self._writer.event(value):
+                            yield data
+                    case Refused():
+                        yield b"data: " + error_body(fault_of(event, self._context)) + b"\n\n"
+                        return
+                    case Broken(message=message):
+                        raise UpstreamUnavailable(message)
+                    case None:
+                        yield DONE
+                        return
+        finally:
+            self._job.cancel()
+
+    async def close(self) -> None:
+        """Give up what is left."""
+        self._job.cancel()
+
+
+class EmbeddedTransport:
+    """Answers `embedded:` calls. `most_waiting` requests may wait for each model."""
+
+    def __init__(self, *, most_waiting: int = 64) -> None:
+        self._most_waiting = most_waiting
+        self._engines: dict[str, Engine] = {}
+
+    async def send(self, call: UpstreamCall) -> UpstreamReply:
+        """Answer a call once its status is known: for a stream with the first token, otherwise with the last."""
+        source, path = _split(call.url)
+        try:
+            located = locate(source)
+        except ConfigError as error:
+            return _error(Fault(status=404, message=error.message, code="model_not_found", type="not_found_error"))
+        if path == _MODELS and call.method == "GET":
+            listing = {"object": "list", "data": [{"id": located.name, "object": "model", "owned_by": "mustcall"}]}
+            return _Whole(msgspec.json.encode(listing))
+        if path != _CHAT or call.method != "POST":
+            return _error(Fault(status=404, message="this path is not served", code="unknown_route"))
+        asked = read_request(call.body or b"")
+        if isinstance(asked, Fault):
+            return _error(asked)
+        try:
+            async with asyncio.timeout(call.timeouts.read):
+                return await self._answer(asked, located, call)
+        except TimeoutError:
+            raise UpstreamTimeout(f"the embedded model did not answer within {call.timeouts.read:g} s") from None
+
+    async def _answer(self, asked: Asked, located: Located, call: UpstreamCall) -> UpstreamReply:
+        engine = self._engine(located)
+        try:
+            job = engine.submit(asked.body)
+        except EngineFull:
+            fault = Fault(
+                status=503,
+                message=f"{engine.under_way} requests already wait for the embedded model; try again in a moment",
+                code="model_busy",
+                type="overloaded_error",
+            )
+            return _error(fault, {"retry-after": "5"})
+        except EngineClosed:
+            raise UpstreamUnavailable("the embedded model is shut down") from None
+        try:
+            if asked.stream:
+                writer = Stamped(located.name, usage=asked.usage)
+                return await _begin(job, writer, idle=call.timeouts.idle, context=engine.context)
+            return await _finish(job, located.name, engine.context)
+        except BaseException:
+            job.cancel()
+            raise
+
+    def _engine(self, located: Located) -> Engine:
+        key = str(located.path)
+        if key not in self._engines:
+            self._engines[key] = Engine(located.path, most_waiting=self._most_waiting)
+        return self._engines[key]
+
+    async def close(self) -> None:
+        """Give up what runs and free the models."""
+        engines, self._engines = list(self._engines.values()), {}
+        for engine in engines:
+            await asyncio.to_thread(engine.close)
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the model and the path of an `embedded:` address."""
+    rest = url.removeprefix(f"{SCHEME}:").partition("?")[0]
+    for path in (_CHAT, _MODELS):
+        if rest.endswith(path):
+            return unquote(rest.removesuffix(path)), path
+    return unquote(rest), ""
+
+
+async def _begin(job: Job, writer: Stamped, *, idle: float, context: int) -> UpstreamReply:
+    """Wait for the first words of a stream, so that a refusal is an answer with its own status."""
+    while True:
+        match await job.next():
+            case Chunk(value=value):
+                if first := writer.event(value):
+                    return _Stream(job, first, writer, idle=idle, context=context)
+            case Refused() as refused:
+                job.cancel()
+                return _error(fault_of(refused, context))
+            case Broken(message=message):
+                job.cancel()
+                return _error(_unusable(message))
+            case None:
+                raise UpstreamUnavailable("the embedded model ended its answer before it began")
+
+
+async def _finish(job: Job, model: str, context: int) -> UpstreamReply:
+    assembly = Assembly(model)
+    while True:
+        match await job.next():
+            case Chunk(value=value):
+                assembly.add(value)
+            case Refused() as refused:
+                job.cancel()
+                return _error(fault_of(refused, context))
+            case Broken(message=message):
+                job.cancel()
+                return _error(_unusable(message))
+            case None:
+                return _Whole(assembly.body())
+
+
+def _unusable(message: str) -> Fault:
+    """A model that cannot be run: trying again does not help, so it is no 5xx."""
+    return Fault(status=404, message=message, code="model_not_found", type="not_found_error")
+
+
+def _error(fault: Fault, headers: Mapping[str, str] | None = None) -> _Whole:
+    return _Whole(error_body(fault), fault.status, {**_JSON, **(headers or {})})
