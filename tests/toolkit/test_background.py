@@ -63,7 +63,7 @@ def test_leaving_early_cleans_up(background: Background) -> None:
 
     items = background.iterate(endless())
     assert next(items) == 1
-    with contextlib.closing(items):  # pyright: ignore[reportArgumentType]  a generator
+    with contextlib.closing(items):
         pass
     assert ended == ["clean"]
 

@@ -52,6 +52,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     system: str | None = None
     max_steps: int = 8
+    ground: bool = True
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -81,6 +82,11 @@ _OPTIONS = (
     click.option("--tool", "tools", multiple=True, metavar="NAME", help="Offer only this tool. May be repeated."),
     click.option("--system", metavar="TEXT", help="What the model is told first."),
     click.option("--max-steps", type=click.IntRange(1, 100), default=8, show_default=True, help="Turns per question."),
+    click.option(
+        "--ground/--no-ground",
+        default=True,
+        help="Whether what a built-in tool knows (files, time, sums) must be looked up with it.  [default: --ground]",
+    ),
 )
 
 
@@ -107,12 +113,10 @@ class Session(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(flags: Flags) -> Generator[Session]:
     """Open a session; raise `ConfigError` in one line for what cannot be opened. Leaving closes everything."""
-    _be_quiet()
     settings = _settings(flags)
-    kit = Kit(
-        KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools),
-    )
-    with Background() as background:
+    chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
+    kit = Kit(chosen)
+    with _quiet(), Background() as background:
         transport, model = background.run(_connected(settings, flags.model))
         try:
             background.run(kit.__aenter__())
@@ -130,11 +134,21 @@ def opened(flags: Flags) -> Generator[Session]:
             background.run(transport.close())
 
 
-def _be_quiet() -> None:
+@contextmanager
+def _quiet() -> Generator[None]:
     """Keep logs off the terminal: what people must know of a run is shown as it happens."""
-    for name in ("mustcall", "mcp", "client", "asyncio"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-        logging.getLogger(name).propagate = False
+    loggers = [logging.getLogger(name) for name in ("mustcall", "mcp", "client", "asyncio")]
+    before = [(logger, logger.propagate) for logger in loggers]
+    silence = logging.NullHandler()
+    for logger in loggers:
+        logger.addHandler(silence)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagate in before:
+            logger.removeHandler(silence)
+            logger.propagate = propagate
 
 
 def _settings(flags: Flags) -> Settings:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -58,7 +58,7 @@ class Background:
             raise
         return running.result()
 
-    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
+    def iterate(self, items: AsyncIterator[_T]) -> Generator[_T]:
         """Yield what an asynchronous iterator yields; stop it if the one who reads goes away or is interrupted."""
         arrived: queue.SimpleQueue[_T | _Ended] = queue.SimpleQueue()
 

@@ -38,6 +38,8 @@ class KitSettings(msgspec.Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()
     #: The environment variables that paths may be written with (rule 80).
     variables: tuple[str, ...] = VARIABLES
+    #: Whether questions that a built-in tool answers must be answered with it.
+    ground: bool = True
 
 
 class Kit:
@@ -57,6 +59,7 @@ class Kit:
         taken = {tool.name for tool in self._builtin}
         self._servers = tuple(McpServer(command, taken=taken) for command in settings.mcp)
         self._only = settings.only
+        self._ground = settings.ground
         self._stack: AsyncExitStack | None = None
         #: Each tool and where it comes from, once the kit is open.
         self.sources: dict[str, str] = {}
@@ -66,7 +69,7 @@ class Kit:
     def rules(self) -> tuple[GroundingRule, ...]:
         """The rules that ground questions in the built-in tools that are here."""
         names = {tool.name for tool in self.tools if self.sources[tool.name] == BUILT_IN}
-        return tuple(rule for rule in RULES if rule.tool in names)
+        return tuple(rule for rule in RULES if self._ground and rule.tool in names)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
