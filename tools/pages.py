@@ -58,10 +58,15 @@ _OCCASIONS = {
     "truncated": "a call was cut off",
     "empty": "nothing was said",
     "thinking_only": "nothing but reasoning came",
-    "looping": "advice about the same call again and again, for agent loops; the gateway only reports it",
+    "looping": "advice about the same call again and again, from the agent loop; the gateway only reports it",
     "call_as_json": "the schema and grammar rungs; `{tools}` lists the tools, braces are doubled",
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "step_cap": "the step cap is reached",
+    "tool_failed": "an agent's tool failed; `{problem}` is its own word or the kind of the error",
+    "tool_timed_out": "it took longer than its `timeout`",
+    "tool_refused": "its call was not approved, or it will not do it",
+    "tool_misfit": "arguments did not fit when it was about to run; `{problem}` names the fields",
+    "tool_cancelled": "the run was cancelled before its result was there",
 }
 
 #: Who is asked, and how reasoning stands: the rows of the ladder table.

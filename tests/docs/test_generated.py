@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 TURNS = (ROOT / "docs" / "turns.md").read_text(encoding="utf-8")
 GATEWAY = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
 
-#: Sections A to E, G, K, L, N and P of the requirements.
-RULES = (*range(1, 55), *range(70, 77), *range(100, 111), *range(112, 117), *range(121, 137))
+#: Sections A to E, G, K, L, N and P of the requirements, and what the agent loop keeps of H and I.
+RULES = (*range(1, 55), *range(70, 80), 90, 92, *range(100, 111), *range(112, 117), *range(121, 137))
 
 
 def load(name: str) -> ModuleType:
@@ -179,7 +179,7 @@ def _leaves(kind: type[MustcallError]) -> Iterator[type[MustcallError]]:
 
 def test_every_error_code_is_documented() -> None:
     """Rule 48: every code a caller can get stands in the docs, with its status."""
-    inside = {errors.ConfigError}  # ends the process, not a request
+    inside = {errors.ConfigError, errors.ToolError, errors.ToolRefused}  # end the process, or nothing; not a request
     for kind in set(_leaves(MustcallError)) - inside:
         if issubclass(kind, ModelError):
             assert f"\n| `{kind.code}` | `{kind.__name__}` | " in TURNS

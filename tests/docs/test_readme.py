@@ -13,11 +13,11 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encod
 
 
 def test_readme_has_a_block_per_way_in() -> None:
-    """Before and after, two for the gateway, one for the library."""
-    assert len(BLOCKS) == 4
+    """Before and after, two for the gateway, two for the library."""
+    assert len(BLOCKS) == 5
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["before and after", "openai", "anthropic", "testing"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["before and after", "openai", "anthropic", "agent", "testing"])
 def test_readme_block(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each block runs and prints something."""
     with ScriptedUpstream(demo_turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:

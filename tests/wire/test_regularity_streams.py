@@ -43,7 +43,8 @@ def frames(wire: Wire, turn: Turn) -> list[bytes]:
 def is_regular(wire: Wire, data: bytes, size: int = 1 << 20) -> bool:
     """Whether a stream could be forwarded from its first to its last byte."""
     judge, sse = regularity_for(wire), SseDecoder()
-    pieces = [sse.feed_block(data[at : at + size]) for at in range(0, len(data), size)]
+    blocks = [sse.frame(data[at : at + size]) for at in range(0, len(data), size)]
+    pieces = [(block, sse.read(block)) for block in blocks if block]
     pieces.append(sse.close_block())
     return all(judge.takes(block, events) for block, events in pieces if block) and judge.complete
 
@@ -220,7 +221,8 @@ def test_the_end_waits_to_be_settled(wire: Wire) -> None:
     judge, sse = regularity_for(wire), SseDecoder()
     marks = {Wire.CHAT: b'"finish_reason":"stop"', Wire.RESPONSES: b"output_text.done", Wire.MESSAGES: b"message_delta"}
     for frame in frames(wire, TURNS["text"]):
-        assert judge.takes(*sse.feed_block(frame))
+        block = sse.frame(frame)
+        assert judge.takes(block, sse.read(block))
         if marks[wire] in frame.replace(b": ", b":"):
             assert not judge.settled
             return

@@ -4,12 +4,13 @@ While nothing has to change on a shared wire, what goes out are the upstream's o
 soon as all it means may be seen. The first change ends that, and so do the first bytes that are not strictly the
 wire's (`wire.regularity`): what follows is written anew.
 
-Cost: each event is decoded and scanned once. Bytes that must wait are kept as they came.
+Cost: each event is decoded and scanned once, runs of text deltas by their stencil. Bytes that must wait are kept as
+they came.
 """
 
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
-from mustcall.core.events import Ended, Event, Failed, TextDelta
+from mustcall.core.events import Ended, Event, Failed
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.engine.delivery import Delivery
@@ -19,8 +20,14 @@ from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.sse import SseDecoder, SseEvent
+from mustcall.wire.stencil import Stencil
 
 __all__ = ["Flow"]
+
+#: Events of one piece that are looked at one by one before the rest of it is read together.
+_SINGLES = 8
+#: Stencils made for one stream at most: one whose deltas always differ is not tried for ever.
+_STENCILS = 16
 
 
 class Flow:
@@ -49,6 +56,9 @@ class Flow:
         self._held: list[bytes] = []
         self._released: list[Event] = []
         self._ended = False
+        self._stencil: Stencil | None = None
+        self._part = -1
+        self._patience = _STENCILS
         self.lens = lens
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
@@ -75,20 +85,70 @@ class Flow:
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
-        if self.raw and self._gate.begun and not self._gate.stopped and not self._held and self._sse.idle:
-            only = self._decoder.plain(piece)
-            if only is not None:
-                # Most pieces of most replies: text that is nothing but text.
-                self._assembler.feed(only)
-                shown = self.lens.feed(only)
-                if len(shown) == 1 and shown[0] is only and self._delivery is not None:
-                    return self._delivery.forward_one(piece, only)
-                self._show(shown)
-                return self._let_out(piece)
+        block = self._sse.frame(piece)
+        if not block:
+            return b""
         try:
-            return self._feed(*self._sse.feed_block(piece))
+            if self.raw and not self._gate.stopped and b"\r" not in block:
+                return self._feed_flowing(block)
+            return self._feed(block, self._sse.read(block))
         except RecursionError:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
+
+    def _feed_flowing(self, block: bytes) -> bytes:
+        """Take the events of one piece where text goes out as it comes: deltas in runs, what is between one by one."""
+        out: list[bytes] = []
+        start, size, singles = 0, len(block), 0
+        while start < size:
+            run = self._stencil.run(block, start) if self._stencil is not None and self._flows else None
+            if run is not None:
+                text, end = run
+                out.append(self._feed_text(block[start:end], self._part, text))
+            else:
+                singles += 1
+                end = block.find(b"\n\n", start) + 2 if singles <= _SINGLES and not self._gate.stopped else size
+                event = block if end - start == size else block[start:end]
+                try:
+                    out.append(self._feed_one(event))
+                except MustcallError as error:
+                    if not out:
+                        raise
+                    self.fail(error)  # what came before it is on its way
+                    self._ended = True
+                    break
+            start = end
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    @property
+    def _flows(self) -> bool:
+        """Whether text goes out as it comes, with nothing waiting before it."""
+        return self.raw and self._gate.begun and not self._gate.stopped and not self._held
+
+    def _feed_one(self, event: bytes) -> bytes:
+        """Take one event; one of nothing but text shows what those that follow will look like."""
+        peeled = self._decoder.peel(event) if self._flows else None
+        if peeled is None:
+            self._stencil = None
+            return self._feed(event, self._sse.read(event))
+        self._part, text = peeled
+        if self._patience:
+            self._patience -= 1
+            self._stencil = Stencil.of(event, text, self._read_text)
+        return self._feed_text(event, self._part, text)
+
+    def _read_text(self, event: bytes) -> str | None:
+        peeled = self._decoder.peel(event)
+        return None if peeled is None else peeled[1]
+
+    def _feed_text(self, block: bytes, part: int, text: str) -> bytes:
+        """Take bytes that are nothing but text of one part: most of most replies."""
+        only = self._decoder.take_text(part, text)
+        self._assembler.feed(only)
+        shown = self.lens.feed(only)
+        if len(shown) == 1 and shown[0] is only and self._delivery is not None:
+            return self._delivery.forward_one(block, only)
+        self._show(shown)
+        return self._let_out(block)
 
     def fail(self, error: MustcallError) -> None:
         """End the stream with a failure that is not the upstream's own word."""
@@ -137,16 +197,6 @@ class Flow:
         if regularity is None or not self.raw:
             self._take(decoded)
             return self._write()
-        gate = self._gate
-        if len(decoded) == 1 and gate.begun and not gate.stopped and not self._held and regularity.settled:
-            only = decoded[0]
-            if isinstance(only, TextDelta):
-                self._assembler.feed(only)
-                shown = self.lens.feed(only)
-                if len(shown) == 1 and shown[0] is only and self._delivery is not None:
-                    return self._delivery.forward_one(block, only)
-                self._show(shown)
-                return self._let_out(block)
         self._take(decoded)
         return self._let_out(block)
 

@@ -1,26 +1,40 @@
-"""The seam over HTTP/1.1, on aiohttp: kept-alive connections, three timeouts, proxies from the environment.
+"""The seam over HTTP/1.1: kept-alive connections, three timeouts, proxies from the environment.
 
-Answers are asked for uncompressed: they are forwarded byte by byte, and a compressor would hold events back.
-Cancelling a task that waits here closes the connection.
+Answers are asked for uncompressed: they are forwarded byte by byte, and a compressor would hold events back. One that
+comes compressed all the same is read. Cancelling a task that waits here closes the connection.
+
+A request may cost money, so it is sent a second time only where the first can have had no effect: on a connection that
+was kept alive, when not a byte of it could be written, or when it is one that may be repeated (`GET`, `HEAD`) and not a
+byte of an answer came. docs/decisions/http-client.md says why.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from io import BytesIO
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-
-from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream.idle import IdleTimer
+from mustcall.core.errors import MustcallError, UpstreamUnavailable
+from mustcall.upstream import failures
+from mustcall.upstream.connection import Connection, Garbled, Hangup, Phase
+from mustcall.upstream.inflating import inflated
+from mustcall.upstream.pool import Origin, Pool
+from mustcall.upstream.request import Destination, UnusableUrl, Unwritable, read_url, write_head
 from mustcall.upstream.seam import REPLY_LIMIT, UpstreamCall, UpstreamReply
+
+if TYPE_CHECKING:
+    from mustcall.upstream.proxied import ProxiedTransport
 
 __all__ = ["HttpTransport", "proxy_for"]
 
-_READ_BUFFER = 256 * 1024
-_LARGE_BODY = 512 * 1024
+#: Methods that may be sent again without changing anything.
+_REPEATABLE = frozenset({"GET", "HEAD"})
+
+#: How many URLs are remembered; a caller's query is part of one.
+_ROUTES = 512
+
+_DONE, _BROKEN = Phase.DONE, Phase.BROKEN
 
 
 def proxy_for(url: str) -> str | None:
@@ -32,146 +46,209 @@ def proxy_for(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def _typed(error: Exception, call: UpstreamCall) -> MustcallError:
-    """Return what an aiohttp failure means, naming the host and never the path, query or headers."""
-    try:
-        parts = urlsplit(call.url)
-        host = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
-    except ValueError:
-        return UpstreamUnavailable("the upstream's base_url is not a usable http(s) URL")
+def _typed(error: Exception | None, call: UpstreamCall) -> MustcallError:
+    """Return what the failure of a connection in use means."""
     match error:
-        case aiohttp.ConnectionTimeoutError():
-            return UpstreamTimeout(f"no connection to the upstream {host} within {call.timeouts.connect:g} s")
-        case aiohttp.ServerTimeoutError() | TimeoutError():
-            return UpstreamTimeout(f"the upstream {host} did not answer in time")
-        case aiohttp.ClientProxyConnectionError():
-            return UpstreamUnavailable(f"cannot connect to the proxy for the upstream {host}: {_reason(error)}")
-        case aiohttp.ClientHttpProxyError():
-            return UpstreamUnavailable(f"the proxy for the upstream {host} refused: HTTP {error.status}")
-        case aiohttp.ClientConnectorError():
-            return UpstreamUnavailable(f"cannot connect to the upstream {host}: {_reason(error)}")
-        case aiohttp.InvalidURL():
-            return UpstreamUnavailable("the upstream's base_url is not a usable http(s) URL")
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return UpstreamUnavailable(f"the upstream {host} closed the connection before its answer was complete")
-        case aiohttp.ClientResponseError():
-            return UpstreamGarbage(f"the upstream {host} did not answer in HTTP: {error.message}")
-        case aiohttp.ClientError() | OSError():
-            return UpstreamUnavailable(f"the connection to the upstream {host} broke: {type(error).__name__}")
-        case _:
-            return UpstreamUnavailable(f"the exchange with the upstream {host} failed: {type(error).__name__}")
+        case Garbled():
+            return failures.not_http(call, str(error))
+        case TimeoutError():
+            return failures.no_answer(call)
+        case OSError():
+            return failures.broke(call, error)
+        case Hangup() | _:
+            return failures.closed_early(call)
 
 
-def _reason(error: aiohttp.ClientConnectorError) -> str:
-    return error.os_error.strerror or type(error.os_error).__name__
+class _Route(NamedTuple):
+    """Where the calls to one URL go."""
 
-
-_FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
-
-
-def _payload(body: bytes | None) -> bytes | BytesIO | None:
-    """Return a body as aiohttp wants it: a large one as a file, so that writing it lets other tasks run."""
-    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
+    to: Destination
+    origin: Origin
+    proxy: str | None
 
 
 class HttpReply:
-    """One answer on its way."""
+    """One answer on its way. The connection goes back to its origin as soon as the answer was taken whole."""
 
-    __slots__ = ("_call", "_response", "headers", "status")
+    __slots__ = ("_call", "_connection", "_origin", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamCall) -> None:
-        self._response = response
+    def __init__(self, connection: Connection, origin: Origin, call: UpstreamCall) -> None:
+        self._connection: Connection | None = connection
+        self._origin = origin
         self._call = call
-        self.status = response.status
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.status = connection.status
+        self.headers: Mapping[str, str] = connection.headers
 
     async def read(self) -> bytes:
         """Return the whole body; the idle timeout runs between pieces."""
-        content = self._response.content
-        if content.is_eof() and content.exception() is None:
-            return content.read_nowait()  # most answers have arrived with their headers
+        connection = self._connection
+        if connection is not None and connection.phase is _DONE and "content-encoding" not in self.headers:
+            body = connection.take()  # most answers have arrived with their headers
+            self._release()
+            return body
         pieces: list[bytes] = []
         size = 0
         async with aclosing(self.chunks()) as chunks:
             async for piece in chunks:
                 size += len(piece)
                 if size > REPLY_LIMIT:
-                    raise UpstreamGarbage(f"the upstream's answer is larger than {REPLY_LIMIT} bytes")
+                    self._release()
+                    raise failures.answer_too_large(REPLY_LIMIT)
                 pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
+    def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it arrives."""
-        readany = self._response.content.readany
+        coding = self.headers.get("content-encoding")
+        return self._pieces() if coding is None else inflated(self._pieces(), coding)
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it is on the wire; the idle time runs while there is nothing to yield."""
+        connection = self._connection
         idle = self._call.timeouts.idle
-        try:
-            with IdleTimer(idle) as timer:
-                while piece := await readany():
-                    # The timer stands still while the consumer has the piece: a slow client is not a slow upstream.
-                    timer.pause()
+        while connection is not None:
+            if connection.has_more:
+                piece = connection.take()
+                if connection.phase is _DONE:
+                    self._release()
                     yield piece
-                    timer.resume()
-        except TimeoutError:
-            self._response.close()
-            raise UpstreamTimeout(f"the upstream sent nothing for {idle:g} s in the middle of its answer") from None
-        except _FAILURES as error:
-            self._response.close()
-            raise _typed(error, self._call) from error
-        except asyncio.CancelledError:
-            self._response.close()
-            raise
+                    return
+                yield piece
+                if self._connection is None:
+                    raise failures.closed_early(self._call)  # by our own `close`
+            elif connection.phase is _DONE:
+                self._release()
+                return
+            elif connection.phase is _BROKEN:
+                error = connection.error
+                self._release()
+                if isinstance(error, TimeoutError):
+                    raise failures.answer_stopped(self._call)
+                raise _typed(error, self._call) from error
+            else:
+                try:
+                    await connection.wait(idle)
+                except BaseException:
+                    self._release()
+                    raise
 
     async def close(self) -> None:
-        """Return the connection to the pool if the answer was read to its end, cut it off otherwise."""
-        if self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
+        """Return the connection to the pool if the answer has arrived to its end, cut it off otherwise."""
+        self._release()
+
+    def _release(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            self._origin.give(connection)
 
 
 class HttpTransport:
-    """Exchanges over a shared pool of connections. Made inside the event loop that uses it."""
+    """Exchanges over a shared pool of connections, `connections` at a time if not 0. Made inside its event loop."""
 
     def __init__(self, *, connections: int = 0) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30, ttl_dns_cache=300),
-            timeout=aiohttp.ClientTimeout(total=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            read_bufsize=_READ_BUFFER,
-        )
-        self._proxies: dict[str, str | None] = {}
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._pool = Pool(connections)
+        self._routes: dict[str, _Route] = {}
+        self._proxies: dict[tuple[str, int, bool], str | None] = {}
+        self._connections = connections
+        self._proxied: ProxiedTransport | None = None
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
-        connect = call.timeouts.connect
-        timeout = self._timeouts.get(connect)
-        if timeout is None:
-            timeout = self._timeouts[connect] = aiohttp.ClientTimeout(total=None, sock_connect=connect)
+        route = self._routes.get(call.url) or self._route(call)
+        if route.proxy is not None:
+            return await self._through(route.proxy, call)
         try:
-            proxy = self._proxy(call.url)
-            async with asyncio.timeout(call.timeouts.read):
-                response = await self._session.request(
-                    call.method,
-                    call.url,
-                    data=_payload(call.body),
-                    headers=call.headers,
-                    timeout=timeout,
-                    proxy=proxy,
-                    allow_redirects=False,
-                )
-        except _FAILURES as error:
-            raise _typed(error, call) from error
-        return HttpReply(response, call)
+            head = write_head(call, route.to)
+        except Unwritable as error:
+            host = failures.host_of(call)
+            raise UpstreamUnavailable(f"the request to the upstream {host} cannot be written: {error}") from None
+        body = call.body or b""
+        left = call.timeouts.read
+        origin = route.origin
+        if self._pool.limited:
+            left = await self._enter(origin, call)
+        connection = origin.take()
+        while True:
+            kept = connection is not None
+            if connection is None:
+                connection, left = await self._dial(origin, call, left)
+            if connection.begin(head, body, bodiless=call.method == "HEAD"):
+                try:
+                    await connection.wait(left)
+                except BaseException:
+                    origin.give(connection)
+                    raise
+                if connection.begun:
+                    return HttpReply(connection, origin, call)
+                again = kept and call.method in _REPEATABLE and not connection.answered
+                if not again or isinstance(connection.error, TimeoutError):
+                    origin.give(connection)
+                    raise _typed(connection.error, call) from connection.error
+            elif not kept:
+                origin.give(connection)
+                raise failures.closed_early(call)
+            connection.abort()
+            connection = None
 
-    def _proxy(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        key = f"{parts.scheme}://{parts.netloc}"
+    async def _enter(self, origin: Origin, call: UpstreamCall) -> float:
+        """Wait for a turn where their number is limited; return the seconds that are left for the answer to begin."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + call.timeouts.read
+        try:
+            async with asyncio.timeout_at(until):
+                await origin.enter()
+        except TimeoutError:
+            raise failures.no_answer(call) from None
+        return until - loop.time()
+
+    async def _dial(self, origin: Origin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
+        """Open a connection; return it with the seconds that are left for the answer to begin."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + left
+        connect = call.timeouts.connect
+        limit = asyncio.timeout(min(connect, left))
+        try:
+            async with limit:
+                connection = await self._pool.dial(origin)
+        except BaseException as error:
+            origin.leave()
+            match error:
+                case TimeoutError() if limit.expired():
+                    raise (failures.no_connection(call) if connect <= left else failures.no_answer(call)) from None
+                case OSError():
+                    raise failures.cannot_connect(call, error) from error
+                case ValueError():
+                    raise failures.unusable_url() from error
+                case _:
+                    raise
+        return connection, until - loop.time()
+
+    def _route(self, call: UpstreamCall) -> _Route:
+        """Work out where the calls to a URL go; what the environment says of a host's proxy is asked once."""
+        try:
+            to = read_url(call.url)
+        except UnusableUrl:
+            raise failures.unusable_url() from None
+        key = (to.host, to.port, to.tls)
         if key not in self._proxies:
-            self._proxies[key] = proxy_for(url)
-        return self._proxies[key]
+            self._proxies[key] = proxy_for(call.url)
+        if len(self._routes) >= _ROUTES:
+            self._routes.clear()
+        route = _Route(to, self._pool.origin(to.host, to.port, tls=to.tls), self._proxies[key])
+        self._routes[call.url] = route
+        return route
+
+    async def _through(self, proxy: str, call: UpstreamCall) -> UpstreamReply:
+        """Send a request through a proxy."""
+        if self._proxied is None:
+            from mustcall.upstream.proxied import ProxiedTransport  # noqa: PLC0415  takes 0.2 s, and few need it
+
+            self._proxied = ProxiedTransport(connections=self._connections)
+        return await self._proxied.send(call, proxy)
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._pool.close()
+        if self._proxied is not None:
+            await self._proxied.close()

@@ -78,11 +78,15 @@ class StreamDecoder(Protocol):
         """Take events that arrived together: what feeding them one by one gives, with neighbouring text joined."""
         ...
 
-    def plain(self, block: bytes) -> TextDelta | None:
-        """Take a block of bytes if it is one event of nothing but text in the part that is being written.
+    def peel(self, event: bytes) -> tuple[int, str] | None:
+        """Return part and text of an event of nothing but text for a part that is being written; take nothing.
 
-        None if it is anything else, and then nothing was taken: a shortcut past `feed_all` for most events there are.
+        None if it is anything else: a shortcut past `feed_all` for most events there are, and as strict as a client.
         """
+        ...
+
+    def take_text(self, index: int, text: str) -> TextDelta:
+        """Take the text of one such event, or of several that follow each other."""
         ...
 
     def close(self) -> list[Event]:

@@ -139,22 +139,16 @@ class SseDecoder:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take some bytes and return the events they complete."""
         block = self._framer.feed(chunk)
-        return self._read(block) if block else []
+        return self.read(block) if block else []
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is held: the next bytes begin an event."""
-        return not (self._first or self._framer.holds)
-
-    def feed_block(self, chunk: bytes) -> tuple[bytes, list[SseEvent]]:
-        """Do as `feed`, and return the bytes the events were read from as well."""
-        block = self._framer.feed(chunk)
-        return (block, self._read(block)) if block else (block, [])
+    def frame(self, chunk: bytes) -> bytes:
+        """Take some bytes and return the whole events among them, to be read with `read`."""
+        return self._framer.feed(chunk)
 
     def close_block(self) -> tuple[bytes, list[SseEvent]]:
         """Do as `close`, and return the bytes as well."""
         block = self._framer.close()
-        return (block, self._read(block)) if block else (block, [])
+        return (block, self.read(block)) if block else (block, [])
 
     def close(self) -> list[SseEvent]:
         """Take the end of the bytes.
@@ -163,9 +157,10 @@ class SseDecoder:
         are common, and a half-written one is caught by its JSON not parsing.
         """
         block = self._framer.close()
-        return self._read(block) if block else []
+        return self.read(block) if block else []
 
-    def _read(self, block: bytes) -> list[SseEvent]:
+    def read(self, block: bytes) -> list[SseEvent]:
+        """Read the events of bytes that begin and end at borders; all of them have to be given, in order."""
         if self._first:
             self._first = False
             block = block.removeprefix(_BOM)

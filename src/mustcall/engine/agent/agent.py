@@ -6,7 +6,7 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +18,7 @@ from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import Prompt, read_prompt
 from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.agent.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.tooling.definition import Approve, FunctionTool
@@ -36,9 +37,9 @@ class Agent:
     `upstream` is an `Upstream`, or its address with `model`. `tools` are functions, `FunctionTool`s and `ToolSource`s.
     `controls` are the settings of each turn (forces, limits, protocol); `on_unmet` stands over the one in there and
     gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
-    the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn with all
-    its attempts. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see every
-    event.
+    the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
+    its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
+    every event.
 
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
@@ -83,7 +84,8 @@ class Agent:
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
         )
-        self._open: tuple[AsyncExitStack, Turns, Roster] | None = None
+        self._shared = Shared(self._opened)
+        self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster]]] = []
         self._check()
 
     async def run(
@@ -91,8 +93,8 @@ class Agent:
     ) -> RunResult:
         """Run to an answer; raise `MustcallError` where there is none.
 
-        `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9). With
-        `check=False` a failed run is returned, `stopped` and `error` saying so, instead of raised.
+        `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9).
+        With `check=False` a failed run is returned, `stopped` and `error` saying so, instead of raised.
         """
         run = self._begin(prompt, after, force, stream=False)
         try:
@@ -114,17 +116,15 @@ class Agent:
         return RunStream(run, lambda emit: self._drive(run, emit))
 
     async def __aenter__(self) -> Self:
-        if self._open is None:
-            self._open = await self._opened()
+        held = self._shared.use()
+        await held.__aenter__()
+        self._held.append(held)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._open is not None:
-            stack, _, _ = self._open
-            self._open = None
-            await stack.aclose()
+        await self._held.pop().__aexit__(kind, error, trace)
 
     def _begin(self, prompt: Prompt, after: RunResult | None, force: bool | str | None, *, stream: bool) -> Run:
         messages = read_prompt(prompt)
@@ -136,21 +136,15 @@ class Agent:
         return Run(msgspec.structs.replace(self._plan, controls=controls, stream=stream), messages, after)
 
     async def _drive(self, run: Run, emit: Emit) -> RunResult:
-        if self._open is not None:
-            _, turns, roster = self._open
-            return await run.drive(turns, roster, emit)
-        stack, turns, roster = await self._opened()
-        async with stack:
+        async with self._shared.use() as (turns, roster):
             return await run.drive(turns, roster, emit)
 
-    async def _opened(self) -> tuple[AsyncExitStack, Turns, Roster]:
+    async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster]:
         """Connect the upstream and open the tool sources; the stack closes both."""
-        async with AsyncExitStack() as stack:
-            transport = await stack.enter_async_context(self.upstream.connected())
-            turns = Turns(transport, self.upstream.clock, self._house)
-            turns.learnt = self.upstream.learnt
-            roster = await open_roster(self.tools, stack)
-            return stack.pop_all(), turns, roster
+        transport = await stack.enter_async_context(self.upstream.connected())
+        turns = Turns(transport, self.upstream.clock, self._house)
+        turns.learnt = self.upstream.learnt
+        return turns, await open_roster(self.tools, stack)
 
     def _check(self) -> None:
         """Raise `ConfigError` for what cannot be run."""

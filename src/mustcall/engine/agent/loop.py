@@ -1,8 +1,8 @@
 """One run: a turn of the model's, its calls, their results, and again, until there is an answer or a reason to stop.
 
-The loop writes the history, and nothing else does. What a reply is worth, what is retried and what is forced is the turn
-engine's (`engine.turns`); here are only the step cap (rule 109), the advice about loops (rule 108), and which messages a
-step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
+The loop writes the history, and nothing else does. What a reply is worth, what is retried and what is forced is for the
+turn engine (`engine.turns`); here are only the step cap (rule 109), the advice about loops (rule 108), and which
+messages a step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
 """
 
 import logging
@@ -141,6 +141,7 @@ class Run:
                 await self._step(turns, roster, runner, emit)
         except MustcallError as error:
             self._stopped, self._error = Stopped.FAILED, error
+            self._saying = []  # what a failed turn said is no part of the conversation
             await self._tell(RunFinished(self.result()), emit)
             raise
         result = self.result()
@@ -259,7 +260,7 @@ class Run:
                 waiting = hook(event)
                 if isawaitable(waiting):
                     await waiting
-            except Exception as error:  # noqa: BLE001  the user's own code
+            except Exception as error:  # the user's own code
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)

@@ -1,7 +1,7 @@
 """One turn of an agent's model: a request out, a reply in, taken by the same engine as the gateway's turns.
 
-The request is written on the upstream's own wire and handed to `Turns.take`, which judges, retries and mends; what comes
-back is read with the same wire's codec. No decision is made here.
+The request is written on the upstream's own wire and handed to `Turns.take`, which judges, retries and mends; what
+comes back is read with the same wire's codec. No decision is made here.
 """
 
 import os
@@ -174,7 +174,9 @@ class Step:
             own = _MODEL_ERRORS.get(error.message.partition(":")[0])
             if own is not None:
                 return own(error.message, details={"attempts": [attempt.summary() for attempt in record.attempts]})
-            broken = _UPSTREAM_ERRORS.get(error.code)
+            # Not every wire's error has a place for our code; the record has it.
+            code = record.attempts[-1].error if record.attempts else None
+            broken = _UPSTREAM_ERRORS.get(code or error.code)
             if broken is not None:
                 return broken(error.message)
         return UpstreamRejected(error)

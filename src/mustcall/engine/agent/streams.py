@@ -63,8 +63,7 @@ class RunStream:
         task = self._task
         if task is not None and not task.done():
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
+            await asyncio.wait({task})
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,6 +84,12 @@ async def _follow(drive: Callable[[Emit], Awaitable[RunResult]], queue: "asyncio
     """Drive a run and put its events where they are taken from; knows nothing of the iterator, so that it can go."""
     try:
         await drive(queue.put)
-    finally:
-        with suppress(asyncio.CancelledError):
-            await queue.put(None)
+    except asyncio.CancelledError:
+        if queue.full():  # nobody will take it
+            queue.get_nowait()
+        queue.put_nowait(None)
+        raise
+    except BaseException:
+        await queue.put(None)
+        raise
+    await queue.put(None)

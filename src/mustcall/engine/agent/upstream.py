@@ -1,32 +1,23 @@
 """An upstream as a library user has it: where the model is, and connections that live no longer than their users.
 
-It decides nothing about turns; it hands out what turns run on. Connections belong to the event loop that uses them and
-are closed with the last user there, so a run that stands alone leaves nothing open.
+It decides nothing about turns; it hands out what turns run on.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from urllib.parse import urlsplit
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.engine.agent.sharing import Shared
 from mustcall.profiles import Learnt, ProfileOverride
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
 
 __all__ = ["Upstream"]
-
-
-class _Shared(msgspec.Struct):
-    """The connections of one event loop, and how many use them."""
-
-    loop: asyncio.AbstractEventLoop
-    transport: Transport
-    users: int = 0
 
 
 class Upstream:
@@ -63,7 +54,7 @@ class Upstream:
         self.learnt = Learnt()
         self.stateful = stateful
         self._given = transport
-        self._shared: _Shared | None = None
+        self._connections = Shared(self._connect)
         if stateful and self.endpoint.wire is not Wire.RESPONSES:
             raise ConfigError(
                 f"upstream {self.endpoint.name!r}: stateful=True needs the responses wire, not {self.endpoint.wire}; "
@@ -73,25 +64,16 @@ class Upstream:
     def __repr__(self) -> str:
         return f"Upstream({self.endpoint.name!r}, {self.endpoint.wire!s}, model={self.model!r})"
 
-    @asynccontextmanager
-    async def connected(self) -> AsyncGenerator[Transport]:
-        """Yield a transport for this event loop; what was opened here is closed when its last user leaves."""
+    def connected(self) -> AbstractAsyncContextManager[Transport]:
+        """Return the connections of this event loop, to be used with `async with`."""
+        return self._connections.use()
+
+    async def _connect(self, stack: AsyncExitStack) -> Transport:
         if self._given is not None:
-            yield self._given
-            return
-        loop = asyncio.get_running_loop()
-        shared = self._shared
-        if shared is None or shared.loop is not loop:
-            shared = self._shared = _Shared(loop, _open_transport())
-        shared.users += 1
-        try:
-            yield shared.transport
-        finally:
-            shared.users -= 1
-            if shared.users == 0:
-                if self._shared is shared:
-                    self._shared = None
-                await shared.transport.close()
+            return self._given
+        transport = _open_transport()
+        stack.push_async_callback(transport.close)
+        return transport
 
 
 def _open_transport() -> Transport:

@@ -1,7 +1,7 @@
 """What a docstring says of a function and of its parameters, in the three styles people write.
 
-Google (`Args:`), NumPy (`Parameters` underlined) and Sphinx (`:param x:`). What cannot be read as one of them is part of
-the description; nothing here fails.
+Google (`Args:`), NumPy (`Parameters` underlined) and Sphinx (`:param x:`). What is none of them belongs to the
+description; nothing here fails.
 """
 
 import inspect

@@ -8,6 +8,7 @@ Parameters may be plain types, dataclasses, TypedDicts, msgspec structs or pydan
 `ToolContext` is filled in by the run and not offered to the model.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_or
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, ToolSettings
+from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.reading import Parameter, Reader, reader_for
 
@@ -33,18 +34,28 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
     def __init__(
         self, function: Callable[P, R], *, name: str | None, description: str | None, settings: ToolSettings
     ) -> None:
-        called = name or getattr(function, "__name__", type(function).__name__)
-        told = read_docstring(inspect.getdoc(function))
+        called = name or getattr(_unpacked(function), "__name__", type(function).__name__)
+        told = read_docstring(inspect.getdoc(_unpacked(function)))
         parameters, self._context = _parameters(function, called, told.parameters)
         self._reader: Reader = reader_for(called, parameters)
         self.function = function
+        written: Callable[..., Any] = function
         super().__init__(
-            called, description or told.description or None, self._reader.schema, function, settings=settings
+            called,
+            description or told.description or None,
+            self._reader.schema,
+            lambda values: written(**values),
+            settings=settings,
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
         return self.function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling the function gives something to await."""
+        return is_async(self.function)
 
     def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
         """Return the function's call with these arguments; raise `Unfit`."""
@@ -129,8 +140,15 @@ def _parameters(function: Callable[..., Any], called: str, told: dict[str, str])
     return parameters, context
 
 
+def _unpacked(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the resolved hints of a function, a method or an object that can be called."""
+    """Return the resolved hints of a function, a method, a partial of one, or an object that can be called."""
+    function = _unpacked(function)
     plain = inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)
     return get_type_hints(function if plain else type(function).__call__, include_extras=True)
 

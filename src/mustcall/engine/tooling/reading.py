@@ -57,7 +57,7 @@ def reader_for(function: str, parameters: list[Parameter]) -> Reader:
         if "pydantic" in sys.modules:  # a dataclass or TypedDict may hold a model somewhere inside
             return _PydanticReader(function, parameters)
         raise ConfigError(
-            f"tool {function!r}: a parameter has a type that has no JSON schema: {error}; use plain types, dataclasses, "
+            f"tool {function!r}: a parameter has a type without a JSON schema: {error}; use plain types, dataclasses, "
             "TypedDicts or msgspec structs, or give the schema with FunctionTool"
         ) from None
 
@@ -164,7 +164,8 @@ class _PydanticReader:
         try:
             value = self._model.model_validate_json(arguments)
         except self._wrong as error:
-            found: list[Any] = error.errors(include_input=False, include_url=False)  # pyright: ignore[reportAttributeAccessIssue]
+            wrong: Any = error
+            found: list[Any] = wrong.errors(include_input=False, include_url=False)
             words = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['type']}" for each in found[:5])
             raise Unfit(words) from None
         return {self._names[own]: getattr(value, own) for own in value.model_fields_set}

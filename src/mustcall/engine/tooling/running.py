@@ -113,7 +113,7 @@ class Runner:
             attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step))
         except Unfit as unfit:
             raise self._misfit(call, str(unfit)) from None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a type's own code
             _logger.warning("tool %s: arguments cannot be read: %s", call.name, type(error).__name__)
             raise self._misfit(call, type(error).__name__) from None
         approve = tool.settings.approve or self._approve
@@ -136,7 +136,7 @@ class Runner:
                 else:
                     answer = await in_thread(lambda: approve(call))
                 return bool(await answer if inspect.isawaitable(answer) else answer)
-            except Exception as error:  # noqa: BLE001  the user's own code
+            except Exception as error:  # the user's own code
                 _logger.warning("tool %s: the approval failed: %s", call.name, type(error).__name__)
                 _logger.debug("the approval of %s", call.id, exc_info=True)
                 return False

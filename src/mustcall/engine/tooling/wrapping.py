@@ -1,4 +1,4 @@
-"""A tool's output as the model gets to see it: text, cut to a length, wrapped as data that is not to be obeyed (rule 92).
+"""A tool's output as the model sees it: text, cut to a length, wrapped as data that is not to be obeyed (rule 92).
 
 The wrapper is a pair of tags. Whatever in the output looks like one of them, in any case and with invisible characters
 in between, loses its `<`, so that only our own tag ends the data. The same output is always the same text.
@@ -17,7 +17,11 @@ from mustcall.engine.tooling.definition import ToolReturn
 __all__ = ["Output", "as_line", "cut", "neutralised", "read_output", "wrapped"]
 
 _TAG = "untrusted-data"
-_INVISIBLE = "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
+#: Characters that show nothing; a tag with some of them in it still reads as the tag.
+_INVISIBLE = (
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
+)
 _LOOKALIKE = re.compile(
     "<(?=" + r"[^\w<>]*" + _INVISIBLE.join("untrusted") + r"[^a-zA-Z<>]*" + _INVISIBLE.join("data") + ")", re.IGNORECASE
 )
@@ -49,7 +53,7 @@ def read_output(value: Any) -> Output:
             return Output(value.text)
         case Image() | File() | Audio():
             return Output("", (value,))
-        case bytes() | bytearray() | memoryview():
+        case bytes() | bytearray():
             return Output(f"({len(value)} bytes of binary data)")
         case _:
             return Output(_written(value))
@@ -61,7 +65,7 @@ def _written(value: Any) -> str:
         return str(dump())
     try:
         return msgspec.json.encode(value, enc_hook=_plain).decode()
-    except (TypeError, ValueError, msgspec.MsgspecError):
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return str(value)
 
 

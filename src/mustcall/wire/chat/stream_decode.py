@@ -158,18 +158,22 @@ class ChatStreamDecoder:
             out.extend(self.feed(event))
         return out
 
-    def plain(self, block: bytes) -> TextDelta | None:
-        """Take one chunk of nothing but text."""
+    def peel(self, event: bytes) -> tuple[int, str] | None:
+        """Read one chunk of nothing but text."""
         part = self._open
-        if part is None or part[0] is not Text or self._misses >= _PATIENCE or self._done or self._finish:
+        if part is None or part[0] is not Text or self._done or self._finish:
             return None
-        if not block.startswith(b"data: ") or block.find(b"\n") != len(block) - 2:
+        if not event.startswith(b"data: ") or event.find(b"\n") != len(event) - 2:
             return None
         try:
-            text = _plain.decode(memoryview(block)[6:-2]).choices[0].delta.content
+            text = _plain.decode(memoryview(event)[6:-2]).choices[0].delta.content
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        return TextDelta(part[1], text) if text else None
+        return (part[1], text) if text else None
+
+    def take_text(self, index: int, text: str) -> TextDelta:
+        """Take the text of such chunks; nothing streamed is kept."""
+        return TextDelta(index, text)
 
     def _plain_text(self, run: list[SseEvent]) -> str | None:
         """Return the text of a run of plain text chunks, None if it is any other run."""

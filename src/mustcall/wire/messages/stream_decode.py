@@ -96,6 +96,7 @@ class MessagesStreamDecoder:
         "_started",
         "_stop",
         "_usage",
+        "_written",
     )
 
     def __init__(self, provenance: Provenance) -> None:
@@ -110,6 +111,7 @@ class MessagesStreamDecoder:
         self._stop: str | None = None
         self._started = False
         self._done = False
+        self._written: _Block | None = None  # what was peeled last
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one event; nothing comes out after `Ended` or `Failed`."""
@@ -147,19 +149,25 @@ class MessagesStreamDecoder:
             out.extend(self._take_run(run))
         return out
 
-    def plain(self, block: bytes) -> TextDelta | None:
-        """Take one delta of nothing but text."""
-        if self._done or not block.startswith(_TEXT_HEAD) or block.find(b"\n", len(_TEXT_HEAD)) != len(block) - 2:
+    def peel(self, event: bytes) -> tuple[int, str] | None:
+        """Read one delta of nothing but text."""
+        if self._done or not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
         try:
-            delta = _plain.decode(memoryview(block)[len(_TEXT_HEAD) : -2])
+            delta = _plain.decode(memoryview(event)[len(_TEXT_HEAD) : -2])
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        written = self._blocks.get(delta.index)
-        if written is None or written.kind != "text" or not delta.delta.text:
+        block = self._blocks.get(delta.index)
+        if block is None or block.kind != "text" or not delta.delta.text:
             return None
-        written.fragments.append(delta.delta.text)
-        return TextDelta(written.index, delta.delta.text)
+        self._written = block
+        return block.index, delta.delta.text
+
+    def take_text(self, index: int, text: str) -> TextDelta:
+        """Take the text of such deltas."""
+        assert self._written is not None, "an event was peeled before"
+        self._written.fragments.append(text)
+        return TextDelta(index, text)
 
     def _take_run(self, run: list[SseEvent]) -> list[Event]:
         """Read deltas that follow each other: in one step if all are text of one block, else one by one."""

@@ -107,20 +107,25 @@ class ResponsesStreamDecoder:
         """Take events that arrived together."""
         return coalesce(event for one in events for event in self.feed(one))
 
-    def plain(self, block: bytes) -> TextDelta | None:
-        """Take one delta of nothing but text."""
+    def peel(self, event: bytes) -> tuple[int, str] | None:
+        """Read one delta of nothing but text."""
         last = self._last
         if last is None or self._over or last[1].ended:
             return None
-        if not block.startswith(_TEXT_HEAD) or block.find(b"\n", len(_TEXT_HEAD)) != len(block) - 2:
+        if not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
         try:
-            delta = _plain.decode(memoryview(block)[len(_TEXT_HEAD) : -2])
+            delta = _plain.decode(memoryview(event)[len(_TEXT_HEAD) : -2])
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
         if (delta.item_id, delta.output_index, delta.content_index) != last[0] or not delta.delta:
             return None
-        return TextDelta(last[1].index, last[1].take(None, delta.delta, False))
+        return last[1].index, delta.delta
+
+    def take_text(self, index: int, text: str) -> TextDelta:
+        """Take the text of such deltas."""
+        assert self._last is not None, "an event was peeled before"
+        return TextDelta(index, self._last[1].take(None, text, False))
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""

@@ -1,0 +1,78 @@
+"""The sentences about exchanges that failed, the same over every transport.
+
+They name the host and port of the upstream and never more of the call: paths, queries and headers may hold secrets.
+"""
+
+from urllib.parse import urlsplit
+
+from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
+from mustcall.upstream.seam import UpstreamCall
+
+__all__ = [
+    "answer_stopped",
+    "answer_too_large",
+    "broke",
+    "cannot_connect",
+    "closed_early",
+    "host_of",
+    "no_answer",
+    "no_connection",
+    "not_http",
+    "unusable_url",
+]
+
+
+def host_of(call: UpstreamCall) -> str | None:
+    """Return what to call the upstream; None if its URL cannot be read."""
+    try:
+        parts = urlsplit(call.url)
+        port = parts.port
+    except ValueError:
+        return None
+    return f"{parts.hostname}:{port}" if port else f"{parts.hostname}"
+
+
+def unusable_url() -> UpstreamUnavailable:
+    """The address is none."""
+    return UpstreamUnavailable("the upstream's base_url is not a usable http(s) URL")
+
+
+def no_connection(call: UpstreamCall) -> UpstreamTimeout:
+    """Nobody took the connection in time."""
+    return UpstreamTimeout(f"no connection to the upstream {host_of(call)} within {call.timeouts.connect:g} s")
+
+
+def no_answer(call: UpstreamCall) -> UpstreamTimeout:
+    """The answer did not begin in time."""
+    return UpstreamTimeout(f"the upstream {host_of(call)} did not answer in time")
+
+
+def answer_stopped(call: UpstreamCall) -> UpstreamTimeout:
+    """The answer began and did not go on."""
+    return UpstreamTimeout(f"the upstream sent nothing for {call.timeouts.idle:g} s in the middle of its answer")
+
+
+def cannot_connect(call: UpstreamCall, error: OSError) -> UpstreamUnavailable:
+    """There is no connection to be had."""
+    reason = error.strerror or type(error).__name__
+    return UpstreamUnavailable(f"cannot connect to the upstream {host_of(call)}: {reason}")
+
+
+def closed_early(call: UpstreamCall) -> UpstreamUnavailable:
+    """The connection ended first."""
+    return UpstreamUnavailable(f"the upstream {host_of(call)} closed the connection before its answer was complete")
+
+
+def broke(call: UpstreamCall, error: Exception) -> UpstreamUnavailable:
+    """The connection failed."""
+    return UpstreamUnavailable(f"the connection to the upstream {host_of(call)} broke: {type(error).__name__}")
+
+
+def not_http(call: UpstreamCall, why: str) -> UpstreamGarbage:
+    """Something else than HTTP came back."""
+    return UpstreamGarbage(f"the upstream {host_of(call)} did not answer in HTTP: {why}")
+
+
+def answer_too_large(limit: int) -> UpstreamGarbage:
+    """More came than may be held."""
+    return UpstreamGarbage(f"the upstream's answer is larger than {limit} bytes")

@@ -1,0 +1,119 @@
+"""The bytes that surround the text of a stream's text deltas, so that a run of them is read without parsing each.
+
+Within one reply the deltas of a text differ in nothing but the text, and on some servers in a sequence number before
+it and a padding after it. One delta that a strict decoder has read is the stencil for those that follow: bytes that
+are equal everywhere but in those places mean the same. What fits is as regular as the delta it was made from; what
+does not is no worse off, it is parsed as ever.
+
+Cost: linear in the bytes, nearly all of it in C (split and join); a fraction of decoding each event.
+"""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+__all__ = ["Stencil"]
+
+_BORDER = b"\n\n"
+_PROBE = "a b-c"
+_ANCHOR = 12
+_NUMBER = re.compile(rb'"sequence_number": ?(?=(\d+)[,}])')
+_PADDING = re.compile(rb'"obfuscation": ?"(?=([A-Za-z0-9]*)")')
+_NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]*)\0)*")
+#: No JSON string holds these as they are; NUL is our own mark between texts.
+_CONTROLS = re.compile(rb"[\x00-\x1f]")
+_string = msgspec.json.Decoder(str)
+
+
+class Stencil:
+    """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
+
+    __slots__ = ("_after", "_anchor", "_before", "_head", "_tail")
+
+    def __init__(self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes) -> None:
+        """Take the fixed bytes: up to the first hole, from number to text, from text to padding, up to the end."""
+        # Deltas are told apart by the last bytes before the first hole: searching for long strings is slow.
+        self._head, self._anchor = head[:-_ANCHOR], head[-_ANCHOR:]
+        self._before = before
+        self._after = after
+        self._tail = tail
+
+    @classmethod
+    def of(cls, event: bytes, text: str, read: Callable[[bytes], str | None]) -> "Stencil | None":
+        """Return the stencil of an event that was read as this text; `read` reads an event's text, strictly.
+
+        None where the place of the text is not certain: the next delta will do as well.
+        """
+        written = msgspec.json.encode(text)
+        place = event.find(written)
+        if not text or place < 0 or event.find(written, place + 1) >= 0 or b"\r" in event or b"\0" in event:
+            return None
+        if event.find(_BORDER) != len(event) - len(_BORDER):
+            return None
+        start, end = place + 1, place + len(written) - 1
+        number, padding = _NUMBER.search(event, 0, start), _PADDING.search(event, end)
+        head, before = event[:start], None
+        if number is not None:
+            head, before = event[: number.start(1)], event[number.end(1) : start]
+        after, tail = None, event[end:]
+        if padding is not None:
+            after, tail = event[end : padding.start(1)], event[padding.end(1) :]
+        if len(head) <= _ANCHOR:
+            return None
+        sample = (head, b"" if before is None else b"0" + before, _PROBE.encode(), after + b"x" if after else b"", tail)
+        return cls(head, before, after, tail) if read(b"".join(sample)) == _PROBE else None
+
+    def run(self, block: bytes, start: int) -> tuple[str, int] | None:
+        """Return the text of all deltas that follow each other from `start` on, and where they end; None for none."""
+        head, anchor, end = self._head, self._anchor, self._tail + self._head
+        if not (block.startswith(head, start) and block.startswith(anchor, start + len(head))):
+            return None
+        start += len(head) + len(anchor)
+        parts = block[start:].split(anchor)
+        # All but the last delta of a run are followed by the head of the next one.
+        count = [part.endswith(end) for part in parts].index(False)
+        last = parts[count]
+        del parts[count:]
+        if (border := last.find(_BORDER)) >= 0:
+            parts.append(last[: border + len(_BORDER)] + head)
+            if not parts[-1].endswith(end):
+                del parts[-1]
+        texts = self._texts([part[: -len(end)] for part in parts]) if parts else None
+        text = _joined(texts) if texts else None
+        if text is None:
+            return None
+        return text, start + sum(map(len, parts)) + len(anchor) * (len(parts) - 1) - len(head)
+
+    def _texts(self, parts: list[bytes]) -> list[bytes] | None:
+        """Return the texts as they are written, None unless what is in the other holes belongs there."""
+        if self._before is not None:
+            cut = [part.partition(self._before) for part in parts]
+            numbers = b"\0".join([number for number, _, _ in cut]) + b"\0"
+            if _NUMBERS.fullmatch(numbers) is None:
+                return None
+            parts = [rest for _, _, rest in cut]
+        if self._after is None:
+            return parts
+        cut = [part.partition(self._after) for part in parts]
+        padding = b"".join([rest for _, _, rest in cut])
+        if not all([mark for _, mark, _ in cut]) or not (padding.isalnum() or not padding):
+            return None
+        return [text for text, _, _ in cut]
+
+
+def _joined(texts: list[bytes]) -> str | None:
+    """Return the text that JSON strings say together; None unless each of them is one by itself."""
+    whole = b"".join(texts)
+    if _CONTROLS.search(whole) is not None:
+        return None
+    if whole.isascii() and b'"' not in whole:
+        if b"\\" not in whole:
+            return whole.decode()
+        if b"\\u" not in whole and b"\\\0" not in b"\0".join([*texts, b""]):
+            # No escape reaches over the end of its text, so they can be read at once.
+            texts = [whole]
+    try:
+        return "".join([_string.decode(b'"%b"' % text) for text in texts])
+    except (msgspec.DecodeError, ValueError):
+        return None

@@ -1,0 +1,37 @@
+"""`import mustcall`: what is public, that it is all there, and that it costs nothing until it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mustcall
+
+HEAVY = ("msgspec", "asyncio", "aiohttp", "jsonschema_rs", "pydantic", "rich", "mcp", "xllamacpp", "matplotlib")
+
+
+def test_every_public_name_is_there() -> None:
+    """Each name of `__all__` can be loaded, from where it lives, once; there are at most 40 (style 7)."""
+    assert list(mustcall.__all__) == sorted(mustcall.__all__, key=lambda name: (not name[0].isupper(), name))
+    assert len(mustcall.__all__) <= 40
+    for name in mustcall.__all__:
+        assert getattr(mustcall, name) is getattr(mustcall, name)
+    assert set(dir(mustcall)) == set(mustcall.__all__)
+
+
+def test_no_other_name_is_there() -> None:
+    """A name that is not public is an ordinary AttributeError."""
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        mustcall.Nothing  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportUnusedExpression]
+
+
+def test_a_plain_import_loads_nothing() -> None:
+    """Style 13: the package alone loads none of what makes imports slow; an agent loads no extras."""
+    code = f"import sys, mustcall\nprint([n for n in {HEAVY} if n in sys.modules])"
+    assert _python(code) == "[]"
+    code = f"import sys, mustcall\nmustcall.Agent\nprint([n for n in {HEAVY[4:]} if n in sys.modules])"
+    assert _python(code) == "[]"
+
+
+def _python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603  our own line
