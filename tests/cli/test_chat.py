@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUp
 from support.talking import talker, users_words, was_told
 from support.terminal import CTRL_C, CTRL_D, TERMINALS, UP, PseudoTerminal, Terminal
 
+SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
 CHAT = [sys.executable, "-m", "mustcall", "chat"]
 
 
@@ -91,7 +94,7 @@ def test_ctrl_c_before_anything_was_said(room: Room) -> None:
         terminal.wait_for("you>")
         terminal.type("Fortytwo?")
         while not upstream.requests:
-            pass
+            time.sleep(0.02)
         terminal.press(CTRL_C)
         terminal.wait_for("(stopped)", "you>")
         terminal.type("second")
@@ -254,3 +257,31 @@ def test_a_conversation_goes_on(room: Room, wire: str) -> None:
     assert "The tool said: readme.txt" in last
     assert last.count("list_directory") >= 2
     assert [request.refused_by for request in upstream.requests] == [None] * len(upstream.requests)
+
+
+def test_an_mcp_server_lives_as_long_as_the_conversation(room: Room) -> None:
+    """A server is started once, keeps running through Ctrl-C and another model, and ends with the conversation."""
+    steps = iter([Turn(Call("add", {"a": 2, "b": 3})), Turn(Say("Five.")), Turn(Call("add", {"a": 1, "b": 1}))])
+    pid = room.here / "pid"
+    server = f"{shlex.quote(sys.executable)} {shlex.quote(str(SERVER))} --pid {shlex.quote(str(pid))}"
+    with (
+        ScriptedUpstream(lambda _: next(steps, Turn(Say("Two.")))) as upstream,
+        room.open(PseudoTerminal, upstream, "--mcp", server) as terminal,
+    ):
+        terminal.wait_for("m with 11 tools", "you>")
+        started = int(pid.read_text())
+        terminal.type("2 and 3?")
+        terminal.wait_for("→ add(a=2, b=3)", "│ 5", "Five.", "you>")
+        terminal.press(CTRL_C)
+        terminal.wait_for("Ctrl-C again")
+        terminal.type("/model other")
+        terminal.wait_for("other at")
+        terminal.type("1 and 1?")
+        terminal.wait_for("→ add(a=1, b=1)", "│ 2", "Two.", "you>")
+        assert int(pid.read_text()) == started
+        os.kill(started, 0)
+        terminal.press(CTRL_D)
+        assert terminal.wait_for_end() == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(started, 0)
+        assert "standard error" not in terminal.screen()

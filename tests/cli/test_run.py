@@ -4,7 +4,10 @@ import io
 import json
 import os
 import shlex
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from mustcall.cli import main
-from mustcall.testing import Answer, Call, Fail, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.talking import talker, was_told
 
 SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
@@ -274,3 +277,22 @@ def test_keys_come_from_the_environment(caller: Caller, monkeypatch: pytest.Monk
     _, first = caller.ask(lambda _: Turn(Say("Hi.")), "Hello")
     _, second = caller.ask(lambda _: Turn(Say("Hi.")), "Hello", "--key-env", "MINE")
     assert [request.headers.get("authorization") for request in (*first, *second)] == [None, "Bearer sk-mine"]
+
+
+def test_ctrl_c(folder: Path) -> None:
+    """Rule 116: Ctrl-C ends the run with 130 and one line, and cuts the upstream off."""
+    with ScriptedUpstream(lambda _: Hang(Turn(Say("never")))) as upstream:
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-m", "mustcall", "run", "Hello", "--upstream", f"chat={upstream.base_url}", "-m", "m"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder / "here",
+        )
+        while not upstream.requests:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out, errors) == (130, "", "mustcall: stopped\n")
+    assert len(upstream.requests) == 1

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
@@ -193,7 +194,7 @@ async def _connected(settings: Settings, model: str | None) -> tuple[Transport, 
 
 async def _first_model(settings: Settings, transport: Transport) -> str:
     first = settings.endpoints[0]
-    headers = {"anthropic-version": ""} if first.wire == "messages" else {}
+    headers = {"anthropic-version": ""} if first.wire is Wire.MESSAGES else {}
     listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
     names = [str(each["id"]) for each in listing["data"]]
     if not names:
