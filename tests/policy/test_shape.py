@@ -14,9 +14,9 @@ from mustcall.core.request import OutputKind, ReasoningConfig, ReasoningMode, Re
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.controls import Controls
 from mustcall.policy.demand import Demand
-from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
+from mustcall.policy.plan import Plan, Rung, RungKind, candidates, make_plan
 from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.shape import Shaped, candidates, demand_sentence, kept_answer, shape, user_turn
+from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.wording import Wording
 from support.values import ANY, NOTHING, SEARCH, TOOLS, WEATHER, asked, demand, named, user
 

@@ -55,6 +55,7 @@ _MEANINGS: dict[RungKind, str] = {
     RungKind.SCHEMA: "the call as a JSON-schema answer",
     RungKind.GRAMMAR: "the call by the server's constrained decoding",
     RungKind.TEXT: "the tools as text, the call read from the text",
+    RungKind.ANSWER: "an answer in text, nothing is offered",
 }
 
 

@@ -251,7 +251,7 @@ class Turn:
         """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
         course = self._course
         structured = self._request.output is not None and not course.profile.schema_output
-        return course.plan.demand.forced or self._setting.controls.hold or structured
+        return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or structured
 
     @property
     def _is_stateful(self) -> bool:

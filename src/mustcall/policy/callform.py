@@ -28,7 +28,7 @@ from mustcall.policy.validation import (
     write_json,
 )
 
-__all__ = ["answer_problems", "call_schema", "describe_problems", "read_call", "read_calls"]
+__all__ = ["answer_problems", "bound_schema", "call_schema", "describe_problems", "read_call", "read_calls"]
 
 # Measured with a 135M model: unbounded strings ran to the token cap in 6 % of the calls, bounded ones never did.
 _LONGEST_STRING = 200
@@ -64,7 +64,12 @@ def call_schema(tools: Sequence[Tool], *, single: bool, bound: bool = False, roo
         schema = _closed({"call": call})
     if definitions:
         schema = {**schema, "$defs": definitions}
-    return rewrite(schema, _bounded) if bound else schema
+    return bound_schema(schema) if bound else schema
+
+
+def bound_schema(schema: JsonObject) -> JsonObject:
+    """Return the schema with a limit on every text, list and integer that has none."""
+    return rewrite(schema, _bounded)
 
 
 def _call_form(tool: Tool, index: int, definitions: dict[str, JsonObject]) -> JsonObject:

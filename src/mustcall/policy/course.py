@@ -22,10 +22,10 @@ from mustcall.policy.judge import Case, Judgement
 from mustcall.policy.lens import Lookout
 from mustcall.policy.names import NameMap
 from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
-from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.rejection import Rejection, classify_rejection, lesson
 from mustcall.policy.remedy import ACCEPTED, Decision, Remedy, Situation, decide
-from mustcall.policy.schemas import compile_tools
+from mustcall.policy.schemas import compile_schema, compile_tools
 from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.wording import Wording, fill
 
@@ -168,7 +168,7 @@ class Course:
                 tried=self._tried[verdict],
                 extra=self.extra,
                 rungs_left=self._place + 1 < len(self.plan.rungs),
-                forced=self.plan.demand.forced,
+                forced=self.plan.demand.forced or self.rung.constrains,
                 greedy=self._request.temperature == 0,
                 reads_text=self.reads_text,
                 released=released,
@@ -274,6 +274,8 @@ class Course:
                 self._mends.append(_without_parallel)
                 self.log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "refused; enforced here instead")
                 return True
+            case Rejection.SCHEMA_INEXPRESSIBLE:
+                return self._reduce_schemas() or self._skip()
             case Rejection.OVERFLOW | Rejection.OTHER | Rejection.GENERATION:
                 return self._skip()
             case _:
@@ -310,9 +312,24 @@ class Course:
         self._kept, self._reminder = [], None
         return True
 
+    def _reduce_schemas(self) -> bool:
+        """Take the narrowest schemas known for the rest of this turn: one that is refused says nothing of others."""
+        if self.profile.schema_target is SchemaTarget.GEMINI:
+            return False
+        self.profile = msgspec.structs.replace(self.profile, schema_target=SchemaTarget.GEMINI)
+        request = compile_tools(self._request, self.profile, self.log)
+        output = request.output
+        if output is not None and output.schema is not None:
+            reduced = compile_schema(output.schema, SchemaTarget.GEMINI)
+            if reduced.schema is not output.schema:
+                self.log.add(AdaptationKind.SCHEMA_REDUCED, "answer", "; ".join(reduced.losses)[:300])
+                request = request.evolve(output=msgspec.structs.replace(output, schema=reduced.schema))
+        self._request = request
+        return True
+
     def _skip(self) -> bool:
-        """Go past a rung that is refused; the first one is the caller's own request, so its refusal stands."""
-        if self._place == 0 or self._place + 1 >= len(self.plan.rungs):
+        """Go past a rung that is refused; where that is the caller's own request, its refusal stands."""
+        if (self._place == 0 and not self.rung.constrains) or self._place + 1 >= len(self.plan.rungs):
             return False
         self._place += 1
         self._reminder = None

@@ -11,13 +11,16 @@ from typing import assert_never
 import msgspec
 
 from mustcall.core.message import Role
-from mustcall.core.parts import Reasoning
+from mustcall.core.parts import CallKind, Reasoning
 from mustcall.core.request import ReasoningMode, Request
+from mustcall.core.tools import Tool
 from mustcall.policy.controls import Controls, Limits
 from mustcall.policy.demand import Demand
+from mustcall.policy.grounding import latest_input
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.relevance import relevant_tools
 
-__all__ = ["Plan", "Rung", "RungKind", "holds_bound_reasoning", "is_reasoning", "make_plan"]
+__all__ = ["Plan", "Rung", "RungKind", "candidates", "holds_bound_reasoning", "is_reasoning", "make_plan"]
 
 #: Efforts that ask for no reasoning.
 _NO_EFFORT = frozenset({"none"})
@@ -33,6 +36,7 @@ class RungKind(StrEnum):
     SCHEMA = "schema"  # the call as a native JSON-schema answer
     GRAMMAR = "grammar"  # the call by the server's constrained decoding
     TEXT = "text"  # tools as text, the call parsed
+    ANSWER = "answer"  # nothing is offered: an answer in text
 
 
 class Rung(msgspec.Struct, frozen=True):
@@ -63,6 +67,8 @@ def make_plan(request: Request, demand: Demand, profile: Profile, controls: Cont
     if demand.forced and protocol is not Protocol.OFF:
         bound = profile.prefix_bound and holds_bound_reasoning(request)
         rungs = _ladder(profile, protocol, controls.limits, reasoning=reasoning, bound=bound, asked=_asked(request))
+    elif profile.words_choose and protocol is Protocol.PROMPT:
+        rungs = _chosen_by_words(request, demand, profile)
     else:
         rungs = [Rung(RungKind.PLAIN)]
     return Plan(protocol=protocol, demand=demand, reasoning=reasoning, rungs=tuple(rungs))
@@ -111,6 +117,24 @@ def holds_bound_reasoning(request: Request) -> bool:
         if message.role is Role.ASSISTANT
         for part in message.parts
     )
+
+
+def _chosen_by_words(request: Request, demand: Demand, profile: Profile) -> list[Rung]:
+    """Return a call and then an answer where the message is about a tool and none has answered it, else the answer."""
+    latest = latest_input(request)
+    tools = () if latest.answered or demand.forbids else candidates(request, demand)
+    call = [Rung(RungKind.SCHEMA)] if profile.schema_output and relevant_tools(" ".join(latest.texts), tools) else []
+    return [*call, Rung(RungKind.ANSWER)]
+
+
+def candidates(request: Request, demand: Demand) -> list[Tool]:
+    """Return the tools whose call would satisfy the demand."""
+    names = demand.names
+    return [
+        tool
+        for tool in request.tools
+        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and (names is None or tool.name in names)
+    ]
 
 
 def _ladder(

@@ -83,6 +83,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     grammar_field: str | None = None
     #: Whether constrained rungs come first when a call is forced (small local models).
     constrain_first: bool = False
+    #: Whether texts, lists and integers without a limit get one in the schema of a constrained answer, because the
+    #: model runs on in them.
+    bounded_schemas: bool = False
+    #: Whether a constrained call is asked for by example, and results are told in plain words (small local models).
+    worked_examples: bool = False
+    #: Whether the words of the message narrow the tools of a constrained call and decide, under `auto`, between a call
+    #: and an answer: for models too small to choose.
+    words_choose: bool = False
+    #: Whether free text in a constrained call's arguments is held to what the message says: for models too small to
+    #: write them.
+    arguments_from_message: bool = False
     #: Whether several calls may come in one reply.
     parallel: bool = True
     #: Whether call arguments may be released as they stream, before they are complete (design, "Streaming").
@@ -101,6 +112,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: Whether a history with tool calls needs tools on offer (rule 104).
     history_needs_tools: bool = False
     schema_target: SchemaTarget = SchemaTarget.FULL
+    #: Tokens the context holds, prompt and reply together; 0 if that is not known. The upstream itself enforces it.
+    context_length: int = 0
     #: The most tools one request may offer; 0 for no limit.
     most_tools: int = 0
     #: Dialects looked for in text (`auto`, or names), and the one tools are rendered in under `prompt`.

@@ -41,6 +41,7 @@ class Rejection(StrEnum):
     REASONING_OFF_REFUSED = "reasoning_off_refused"  # to answer without reasoning
     TOOLS_UNSUPPORTED = "tools_unsupported"  # tools as such
     SCHEMA_UNSUPPORTED = "schema_unsupported"  # the schema of a tool
+    SCHEMA_INEXPRESSIBLE = "schema_inexpressible"  # one schema that its grammar engine has no form for
     OUTPUT_UNSUPPORTED = "output_unsupported"  # an answer by JSON schema
     GENERATION = "generation"  # nothing: the model's own output could not be read by the server
     OVERFLOW = "overflow"  # a prompt that does not fit
@@ -68,6 +69,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.GENERATION, ("failed_generation",), "Groq", "issue"),
     Sign(_R.GENERATION, ("failed to parse input at pos",), "llama.cpp", "issue"),
     Sign(_R.GENERATION, ("error parsing tool call: raw=",), "Ollama", "assumed"),
+    Sign(_R.SCHEMA_INEXPRESSIBLE, ("the grammar engine cannot express this schema",), "embedded model", "measured"),
     Sign(_R.TOOLS_UNSUPPORTED, ("does not support tools",), "Ollama", "issue"),
     Sign(_R.TOOLS_UNSUPPORTED, ("no endpoints found that support tool use",), "OpenRouter", "issue"),
     Sign(_R.TOOLS_UNSUPPORTED, ("--enable-auto-tool-choice",), "vLLM", "code"),

@@ -17,12 +17,16 @@ from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolR
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.dialects import Prompt, WrittenCall
-from mustcall.policy.callform import call_schema
+from mustcall.policy.callform import bound_schema, call_schema
 from mustcall.policy.demand import Demand
-from mustcall.policy.plan import Plan, Rung, RungKind
+from mustcall.policy.grounding import latest_input
+from mustcall.policy.plan import Plan, Rung, RungKind, candidates
 from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.quoting import quote_schema
+from mustcall.policy.relevance import relevant_tools
 from mustcall.policy.schemas import compile_schema
 from mustcall.policy.wording import Wording, fill
+from mustcall.policy.worked import answer_changes, call_changes
 from mustcall.wire.turns import result_text
 
 __all__ = ["Shaped", "candidates", "demand_sentence", "kept_answer", "shape", "user_turn"]
@@ -66,18 +70,20 @@ def shape(
         case RungKind.TEXT:
             texts.append(demand_sentence(demand, wording, rung.firmness))
         case RungKind.SCHEMA | RungKind.GRAMMAR:
-            tools = candidates(request, demand)
-            texts.append(fill(wording.call_as_json, tools=_listing(tools)))
-            changes |= _without_calling(request, profile)
-            if rung.kind is RungKind.SCHEMA:
-                changes["output"] = _call_as_answer(tools, profile)
-            else:
-                extra[profile.grammar_field or "guided_json"] = call_schema(
-                    tools, single=True, bound=profile.constrain_first
-                )
+            asked, constraint = _constrained(request, demand, rung, profile=profile, wording=wording, log=log)
+            changes |= asked
+            extra |= constraint
+            if not profile.worked_examples:
+                texts.append(fill(wording.call_as_json, tools=_listing(_narrowed(request, demand, profile, log))))
+        case RungKind.ANSWER:
+            if request.tools:
+                log.add(AdaptationKind.TOOL_DROPPED, "tools", "the message asks for none of them, or one has answered")
+            changes |= answer_changes(request, wording)
     if rung.kind is RungKind.HARD:
         changes |= _without_reasoning(request, profile, extra, log)
-    messages = request.messages
+    if profile.bounded_schemas and not rung.constrains:
+        changes |= _bounded_output(request, log)
+    messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
         log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(directed)} at the tail")
@@ -87,9 +93,26 @@ def shape(
     if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
         changes.pop("tool_choice", None)
     shaped = request.evolve(**changes) if changes else request
-    if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and not rung.constrains):
+    if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         shaped = _as_text(shaped, profile, log)
     return Shaped(shaped, extra)
+
+
+def _constrained(
+    request: Request, demand: Demand, rung: Rung, *, profile: Profile, wording: Wording, log: AdaptationLog
+) -> tuple[dict[str, Any], JsonObject]:
+    """Return the changes that hold a reply to one call, and the body fields that do where no wire has a word."""
+    tools = _narrowed(request, demand, profile, log)
+    if profile.worked_examples:
+        changes = call_changes(request, tools, wording)
+        log.add(AdaptationKind.TOOL_RESHAPED, "tools", "rendered as text, with worked examples")
+    else:
+        changes = _without_calling(request, profile)
+    held = _quoted(request, tools, profile, log)
+    if rung.kind is RungKind.SCHEMA:
+        return changes | {"output": _call_as_answer(held, profile)}, {}
+    field = profile.grammar_field or "guided_json"
+    return changes, {field: call_schema(held, single=True, bound=profile.bounded_schemas)}
 
 
 def demand_sentence(demand: Demand, wording: Wording, firmness: int) -> str:
@@ -114,16 +137,6 @@ def kept_answer(parts: Iterable[Part]) -> Message | None:
     if not any(isinstance(part, Text) for part in kept):
         return None
     return Message(role=Role.ASSISTANT, parts=kept)
-
-
-def candidates(request: Request, demand: Demand) -> list[Tool]:
-    """Return the tools whose call would satisfy the demand."""
-    names = demand.names
-    return [
-        tool
-        for tool in request.tools
-        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and (names is None or tool.name in names)
-    ]
 
 
 def _softened(choice: ToolChoice | None) -> ToolChoice:
@@ -154,10 +167,50 @@ def _forced(request: Request, demand: Demand, profile: Profile, log: AdaptationL
 
 def _call_as_answer(tools: Sequence[Tool], profile: Profile) -> OutputFormat:
     """Return the output format whose answer is one call; strict where the upstream can hold all of it."""
-    form = call_schema(tools, single=True, rooted=True, bound=profile.constrain_first)
+    form = call_schema(tools, single=True, rooted=True, bound=profile.bounded_schemas)
     compiled = compile_schema(form, profile.schema_target, strict=True)
     strict = True if compiled.expressible else None
     return OutputFormat(kind=OutputKind.SCHEMA, schema=compiled.schema, name="tool_call", strict=strict)
+
+
+def _narrowed(request: Request, demand: Demand, profile: Profile, log: AdaptationLog) -> Sequence[Tool]:
+    """Return the tools a constrained call may be of: all that satisfy the demand, or those the message is about."""
+    tools = candidates(request, demand)
+    if not profile.words_choose or len(tools) < 2:
+        return tools
+    meant = relevant_tools(" ".join(latest_input(request).texts), tools)
+    if not meant or len(meant) == len(tools):
+        return tools
+    log.add(
+        AdaptationKind.TOOL_DROPPED, "tools", f"narrowed by the message to {', '.join(tool.name for tool in meant)}"
+    )
+    return meant
+
+
+def _quoted(request: Request, tools: Sequence[Tool], profile: Profile, log: AdaptationLog) -> Sequence[Tool]:
+    """Return the tools with arguments held to the message, where the profile wants that."""
+    if profile.bounded_schemas:
+        log.add(AdaptationKind.SCHEMA_REDUCED, "call", "limits added where the schema has none")
+    if not profile.arguments_from_message:
+        return tools
+    text = " ".join(latest_input(request).texts)
+    log.add(AdaptationKind.SCHEMA_REDUCED, "call", "free text held to the words of the message")
+    return [
+        tool if tool.parameters is None else tool.evolve(parameters=quote_schema(tool.parameters, text))
+        for tool in tools
+    ]
+
+
+def _bounded_output(request: Request, log: AdaptationLog) -> dict[str, Any]:
+    """Return a structured answer's schema with limits where it has none."""
+    output = request.output
+    if output is None or output.kind is not OutputKind.SCHEMA or output.schema is None:
+        return {}
+    bounded = bound_schema(output.schema)
+    if bounded == output.schema:
+        return {}
+    log.add(AdaptationKind.SCHEMA_REDUCED, "answer", "limits added where the schema has none")
+    return {"output": msgspec.structs.replace(output, schema=bounded)}
 
 
 def _without_calling(request: Request, profile: Profile) -> dict[str, Any]:

@@ -40,6 +40,13 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     call_as_json: str = (
         "Answer with one JSON object that calls one of these tools, with its name and arguments:\n{tools}"
     )
+    #: The same for models that follow examples better than instructions (`worked_examples`).
+    call_worked: str = (
+        "You call tools. Write one JSON object with the name of a tool and its arguments, taken from the message."
+    )
+    call_worked_task: str = "Tools:\n{tools}\nMessage: {message}"
+    result_worked: str = "I looked it up with {tool}. The result is:\n{result}"
+    answer_worked: str = "Now answer my question with this result, in one sentence."
     continue_turn: str = "Continue."
     #: What goes with the last request before the step cap (rule 109).
     step_cap: str = "No more tools can be called for this. Answer now with what you have."
@@ -62,6 +69,8 @@ _PLACES = {
     "tool_refused": {"tool": "", "problem": ""},
     "tool_misfit": {"tool": "", "problem": ""},
     "tool_cancelled": {"tool": ""},
+    "call_worked_task": {"tools": "", "message": ""},
+    "result_worked": {"tool": "", "result": ""},
 }
 
 

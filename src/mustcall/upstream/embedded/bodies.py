@@ -103,7 +103,7 @@ def fault_of(refused: Refused, context: int) -> Fault:
         return Fault(status=400, message=message, code=OVERFLOW_CODE, param="messages")
     if any(word in refused.message.lower() for word in _SCHEMA_WORDS):
         reason = _short(refused.message.rpartition("generation failed: ")[2])
-        message = f"Invalid schema for response_format: the grammar engine cannot express it: {reason}"
+        message = f"the grammar engine cannot express this schema: {reason}"
         return Fault(status=400, message=message, code="invalid_schema", param="response_format")
     if isinstance(status, int) and status >= 500:
         return Fault(status=status, message=_short(refused.message), code="server_error", type="server_error")
