@@ -19,8 +19,27 @@ def test_zones() -> None:
     assert current_time(NOON, "") == current_time(NOON)
 
 
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        ("oslo", "Europe/Oslo"),
+        ("New York", "America/New_York"),
+        ("europe/oslo", "Europe/Oslo"),
+        ("Kolkata", "Asia/Kolkata"),
+        ("Buenos Aires", None),
+    ],
+)
+def test_cities(zone: str, name: str | None) -> None:
+    """A city that one zone is named after stands for it, whatever its case; one that several are does not."""
+    if name is None:
+        with pytest.raises(ToolError):
+            current_time(NOON, zone)
+    else:
+        assert f"({name}, " in current_time(NOON, zone)
+
+
 @pytest.mark.parametrize("zone", ["Oslo!", "../../etc/passwd", "/etc/passwd", "Europe", "\0", "x" * 5000])
 def test_unknown_zones(zone: str) -> None:
-    """A zone nobody knows, or one that is a path, is refused in one line."""
-    with pytest.raises(ToolError, match="time zone"):
+    """A zone nobody knows, or one that is a path, is refused in one line that says what time it is here."""
+    with pytest.raises(ToolError, match=r"time zone .*local time"):
         current_time(NOON, zone)

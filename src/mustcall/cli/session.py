@@ -25,6 +25,7 @@ from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
+from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.store import SCHEME
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import SystemClock
@@ -159,7 +160,7 @@ def _settings(flags: Flags) -> Settings:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"{SCHEME}:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
     elif not upstreams and not _is_configured(flags):
-        upstreams = (f"{SCHEME}:chat={SCHEME}:",)
+        upstreams = (f"{SCHEME}:chat={SCHEME}:{DEFAULT}",)
     settings = load_settings(flags.file, upstream_flags=upstreams)
     endpoints = tuple(_with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)

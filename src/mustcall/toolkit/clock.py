@@ -1,24 +1,44 @@
-"""What time it is, here or in another zone."""
+"""What time it is, here or in another zone. A zone goes by its own name or by its city: `Europe/Oslo`, `oslo`."""
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
 
 from mustcall.core.errors import ToolError
 
 __all__ = ["current_time"]
 
+_LONGEST = 64
+
 
 def current_time(now: datetime, zone: str | None = None) -> str:
     """Return the time in a zone (the machine's own by default): weekday, date, time and distance from UTC."""
+    local = _show(now.astimezone(), "local time")
     if not zone:
-        return _show(now.astimezone(), "local time")
+        return local
     if zone.upper() in ("UTC", "GMT", "Z"):
         return _show(now.astimezone(UTC), "UTC")
-    try:
-        there = ZoneInfo(zone)
-    except (ValueError, OSError, LookupError):  # a name no zone has, or one that is no name at all
-        raise ToolError(f"{zone!r} is not a time zone that is known here; write one like Europe/Oslo or UTC") from None
-    return _show(now.astimezone(there), zone)
+    name = _zones().get(_plain(zone)) if len(zone) <= _LONGEST else None
+    if name is None:
+        raise ToolError(f"{zone[:_LONGEST]!r} is not a time zone known here (Europe/Oslo is one). It is {local}")
+    return _show(now.astimezone(ZoneInfo(name)), name)
+
+
+@lru_cache(maxsize=1)
+def _zones() -> dict[str, str]:
+    """Return the zones by their names and, where only one has it, by their cities, all in lower case."""
+    names = sorted(name for name in available_timezones() if not name.startswith(("posix/", "right/")))
+    cities: dict[str, set[str]] = {}
+    for name in names:
+        area, slash, _ = name.partition("/")
+        if slash and area not in ("Etc", "SystemV", "US"):
+            cities.setdefault(_plain(name.rpartition("/")[2]), set()).add(name)
+    unique = {city: next(iter(found)) for city, found in cities.items() if len(found) == 1}
+    return unique | {_plain(name): name for name in names}
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_")
 
 
 def _show(moment: datetime, name: str) -> str:
