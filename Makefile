@@ -10,8 +10,9 @@ help: ## list the commands
 .venv/.ready: pyproject.toml requirements.lock tools/setup
 	@sh tools/setup
 
-run: .venv/.ready ## start the gateway on the demo upstream and print a curl line that works
-	@$(BIN)/mustcall serve --demo $(if $(PORT),--port $(PORT))
+run: .venv/.ready ## start the gateway on a model inside the process and print lines to try it with
+	@$(BIN)/mustcall models pull
+	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
 test: lint types unit ## everything CI checks
 

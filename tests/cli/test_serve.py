@@ -97,7 +97,9 @@ def test_port_in_use() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["serve"], ["no upstream", "--upstream"]),
+        (["serve"], ["no upstream", "--upstream", "mustcall models pull"]),
+        (["serve", "--gguf", "gone.gguf"], ["gone.gguf"]),
+        (["models", "path"], ["mustcall models pull"]),
         (["serve", "--upstream", "nonsense"], ["wire=URL"]),
         (["serve", "--config", "gone.toml"], ["gone.toml"]),
         (["config", "check", "gone.toml"], ["gone.toml"]),
@@ -109,7 +111,13 @@ def test_mistakes_are_one_line(
     """What cannot be done is said in one line, with exit code 2 and no traceback."""
     folder = tmp_path_factory.mktemp("empty")
     done = subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=folder
+        [*MUSTCALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "MUSTCALL_CACHE": str(folder)},
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -136,7 +144,7 @@ def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_help_lists_the_commands() -> None:
     """`--help` answers with every command and its line; `--version` with the version."""
     shown = run("--help").stdout
-    for command in ("serve", "config"):
+    for command in ("serve", "models", "config"):
         assert re.search(rf"^  {command}\s+\w", shown, re.MULTILINE)
     assert run("--version").stdout.startswith("mustcall, version ")
     assert "[NAME:]WIRE=URL" in run("serve", "--help").stdout

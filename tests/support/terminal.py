@@ -23,7 +23,7 @@ from typing import Protocol, Self
 
 __all__ = ["TERMINALS", "PseudoTerminal", "Terminal", "Tmux"]
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 _WIDTH, _HEIGHT = 150, 50
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|[\x01\x02]")
 

@@ -1,4 +1,4 @@
-"""`mustcall serve`: the gateway, from a file, from flags, or on a scripted demo upstream."""
+"""`mustcall serve`: the gateway, from a file, from flags, on the embedded model, or on a scripted demo upstream."""
 
 import contextlib
 import logging
@@ -14,17 +14,28 @@ from mustcall.engine.turns import House
 from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.profiles import read_overrides
+from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = ["command"]
 
 _CURL = """\
   curl -s {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 """
-_DEMO_BODY = (
-    '{"model":"demo","messages":[{"role":"user","content":"What is the weather in Oslo?"}],'
+_CALL_BODY = (
+    '{"model":"local","messages":[{"role":"user","content":"What is the weather in Oslo?"}],'
     '"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object",'
     '"properties":{"city":{"type":"string"}},"required":["city"]}}}],"tool_choice":"required"}'
 )
+_PYTHON = """\
+python3 - <<'PY'
+import json, urllib.request
+tool = {{"name": "get_weather", "parameters": {{"type": "object", "properties": {{"city": {{"type": "string"}}}}, "required": ["city"]}}}}
+body = {{"model": "local", "messages": [{{"role": "user", "content": "What is the weather in Oslo?"}}],
+        "tools": [{{"type": "function", "function": tool}}], "tool_choice": "required"}}
+request = urllib.request.Request("{url}/v1/chat/completions", json.dumps(body).encode(), {{"content-type": "application/json"}})
+print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["tool_calls"][0]["function"])
+PY
+"""  # noqa: E501  printed as it is
 
 
 @click.command(name="serve")
@@ -43,18 +54,36 @@ _DEMO_BODY = (
 )
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8484]")
+@click.option(
+    "--gguf",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Serve this model file, inside the process.  [without any upstream: the model of `mustcall models pull`]",
+)
 @click.option("--demo", is_flag=True, help="Serve a scripted upstream that needs no model and no key.")
 @click.pass_context
 def command(
-    ctx: click.Context, file: Path | None, upstreams: tuple[str, ...], host: str | None, port: int | None, *, demo: bool
+    ctx: click.Context,
+    *,
+    file: Path | None,
+    upstreams: tuple[str, ...],
+    host: str | None,
+    port: int | None,
+    gguf: Path | None,
+    demo: bool,
 ) -> None:
     """Run the gateway: Chat Completions, Responses and Messages in, any of them out.
+
+    Without a file, --upstream or $MUSTCALL_UPSTREAM a small model inside the process answers: no key, no network.
 
     Point an agent's base URL at it (OpenAI clients: http://HOST:PORT/v1, Anthropic clients: http://HOST:PORT).
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    if demo and (upstreams or file):
-        raise click.UsageError("--demo brings its own upstream; leave out --upstream and --config")
+    if demo and (upstreams or file or gguf):
+        raise click.UsageError("--demo brings its own upstream; leave out --upstream, --config and --gguf")
+    if gguf is not None:
+        if upstreams:
+            raise click.UsageError("--gguf is an upstream of its own; leave out --upstream")
+        upstreams = (f"local:chat={SCHEME}:{gguf.absolute()}",)
     with contextlib.ExitStack() as stack:
         if demo:
             settings = stack.enter_context(_demo_settings(host, port))
@@ -98,7 +127,11 @@ def _announce(url: str, settings: Settings, *, demo: bool) -> None:
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")
     model = next((route.model for route in settings.routes if "*" not in route.model), "MODEL")
-    body = _DEMO_BODY if demo else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
+    shows_call = demo or settings.endpoints[0].base_url.startswith(f"{SCHEME}:")
+    body = _CALL_BODY if shows_call else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
     key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""
     click.echo(_CURL.format(url=url, body=body, key=key), nl=False)
+    if shows_call and not settings.client_keys:
+        click.echo("Or in Python:")
+        click.echo(_PYTHON.format(url=url), nl=False)
     click.echo("Ctrl-C stops it.")

@@ -20,12 +20,11 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
-from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.store import SCHEME
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import SystemClock
@@ -158,19 +157,10 @@ def _settings(flags: Flags) -> Settings:
     if flags.gguf is not None:
         if upstreams:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
-        upstreams = (f"{SCHEME}:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
-    elif not upstreams and not _is_configured(flags):
-        upstreams = (f"{SCHEME}:chat={SCHEME}:{DEFAULT}",)
+        upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
     settings = load_settings(flags.file, upstream_flags=upstreams)
     endpoints = tuple(_with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)
-
-
-def _is_configured(flags: Flags) -> bool:
-    env = os.environ
-    return bool(
-        flags.file or env.get("MUSTCALL_CONFIG") or env.get("MUSTCALL_UPSTREAM") or Path(DEFAULT_FILE).is_file()
-    )
 
 
 def _with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:

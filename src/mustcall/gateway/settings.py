@@ -19,6 +19,8 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
+from mustcall.upstream.embedded.catalogue import DEFAULT
+from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import SCHEME, locate
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
@@ -27,6 +29,12 @@ from mustcall.wire.registry import CODECS
 __all__ = ["DEFAULT_FILE", "ServerSettings", "Settings", "load_settings", "parse_upstream_flag", "settings_from_flags"]
 
 DEFAULT_FILE = "mustcall.toml"
+
+#: What is said where no upstream is named.
+NO_UPSTREAM = (
+    "no upstream is configured: write one in mustcall.toml, set "
+    "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
+)
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -107,7 +115,8 @@ def load_settings(
 ) -> Settings:
     """Read and check the configuration; raise `ConfigError` naming the place and the fix.
 
-    Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them.
+    Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them. Where none
+    is named, the embedded model is the upstream.
     """
     env = os.environ if environment is None else environment
     name = env.get("MUSTCALL_CONFIG")
@@ -119,6 +128,8 @@ def load_settings(
     upstreams, routes = read.upstream, read.route
     if flags:
         upstreams, routes = _from_flags(flags), ()
+    if not upstreams:
+        upstreams = _embedded_default()
     server = read.server
     changes: dict[str, object] = {}
     if host is not None or "MUSTCALL_HOST" in env:
@@ -178,6 +189,16 @@ def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
     for flag in flags:
         upstreams.append(parse_upstream_flag(flag, [upstream.name for upstream in upstreams]))
     return tuple(upstreams)
+
+
+def _embedded_default() -> tuple[UpstreamSettings, ...]:
+    """Return the upstream of those who named none: the model in this process, if it can be run here."""
+    upstream = UpstreamSettings(name="local", wire=Wire.CHAT, base_url=f"{SCHEME}:{DEFAULT}")
+    try:
+        _check_embedded(upstream, "the embedded model")
+    except ConfigError as error:
+        raise ConfigError(f"{NO_UPSTREAM}. Without one the embedded model answers, but {error.message}") from None
+    return (upstream,)
 
 
 def _read_file(path: Path) -> _File:
@@ -258,6 +279,9 @@ def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
     """Raise unless the model is there and is asked on the wire it speaks."""
     if upstream.wire is not Wire.CHAT:
         raise ConfigError(f"{where}: the embedded model speaks the wire chat, not {upstream.wire}")
+    problem = engine_problem()
+    if problem is not None:
+        raise ConfigError(f"{where}: {problem}")
     try:
         locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
     except ConfigError as error:
@@ -312,10 +336,7 @@ def _check(settings: Settings) -> None:
         if names.count(name) > 1:
             raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
     if not names:
-        raise ConfigError(
-            "no upstream is configured: write one in mustcall.toml, set "
-            "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
-        )
+        raise ConfigError(NO_UPSTREAM)
     for route in settings.routes:
         if route.upstream not in names:
             known = ", ".join(names)

@@ -11,6 +11,7 @@ given up every quarter of a second; llama.cpp says nothing while it works on a b
 import asyncio
 import atexit
 import importlib
+import importlib.util
 import os
 import queue
 import secrets
@@ -24,7 +25,7 @@ import msgspec
 from mustcall.core.origin import JsonObject
 from mustcall.upstream.embedded.catalogue import CONTEXT
 
-__all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused"]
+__all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused", "engine_problem"]
 
 INSTALL = "pip install 'mustcall[local]'"
 
@@ -33,6 +34,13 @@ INSTALL = "pip install 'mustcall[local]'"
 _ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 _BATCH = 64
 _MOST_THREADS = 8
+
+
+def engine_problem() -> str | None:
+    """Return why no model can be run here, None if one can; the library is looked for, not loaded."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        return f"the embedded model needs an engine that is not installed; install it with: {INSTALL}"
+    return None
 
 
 class EngineFull(Exception):
@@ -198,11 +206,10 @@ def _load(path: Path, context: int) -> _Server:
     """Load a model with bounded memory: one slot, a fixed context, no store of earlier prompts beside it."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
-        library: Any = importlib.import_module("xllamacpp")
-    except ImportError:
-        missing = f"the embedded model needs an engine that is not installed; install it with: {INSTALL}"
-        raise _LoadFailed(missing) from None
+    problem = engine_problem()
+    if problem is not None:
+        raise _LoadFailed(problem)
+    library: Any = importlib.import_module("xllamacpp")
     parameters = library.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context
