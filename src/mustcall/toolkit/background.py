@@ -52,6 +52,7 @@ class Background:
         """Return what a coroutine returns; stop it first if the wait is interrupted."""
         running = _Running(self._loop, work)
         try:
+            running.begin()
             running.wait()
         except BaseException:
             running.stop()
@@ -74,6 +75,7 @@ class Background:
 
         running = _Running(self._loop, pump())
         try:
+            running.begin()
             while True:
                 try:
                     item = arrived.get(timeout=_GLANCE)
@@ -96,9 +98,14 @@ class _Running(Generic[_T]):
         self._work = work
         self._task: asyncio.Task[_T] | None = None
         self.finished = threading.Event()
-        loop.call_soon_threadsafe(self._begin)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start the task. Not done on creation, so that an interrupt at any moment finds something to stop."""
+        self._loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self.finished.is_set():  # stopped before it began
+            return
         self._task = self._loop.create_task(self._work)
         self._task.add_done_callback(lambda _: self.finished.set())
 
@@ -115,11 +122,14 @@ class _Running(Generic[_T]):
     def stop(self) -> None:
         """Cancel the task if it still runs, and wait until it has cleaned up."""
         if not self.finished.is_set():
-            self._loop.call_soon_threadsafe(self._cancel)  # runs behind `_begin`
+            self._loop.call_soon_threadsafe(self._cancel)
             self.finished.wait(_PATIENCE)
 
     def _cancel(self) -> None:
-        if self._task is not None:
+        if self._task is None:
+            self._work.close()
+            self.finished.set()
+        else:
             self._task.cancel()
 
 
