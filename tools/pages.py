@@ -62,11 +62,13 @@ _OCCASIONS = {
     "call_as_json": "the schema and grammar rungs; `{tools}` lists the tools, braces are doubled",
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "step_cap": "the step cap is reached",
+    "answer_as_json": "an agent's structured answer is asked for in words; `{schema}` is its schema",
     "tool_failed": "an agent's tool failed; `{problem}` is its own word or the kind of the error",
     "tool_timed_out": "it took longer than its `timeout`",
     "tool_refused": "its call was not approved, or it will not do it",
     "tool_misfit": "arguments did not fit when it was about to run; `{problem}` names the fields",
     "tool_cancelled": "the run was cancelled before its result was there",
+    "hops_spent": "the tool executions before a structured answer are used up",
 }
 
 #: Who is asked, and how reasoning stands: the rows of the ladder table.

@@ -26,7 +26,16 @@ TURNS = (ROOT / "docs" / "turns.md").read_text(encoding="utf-8")
 GATEWAY = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
 
 #: Sections A to E, G, K, L, N and P of the requirements, and what the agent loop keeps of H and I.
-RULES = (*range(1, 55), *range(70, 80), 90, 92, *range(100, 111), *range(112, 117), *range(121, 137))
+RULES = (
+    *range(1, 55),
+    *range(70, 80),
+    *range(81, 85),
+    86,
+    *range(90, 93),
+    *range(100, 111),
+    *range(112, 117),
+    *range(121, 137),
+)
 
 
 def load(name: str) -> ModuleType:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mustcall import Agent, RunEvent, RunResult, RunStream, Upstream
-from mustcall.testing import Answer, ScriptedUpstream
+from mustcall.testing import Script, ScriptedUpstream
 
 __all__ = [
     "SCHEMA",
@@ -63,7 +63,7 @@ async def collect(stream: RunStream) -> tuple[list[RunEvent], RunResult]:
 
 async def run_script(
     wire: str,
-    script: Sequence[Answer],
+    script: Script,
     prompt: Any,
     *,
     stream: bool = False,

@@ -2,10 +2,11 @@
 
 from enum import StrEnum
 
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.parts import CallKind
 
-__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice"]
+__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice", "functions_of"]
 
 
 class Tool(Value, frozen=True, tag="tool"):
@@ -27,6 +28,14 @@ class ProviderTool(Value, frozen=True, tag="provider_tool"):
 
     type: str
     value: JsonObject
+
+
+def functions_of(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
+    """Return the tools a client runs; the same tuple for the same tools."""
+    return _functions.get(tools, make=lambda: tuple(tool for tool in tools if isinstance(tool, Tool)))
+
+
+_functions: Remembered[tuple[Tool, ...]] = Remembered()
 
 
 class ChoiceMode(StrEnum):

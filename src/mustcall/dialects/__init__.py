@@ -19,7 +19,7 @@ from mustcall.dialects.events import (
     Text,
 )
 from mustcall.dialects.prompt import Prompt, SystemText
-from mustcall.dialects.scanner import Scanner
+from mustcall.dialects.scanner import Scanner, is_plain
 
 __all__ = [
     "DIALECTS",
@@ -42,5 +42,6 @@ __all__ = [
     "WrittenCall",
     "collect",
     "find_dialect",
+    "is_plain",
     "parse",
 ]

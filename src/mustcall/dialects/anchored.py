@@ -11,7 +11,7 @@ from typing import cast
 from mustcall.dialects.events import Malformed, Reason, ScanEvent
 from mustcall.dialects.names import Offered
 
-__all__ = ["UNKNOWN", "Lookout"]
+__all__ = ["UNKNOWN", "Lookout", "mentions_called"]
 
 UNKNOWN = "unknown"
 WINDOW = 400
@@ -119,6 +119,11 @@ class Lookout:
             self._reports.append((found.group() + behind[: evidence.end()], name))
         used = evidence.end() if evidence is not None else 0
         return behind[max(used, len(behind) - self._overlap) :]
+
+
+def mentions_called(text: str, offered: Offered) -> bool:
+    """Tell whether an offered name stands behind markup anywhere in a text: without one there is nothing to report."""
+    return bool(offered.names) and _names(offered.names).search(f"{text}\n") is not None
 
 
 @lru_cache(maxsize=64)

@@ -10,15 +10,27 @@ import itertools
 from collections.abc import Iterable
 from typing import Literal
 
+from mustcall.core.memo import Remembered
 from mustcall.core.tools import Tool
+from mustcall.dialects.anchored import mentions_called
 from mustcall.dialects.catalogue import select
 from mustcall.dialects.dialect import Dialect
-from mustcall.dialects.grammar import compile_grammar
+from mustcall.dialects.grammar import Grammar, compile_grammar
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reasoning import THINK
 from mustcall.dialects.scan import Scan
 
-__all__ = ["Scanner"]
+__all__ = ["Scanner", "is_plain"]
+
+#: The tables for the tools of an agent, who offers the same ones with every request.
+_tables: Remembered[tuple[Offered, Grammar]] = Remembered()
+
+
+def _look_up(
+    dialects: Literal["auto"] | Iterable[str | Dialect], tools: Iterable[Tool] | None, *, loose: bool
+) -> tuple[Offered, Grammar]:
+    offered = Offered(tools)
+    return offered, compile_grammar(select(dialects, loose=loose), offered.names)
 
 
 class Scanner(Scan):
@@ -39,8 +51,24 @@ class Scanner(Scan):
         loose: bool = False,
         reasoning: Literal["marked", "opened", "separated"] = "marked",
     ) -> None:
-        offered = Offered(tools)
-        grammar = compile_grammar(select(dialects, loose=loose), offered.names)
+        if isinstance(tools, tuple) and dialects == "auto":
+            offered, grammar = _tables.get(tools, loose, make=lambda: _look_up(dialects, tools, loose=loose))
+        else:
+            offered, grammar = _look_up(dialects, tools, loose=loose)
         super().__init__(grammar, offered, itertools.count(), sections=reasoning != "separated")
         if reasoning == "opened":
             self._enter(THINK)
+
+
+def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool:
+    """Tell quickly whether a whole reply is certain to be text and nothing else for a scanner with these `tools`.
+
+    True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
+    """
+    offered, grammar = _tables.get(tools, loose, make=lambda: _look_up("auto", tools, loose=loose))
+    return (
+        bool(text)
+        and grammar.first.at(text, 0, closed=True) is None
+        and grammar.marks.is_plain(f"\n{text}")
+        and not mentions_called(text, offered)
+    )

@@ -13,7 +13,7 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool
+from mustcall.core.tools import functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.policy.controls import Controls
 from mustcall.policy.demand import Demand
@@ -64,7 +64,7 @@ class Course:
         self._controls = controls
         self._wording = wording
         self._issuer = issuer
-        self._offered = tuple(tool for tool in names.outgoing(caller).tools if isinstance(tool, Tool))
+        self._offered = functions_of(names.outgoing(caller).tools)
         self.names = names
         self._place = 0
         self._kept: list[Message] = []
@@ -119,8 +119,9 @@ class Course:
     def lookout(self) -> Lookout | None:
         """Return what to look for in the text of the next reply, None for nothing."""
         # A model may write a tool's own name all the same: it stands in prompts and in the history.
-        own = () if self.names.trivial else tuple(tool for tool in self._caller.tools if isinstance(tool, Tool))
-        tools = self._offered + tuple(tool for tool in own if tool not in self._offered)
+        tools = self._offered
+        if not self.names.trivial:
+            tools += tuple(tool for tool in functions_of(self._caller.tools) if tool not in self._offered)
         if self.plan.protocol is Protocol.OFF or self.rung.constrains:
             return None
         native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT

@@ -15,12 +15,13 @@ from mustcall.core.events import ArgumentsDelta, Event, PartEnded, PartStarted, 
 from mustcall.core.parts import Part, Reasoning, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.core.tools import Tool
-from mustcall.dialects import CallEnd, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner
+from mustcall.dialects import CallEnd, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner, is_plain
 from mustcall.dialects import Reasoning as ScannedReasoning
 from mustcall.dialects import Text as ScannedText
 
 __all__ = ["Found", "Lens", "Lookout"]
 
+_AUTO = ("auto",)
 #: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
 _HARMLESS = frozenset({Reason.STRAY_MARKER})
 
@@ -42,6 +43,10 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
             loose=self.loose,
             reasoning="separated" if self.separated else "marked",
         )
+
+    def is_plain(self, text: str) -> bool:
+        """Tell quickly whether there is certainly nothing to find in a whole text."""
+        return self.dialects == _AUTO and is_plain(text, tools=self.tools, loose=self.loose)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +170,10 @@ class Lens:
 
     def read(self, reply: Reply) -> "Found":
         """Look through a whole reply."""
+        if self._lookout is None or all(
+            self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Text)
+        ):
+            return _NOTHING
         for index, part in enumerate(reply.parts):
             self.feed(PartStarted(index, part))
             if isinstance(part, Text):
@@ -174,7 +183,7 @@ class Lens:
     def found(self, reply: Reply) -> "Found":
         """Return what was found in a reply whose events were fed."""
         if not (self.marked or self.touched):
-            return Found()
+            return _NOTHING
         promoted: list[Part] = []
         numbered = 0
         for slot in self._slots:
@@ -319,6 +328,9 @@ class Lens:
         elif scan.started:
             out.append(PartEnded(scan.place))
         return out
+
+
+_NOTHING = Found()
 
 
 def _start_of(found: list[ScanEvent], number: int) -> int:

@@ -19,6 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.memo import Remembered
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
@@ -74,9 +75,9 @@ class NameMap:
     __slots__ = ("_back", "_id_rule", "_legal", "_mapped", "_name_rule", "_taken", "trivial")
 
     def __init__(self, request: Request, profile: Profile) -> None:
-        self._name_rule = _Rule(_compiled(profile.name_pattern), profile.name_length)
+        self._name_rule = _rule(profile.name_pattern, profile.name_length)
         # Without a pattern nothing is known of ids but that they tell calls apart; some proxies keep state in long ids.
-        self._id_rule = _Rule(_compiled(profile.id_pattern), profile.id_length if profile.id_pattern else 0)
+        self._id_rule = _rule(profile.id_pattern, profile.id_length if profile.id_pattern else 0)
         self._mapped: dict[_Key, str] = {}
         self._back: dict[str, _Key] = {}
         self._taken: set[str] = set()
@@ -248,14 +249,28 @@ class _Ids:
 
 def _is_trivial(request: Request, rule: _Rule) -> bool:
     """Tell cheaply whether nothing can have to be mapped: no calls in the history, and every name is legal."""
-    for tool in request.tools:
-        if not isinstance(tool, Tool) or tool.namespace is not None or not rule.allows(tool.name):
+    tools = request.tools
+    if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
+        return False
+    for message in request.messages:
+        if message.role not in _SPEAKERS:
             return False
-    return all(message.role in _SPEAKERS and not message.calls and not message.results for message in request.messages)
+        for part in message.parts:
+            if isinstance(part, ToolCall | ToolResult):
+                return False
+    return True
 
 
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    return re.compile(pattern) if pattern else None
+_plain_names: Remembered[bool] = Remembered()
+
+
+def _is_plain(tool: Tool | ProviderTool, rule: _Rule) -> bool:
+    return isinstance(tool, Tool) and tool.namespace is None and rule.allows(tool.name)
+
+
+@lru_cache(maxsize=64)
+def _rule(pattern: str, length: int) -> _Rule:
+    return _Rule(re.compile(pattern) if pattern else None, length)
 
 
 def _same(new: tuple[object, ...], old: tuple[object, ...]) -> bool:

@@ -12,7 +12,8 @@ from typing import Any, assert_never, cast
 
 import msgspec
 
-from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.request import Request
@@ -236,20 +237,36 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
 
     Depends on the tools alone, so the same tools always go out as the same bytes.
     """
+    if not request.tools:
+        return request
+    offered, target = request.tools, profile.schema_target
+    tools, notes = _compiled.get(offered, target, make=lambda: _compile_all(offered, target))
+    for note in notes:
+        log.add(note.kind, note.subject, note.detail)
+    return request if tools is offered else request.evolve(tools=tools)
+
+
+_Tools = tuple[Tool | ProviderTool, ...]
+_compiled: Remembered[tuple[_Tools, tuple[Adaptation, ...]]] = Remembered()
+
+
+def _compile_all(offered: _Tools, target: SchemaTarget) -> tuple[_Tools, tuple[Adaptation, ...]]:
+    """Return the tools with schemas for this target, the same tuple if nothing has to change, and what was changed."""
+    log = AdaptationLog()
     strict_left, optional_left = _MOST_STRICT, _MOST_OPTIONAL
-    limited = profile.schema_target is SchemaTarget.ANTHROPIC
+    limited = target is SchemaTarget.ANTHROPIC
     tools: list[Tool | ProviderTool] = []
-    for tool in request.tools:
+    for tool in offered:
         if not isinstance(tool, Tool) or tool.kind is CallKind.CUSTOM or tool.parameters is None:
             tools.append(tool)
             continue
-        compiled = compile_schema(tool.parameters, profile.schema_target, strict=bool(tool.strict))
+        compiled = compile_schema(tool.parameters, target, strict=bool(tool.strict))
         changes: dict[str, Any] = {}
         losses = compiled.losses
         if tool.strict and compiled.expressible and limited:
             optional = _optional_fields(compiled.schema)
             if strict_left <= 0 or optional > optional_left:
-                compiled = compile_schema(tool.parameters, profile.schema_target)
+                compiled = compile_schema(tool.parameters, target)
                 losses = (*compiled.losses, "top level: strict dropped, more than the upstream compiles together")
                 changes["strict"] = False
             else:
@@ -262,9 +279,8 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
         if changes:
             log.add(AdaptationKind.SCHEMA_REDUCED, tool.name, _told(losses))
         tools.append(tool.evolve(**changes) if changes else tool)
-    if all(new is old for new, old in zip(tools, request.tools, strict=True)):
-        return request
-    return request.evolve(tools=tuple(tools))
+    same = all(new is old for new, old in zip(tools, offered, strict=True))
+    return offered if same else tuple(tools), log.entries
 
 
 def _optional_fields(schema: JsonObject) -> int:

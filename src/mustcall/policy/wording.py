@@ -50,12 +50,17 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     continue_turn: str = "Continue."
     #: What goes with the last request before the step cap (rule 109).
     step_cap: str = "No more tools can be called for this. Answer now with what you have."
+    #: A structured answer asked for in words, in an agent's instructions.
+    answer_as_json: str = (
+        "Give the final answer as one JSON value that fits this JSON schema, with nothing before or after it:\n{schema}"
+    )
     #: What stands in a tool's place in an agent's history (rules 90, 110); `{problem}` is one line.
     tool_failed: str = "The tool `{tool}` failed: {problem}."
     tool_timed_out: str = "The tool `{tool}` did not finish in time; whether it took effect is not known."
     tool_refused: str = "The call of `{tool}` was refused: {problem}."
     tool_misfit: str = "The call of `{tool}` did not fit its schema and was not run: {problem}."
     tool_cancelled: str = "The call of `{tool}` was cancelled."
+    hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
 
 
 #: The places each sentence may have.
@@ -71,6 +76,8 @@ _PLACES = {
     "tool_cancelled": {"tool": ""},
     "call_worked_task": {"tools": "", "message": ""},
     "result_worked": {"tool": "", "result": ""},
+    "hops_spent": {"tool": ""},
+    "answer_as_json": {"schema": ""},
 }
 
 

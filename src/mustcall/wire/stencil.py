@@ -72,8 +72,8 @@ class Stencil:
         start += len(head) + len(anchor)
         parts = block[start:].split(anchor)
         # All but the last delta of a run are followed by the head of the next one.
-        count = [part.endswith(end) for part in parts].index(False)
-        last = parts[count]
+        count = [*[part.endswith(end) for part in parts], False].index(False)
+        last = parts[count] if count < len(parts) else b""
         del parts[count:]
         if (border := last.find(_BORDER)) >= 0:
             parts.append(last[: border + len(_BORDER)] + head)
@@ -97,7 +97,7 @@ class Stencil:
             return parts
         cut = [part.partition(self._after) for part in parts]
         padding = b"".join([rest for _, _, rest in cut])
-        if not all([mark for _, mark, _ in cut]) or not (padding.isalnum() or not padding):
+        if not all(mark for _, mark, _ in cut) or not (padding.isalnum() or not padding):
             return None
         return [text for text, _, _ in cut]
 

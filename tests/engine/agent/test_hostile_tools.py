@@ -144,6 +144,20 @@ async def test_nothing_runs_twice() -> None:
     assert (len(ran), result.calls[0].tries, len(bodies)) == (3, 3, 2)
 
 
+async def test_a_tools_own_word_is_final() -> None:
+    """What a tool tells the model is not tried again, although it may be."""
+    ran: list[str] = []
+
+    @tool(retries=3, side_effect=False)
+    def find() -> str:
+        """Find."""
+        ran.append("once")
+        raise ToolError("nothing there")
+
+    result, _ = await run_script("chat", [Turn(Call("find")), ANSWER], "Go", tools=[find])
+    assert (ran, result.calls[0].tries) == (["once"], 1)
+
+
 async def test_a_retry_can_succeed() -> None:
     """The model sees the try that worked, and nothing of the others."""
     left = [OSError(), OSError()]

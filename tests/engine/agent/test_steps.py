@@ -6,6 +6,7 @@ import pytest
 
 from mustcall import Controls, OnUnmet, Role, Stopped, Usage
 from mustcall.core.errors import (
+    ConfigError,
     ForcedToolMissing,
     ForceUnmet,
     InvalidRequest,
@@ -256,6 +257,12 @@ def test_run_sync() -> None:
             {"role": "assistant", "content": "It is sunny."},
             {"role": "user", "content": "And?"},
         ]
+
+
+async def test_run_sync_inside_a_loop() -> None:
+    """It says what to write instead."""
+    with ScriptedUpstream() as upstream, pytest.raises(ConfigError, match="await agent"):
+        agent_on(upstream, "chat").run_sync("Hi")
 
 
 async def test_errors_are_one_tree() -> None:

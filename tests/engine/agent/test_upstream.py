@@ -37,6 +37,8 @@ def test_addresses() -> None:
         "chat=http://u:p@h/v1",
         "chat=http://h:x/v1",
         "chat=http://h/v1?a=b",
+        "chat=http://h/v1/chat/completions",
+        "mine:messages=http://u@h/v1",
     ],
 )
 def test_bad_addresses(where: str) -> None:

@@ -279,12 +279,14 @@ def test_functions_that_cannot_be_tools(function: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"timeout": 0}, {"retries": -1}, {"result_cap": 0}, {"concurrency": -1}, {"name": " "}]
+    "settings",
+    [{"timeout": 0}, {"retries": -1}, {"result_cap": 0}, {"concurrency": -1}, {"name": " "}, {"name": "files.read"}],
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
-    """Limits are checked when the tool is made."""
+    """Limits and names are checked when the tool is made."""
+    given: dict[str, Any] = {"name": "t", **settings}
     with pytest.raises(ConfigError):
-        tool(**settings)(lambda: None)
+        tool(**given)(lambda: None)
 
 
 def test_arguments_that_cannot_be_read() -> None:

@@ -6,7 +6,7 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +21,8 @@ from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.agent.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.answers import Answering, answering_for
+from mustcall.engine.answers.shapes import Output
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
@@ -89,14 +91,23 @@ class Agent:
         self._check()
 
     async def run(
-        self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None, check: bool = True
+        self,
+        prompt: Prompt,
+        *,
+        after: RunResult | None = None,
+        force: bool | str | None = None,
+        output: Output | None = None,
+        hops: int = 2,
+        check: bool = True,
     ) -> RunResult:
         """Run to an answer; raise `MustcallError` where there is none.
 
         `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9).
-        With `check=False` a failed run is returned, `stopped` and `error` saying so, instead of raised.
+        `output` is the type or JSON schema of a structured answer, before which `hops` tool executions are allowed; it
+        is then in the result's `output`. With `check=False` a failed run is returned, `stopped` and `error` saying so,
+        instead of raised.
         """
-        run = self._begin(prompt, after, force, stream=False)
+        run = self._begin(prompt, after, force, answering_for(output, hops), stream=False)
         try:
             return await self._drive(run, _nowhere)
         except MustcallError:
@@ -105,14 +116,32 @@ class Agent:
             return run.result()
 
     def run_sync(
-        self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None, check: bool = True
+        self,
+        prompt: Prompt,
+        *,
+        after: RunResult | None = None,
+        force: bool | str | None = None,
+        output: Output | None = None,
+        hops: int = 2,
+        check: bool = True,
     ) -> RunResult:
         """Do as `run` where no event loop runs."""
-        return asyncio.run(self.run(prompt, after=after, force=force, check=check))
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise ConfigError("run_sync cannot be used inside an event loop; write `await agent.run(…)` there")
+        return asyncio.run(self.run(prompt, after=after, force=force, output=output, hops=hops, check=check))
 
-    def stream(self, prompt: Prompt, *, after: RunResult | None = None, force: bool | str | None = None) -> RunStream:
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        after: RunResult | None = None,
+        force: bool | str | None = None,
+        output: Output | None = None,
+        hops: int = 2,
+    ) -> RunStream:
         """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
-        run = self._begin(prompt, after, force, stream=True)
+        run = self._begin(prompt, after, force, answering_for(output, hops), stream=True)
         return RunStream(run, lambda emit: self._drive(run, emit))
 
     async def __aenter__(self) -> Self:
@@ -126,14 +155,23 @@ class Agent:
     ) -> None:
         await self._held.pop().__aexit__(kind, error, trace)
 
-    def _begin(self, prompt: Prompt, after: RunResult | None, force: bool | str | None, *, stream: bool) -> Run:
+    def _begin(
+        self,
+        prompt: Prompt,
+        after: RunResult | None,
+        force: bool | str | None,
+        answering: Answering | None,
+        *,
+        stream: bool,
+    ) -> Run:
         messages = read_prompt(prompt)
         if after is not None:
             messages = (*after.messages, *messages)
         controls = self._plan.controls
         if force is not None:
             controls = msgspec.structs.replace(controls, force_tools=force)
-        return Run(msgspec.structs.replace(self._plan, controls=controls, stream=stream), messages, after)
+        plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering)
+        return Run(plan, messages, after)
 
     async def _drive(self, run: Run, emit: Emit) -> RunResult:
         async with self._shared.use() as (turns, roster):

@@ -8,10 +8,11 @@ messages a step sends. A run can be looked at while it goes on, and what it show
 import logging
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import LoopBlocked, MustcallError
+from mustcall.core.errors import LoopBlocked, MustcallError, StructuredOutputError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
@@ -31,6 +32,7 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.step import Step
+from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.outcomes import ExecutedCall
@@ -40,6 +42,7 @@ from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
+from mustcall.policy.profile import Profile
 from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
@@ -77,6 +80,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = False
     stream: bool = False
     hooks: tuple[Hook, ...] = ()
+    answering: Answering | None = None
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What one step sends. `capped`: nothing may be called in it (rule 109)."""
+
+    request: Request
+    controls: Controls
+    capped: bool = False
 
 
 class Run:
@@ -95,6 +107,12 @@ class Run:
         self._number = 0
         self._stopped: Stopped | None = None
         self._error: MustcallError | None = None
+        # A structured answer: its value, the tool executions left before it, whether they are spent, and what to say
+        # about one that did not fit.
+        self._output: Any = None
+        self._hops = 0 if plan.answering is None else plan.answering.hops
+        self._closing = False
+        self._reminder: str | None = None
         # What the model is saying right now; the calls it made, and the results that are there for them.
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
@@ -115,6 +133,7 @@ class Run:
             text=said or self._text,
             messages=tuple(messages),
             stopped=self._stopped or Stopped.CANCELLED,
+            output=self._output,
             calls=tuple(self._calls),
             steps=tuple(self._steps),
             usage=self._usage,
@@ -141,7 +160,7 @@ class Run:
                 await self._step(turns, roster, runner, emit)
         except MustcallError as error:
             self._stopped, self._error = Stopped.FAILED, error
-            self._saying = []  # what a failed turn said is no part of the conversation
+            self._saying, self._text = [], ""  # what a failed turn said is no part of the conversation
             await self._tell(RunFinished(self.result()), emit)
             raise
         result = self.result()
@@ -152,51 +171,105 @@ class Run:
         """Take one turn of the model's, and run the calls it makes."""
         plan = self._plan
         self._number += 1
-        request, controls, capped = self._asked(roster)
+        asked = self._asked(roster, turns.profile(plan.endpoint, plan.model))
+        held: list[TextDelta | ReasoningDelta] = []
         step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
                 self._saying.append(delta.text)
-            await self._tell(delta, emit)
+            if plan.answering is None:
+                await self._tell(delta, emit)
+            else:  # until it is known whether it is the answer
+                held.append(delta)
 
         try:
-            reply = await step.take(request, controls, say)
+            reply = await step.take(asked.request, asked.controls, say)
         finally:
             if step.record is not None:
                 self._steps.append(step.record)
             self._usage += step.usage
-        loop = loop_of(self._whole(request), () if capped else reply.calls, controls.tools)
+        calls = () if asked.capped else reply.calls
+        loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
             raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
-        self._hear(reply, capped=capped)
+        accepted = bool(calls) or self._answers(reply, roster, asked)
+        if accepted:
+            self._hear(reply, calls)
+            for delta in held:
+                await self._tell(delta, emit)
         await self._tell(StepFinished(self._steps[-1], self._number, step.usage), emit)
-        if capped or not reply.calls:
+        if calls:
+            await self._run_calls(calls, loop, runner, emit)
+        elif accepted:
+            capped = asked.capped and self._reminder is None
             self._stopped = Stopped.STEP_CAP if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
-            return
-        await self._run_calls(reply.calls, loop, runner, emit)
 
-    def _asked(self, roster: Roster) -> tuple[Request, Controls, bool]:
-        """Return what this step asks, and whether it is the last one, in which nothing may be called (rule 109)."""
+    def _answers(self, reply: Reply, roster: Roster, asked: _Asked) -> bool:
+        """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
+
+        One that does not fit is asked for once more, which costs no hop (rule 84), and not at all where this was the
+        last round (rule 83).
+        """
+        answering = self._plan.answering
+        if answering is None or reply.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
+            return True
+        try:
+            self._output = answering.read(_text_of(reply), roster.offers)
+        except BadAnswer as bad:
+            if asked.capped or self._reminder is not None:
+                count = 1 if self._reminder is None else 2
+                raise StructuredOutputError(
+                    f"StructuredOutputError: the model's answer does not fit the schema asked for ({bad}); {count} "
+                    f"attempt{'s' if count > 1 else ''} made",
+                    details={"attempts": [attempt.summary() for attempt in self._steps[-1].attempts]},
+                ) from None
+            self._reminder = fill(self._plan.wording.bad_answer, problem=str(bad))
+            self._saying = []
+            return False
+        return True
+
+    def _asked(self, roster: Roster, profile: Profile) -> _Asked:
+        """Return what this step asks; in the last one nothing may be called (rule 109)."""
         plan, controls = self._plan, self._plan.controls
-        request = self._request(roster)
+        request = self._request(roster, profile)
         rounds = latest_input(self._whole(request)).rounds
-        last = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
+        capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
+        last = capped or self._closing or self._reminder is not None
+        answering = plan.answering
+        if self._reminder is not None:
+            request = request.evolve(messages=(*request.messages, text_message(Role.USER, self._reminder)))
+        if answering is not None:
+            request = request.evolve(output=answering.form(profile, tools=bool(roster.tools) and not last))
         if not (last and roster.tools):
-            return request, msgspec.structs.replace(controls, step_cap=0), False
-        sent = latest_input(request).rounds
-        if sent == 0:
+            return _Asked(request, msgspec.structs.replace(controls, step_cap=0))
+        controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
+        if answering is not None:  # the one final round is validated once (rule 83)
+            controls = msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
+            if answering.way(profile) is Way.LAST:
+                return _Asked(self._without_tools(request), controls, capped=True)
+        if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return request, msgspec.structs.replace(controls, step_cap=sent, force_tools=False), True
+        return _Asked(request, controls, capped=True)
 
-    def _request(self, roster: Roster) -> Request:
+    def _without_tools(self, request: Request) -> Request:
+        """Return the last request for an upstream whose schema output is not known to go with tools."""
+        messages = request.messages
+        if self._reminder is None:
+            messages = (*messages, text_message(Role.USER, self._plan.wording.step_cap))
+        return request.evolve(messages=messages, tools=(), parallel_tool_calls=None)
+
+    def _request(self, roster: Roster, profile: Profile) -> Request:
         plan, options = self._plan, self._plan.options
+        instructions = plan.instructions
+        if plan.answering is not None:
+            instructions = plan.answering.instructions(instructions, profile, plan.wording)
         kept = self._kept if self._response_id is not None else 0
         return Request(
             model=plan.model,
             messages=tuple(self._messages[kept:]),
-            system=None if plan.instructions is None else text_message(Role.SYSTEM, plan.instructions),
+            system=None if instructions is None else text_message(Role.SYSTEM, instructions),
             tools=roster.offers,
             parallel_tool_calls=options.parallel_tool_calls if roster.tools else None,
             max_tokens=options.max_tokens,
@@ -215,16 +288,16 @@ class Run:
         """Return the request with the whole conversation, also where the upstream keeps some of it."""
         return request if len(request.messages) == len(self._messages) else request.evolve(messages=(*self._messages,))
 
-    def _hear(self, reply: Reply, *, capped: bool) -> None:
+    def _hear(self, reply: Reply, calls: tuple[ToolCall, ...]) -> None:
         """Take a reply into the history; calls that will not be run stay out of it."""
-        parts = tuple(part for part in reply.parts if not (capped and isinstance(part, ToolCall)))
+        parts = tuple(part for part in reply.parts if calls or not isinstance(part, ToolCall))
         if parts:
             self._messages.append(Message(role=Role.ASSISTANT, parts=parts))
         self._saying = []
-        self._text = "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
+        self._text = _text_of(reply)
         if self._plan.stateful:
             self._response_id, self._kept = reply.id, len(self._messages)
-        self._pending = () if capped else reply.calls
+        self._pending = calls
         self._results = {}
 
     async def _run_calls(self, calls: tuple[ToolCall, ...], loop: Loop | None, runner: Runner, emit: Emit) -> None:
@@ -237,7 +310,14 @@ class Run:
             self._results[record.call.id] = executed.result
             await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
 
-        done = await runner.run_all(calls, self._number, started, finished)
+        allowed = calls if self._plan.answering is None else calls[: self._hops]
+        self._hops -= len(allowed)
+        done = list(await runner.run_all(allowed, self._number, started, finished))
+        for call in calls[len(allowed) :]:
+            self._closing = True
+            await started(call)
+            done.append(runner.refused(call, self._number))
+            await finished(done[-1])
         results = [executed.result for executed in done]
         if loop is not None and loop.advise:
             results = [self._advised(call, result, loop) for call, result in zip(calls, results, strict=True)]
@@ -264,6 +344,10 @@ class Run:
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)
+
+
+def _text_of(reply: Reply) -> str:
+    return "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
 
 
 def _force_satisfied(steps: list[TurnRecord]) -> bool | None:

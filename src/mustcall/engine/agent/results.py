@@ -1,6 +1,7 @@
 """What a run came to: plain values, whole at any moment of it."""
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     messages: tuple[Message, ...]
     stopped: Stopped
+    #: The structured answer, where one was asked for: a value of the type, or what the JSON says.
+    output: Any = None
     calls: tuple[ExecutedCall, ...] = ()
     steps: tuple[TurnRecord, ...] = ()
     usage: Usage = Usage()

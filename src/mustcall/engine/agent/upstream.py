@@ -16,6 +16,7 @@ from mustcall.profiles import Learnt, ProfileOverride
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.registry import CODECS
 
 __all__ = ["Upstream"]
 
@@ -88,10 +89,11 @@ def _read(where: str) -> Endpoint:
     if not equals or wire not in list(Wire):
         words = ", ".join(Wire)
         raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL with one of the wires {words}")
-    return Endpoint(name=name or _name_of(url, where), wire=Wire(wire), base_url=url.rstrip("/"))
+    host = _host_of(url, where)
+    return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/"))
 
 
-def _name_of(url: str, where: str) -> str:
+def _host_of(url: str, where: str) -> str:
     """Return the host, which reasoning state is tagged with; raise for what is no address."""
     try:
         parts = urlsplit(url)
@@ -102,4 +104,7 @@ def _name_of(url: str, where: str) -> str:
         raise ConfigError("an upstream's URL must have no user, query or fragment; pass api_key or headers")
     if not parts.scheme or not (parts.netloc or parts.path):
         raise ConfigError(f"the upstream {where!r} needs a URL like chat=http://127.0.0.1:9000/v1")
+    for codec in CODECS.values():
+        if parts.path.rstrip("/").endswith(codec.path):
+            raise ConfigError(f"the upstream {where!r} must end before {codec.path}, which is added")
     return parts.netloc or url

@@ -3,6 +3,7 @@
 This says what may be called and how; it runs nothing (`tooling.running`) and knows no model and no wire.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,6 +15,10 @@ from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
 
 __all__ = ["Approve", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
+
+#: What every provider takes as a name. A force, a rule and a record must all mean the same tool by it, so a tool is not
+#: renamed on the way.
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 Approve = Callable[[ToolCall], bool | Awaitable[bool]]
 """Asked before a call runs, with arguments that fit the tool's schema; False means that it does not run."""
@@ -106,8 +111,9 @@ class FunctionTool:
 class ToolSource(Protocol):
     """Tools that live elsewhere (an MCP server): opened, listed, called and closed.
 
-    Opening and closing may happen in different tasks; several calls may run at once. `call` gets arguments that fit the
-    schema and raises `ToolError` for what the model should know; anything else it raises is a failure without words.
+    Their names are such as `FunctionTool` takes. Opening and closing may happen in different tasks; several calls may
+    run at once. `call` gets arguments that fit the schema and raises `ToolError` for what the model should know;
+    anything else it raises is a failure without words.
     """
 
     @property
@@ -151,8 +157,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 def _check(tool: FunctionTool) -> None:
     """Raise `ConfigError` for a tool that cannot be offered or run."""
     settings = tool.settings
-    if not tool.name or not tool.name.strip():
-        raise ConfigError("a tool needs a name")
+    if not _NAME.fullmatch(tool.name):
+        raise ConfigError(
+            f"a tool cannot be called {tool.name!r}: names have 1 to 64 letters, digits, `_` and `-`; give it another "
+            "with name=…"
+        )
     if settings.timeout <= 0:
         raise ConfigError(f"tool {tool.name!r}: timeout must be above 0 seconds, got {settings.timeout}")
     for field in ("retries", "concurrency"):

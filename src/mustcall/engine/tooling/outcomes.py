@@ -19,6 +19,7 @@ class CallStatus(StrEnum):
     SCHEMA_ERROR = "schema_error"
     UNKNOWN_TOOL = "unknown_tool"
     CANCELLED = "cancelled"
+    HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,12 +42,13 @@ class Executed(msgspec.Struct, frozen=True):
 
 
 class _Ended(Exception):
-    """A call is over without an output: its status and the line for the model."""
+    """A try is over without an output: its status, the line for the model, and whether another could end otherwise."""
 
-    def __init__(self, status: CallStatus, line: str) -> None:
+    def __init__(self, status: CallStatus, line: str, *, final: bool = True) -> None:
         super().__init__(line)
         self.status = status
         self.line = line
+        self.final = final
 
 
 class Runner:
@@ -87,6 +88,11 @@ class Runner:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(call)) for call in calls]
         return tuple(task.result() for task in tasks)
+
+    def refused(self, call: ToolCall, step: int) -> Executed:
+        """Return the outcome of a call that comes when the hops are spent (rule 83)."""
+        line = fill(self._wording.hops_spent, tool=call.name)
+        return _line(call, CallStatus.HOP_BUDGET_EXHAUSTED, line, step)
 
     async def _run(self, call: ToolCall, step: int) -> Executed:
         tool = self._roster.tools.get(call.name)
@@ -153,7 +159,7 @@ class Runner:
                 output = await self._once(tool, attempt)
                 break
             except _Ended as ended:
-                if tries < allowed and ended.status is not CallStatus.REFUSED:
+                if tries < allowed and not ended.final:
                     continue
                 seconds = self._clock.monotonic() - began
                 return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
@@ -183,11 +189,13 @@ class Runner:
             raise
         words = self._wording
         if not done:
-            task.cancel()  # one that will not stop is left behind
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_SECONDS)  # one that will not stop is left behind
             _logger.warning("tool %s did not finish within %g s", tool.name, tool.settings.timeout)
-            raise _Ended(CallStatus.TIMED_OUT, fill(words.tool_timed_out, tool=tool.name))
+            raise _Ended(CallStatus.TIMED_OUT, fill(words.tool_timed_out, tool=tool.name), final=False)
         if task.cancelled():
-            raise _Ended(CallStatus.FAILED, fill(words.tool_failed, tool=tool.name, problem="it was cancelled"))
+            line = fill(words.tool_failed, tool=tool.name, problem="it was cancelled")
+            raise _Ended(CallStatus.FAILED, line, final=False)
         output, error = task.result()
         if isinstance(error, ToolRefused):
             line = fill(words.tool_refused, tool=tool.name, problem=as_line(error.message).rstrip("."))
@@ -196,7 +204,8 @@ class Runner:
             _logger.warning("tool %s failed: %s", tool.name, type(error).__name__)
             _logger.debug("tool %s", tool.name, exc_info=error)
             said = as_line(error.message) if isinstance(error, ToolError) else type(error).__name__
-            raise _Ended(CallStatus.FAILED, fill(words.tool_failed, tool=tool.name, problem=said.rstrip(".")))
+            line = fill(words.tool_failed, tool=tool.name, problem=said.rstrip("."))
+            raise _Ended(CallStatus.FAILED, line, final=isinstance(error, ToolError))
         assert output is not None, "a try gives an output or an error"
         return output
 
@@ -207,14 +216,14 @@ async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Outpu
         value = attempt() if tool.is_async else await in_thread(attempt)
         if inspect.isawaitable(value):
             value = await value
-        return await in_thread(lambda: read_output(value)) if _is_large(value) else read_output(value), None
+        return await in_thread(lambda: read_output(value)) if _takes_time(value) else read_output(value), None
     except asyncio.CancelledError:
         raise
     except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  a tool's own code
         return None, error
 
 
-def _is_large(value: Any) -> bool:
+def _takes_time(value: Any) -> bool:
     """Tell whether writing an output down could hold the event loop up."""
     return not isinstance(value, str | bytes | int | float | None)
 

@@ -26,13 +26,11 @@ from mustcall.wire.reading import (
     as_object,
     as_str,
     at,
-    decode_json,
     each,
     list_field,
     opt_bool,
     opt_float,
     opt_int,
-    opt_list,
     opt_object,
     opt_str,
     read_outline,
@@ -40,6 +38,7 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
+from mustcall.wire.repeated import RepeatedReader, Tools
 
 __all__ = [
     "decode_choice",
@@ -119,9 +118,9 @@ def peek(body: bytes) -> Peek:
 def decode_request(body: bytes) -> Request:
     """Read a request body."""
     with reading_request():
-        value = as_object(decode_json(body))
-        messages = tuple(each(list_field(value, "messages"), _decode_message, "messages"))
-        tools = tuple(each(opt_list(value, "tools") or (), _decode_tool, "tools"))
+        value, tools, messages = _repeated.decode(body)
+        if messages is None:
+            messages = tuple(each(list_field(value, "messages"), _decode_message, "messages"))
         fields = rest(value, _KNOWN)
         choice = value.get("tool_choice")
         with at("tool_choice"):
@@ -196,6 +195,14 @@ def _decode_tool(value: Any) -> Tool | ProviderTool:
             format=opt_object(inner, "format"),
             origin=Origin(_CHAT, fields, tool),
         )
+
+
+def _decode_tools(values: Any) -> Tools:
+    with at("tools"):
+        return () if values is None else tuple(each(as_list(values), _decode_tool))
+
+
+_repeated = RepeatedReader("messages", _decode_message, _decode_tools)
 
 
 def decode_choice(value: Any) -> ToolChoice | None:

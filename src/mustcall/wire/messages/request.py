@@ -34,10 +34,10 @@ from mustcall.wire.messages.settings import (
 from mustcall.wire.offer import Offer, offer_for
 from mustcall.wire.reading import (
     ShapeError,
+    as_list,
     as_object,
     as_str,
     at,
-    decode_json,
     each,
     list_field,
     opt_bool,
@@ -49,6 +49,7 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
+from mustcall.wire.repeated import RepeatedReader, Tools
 
 __all__ = ["decode_request", "encode_request", "peek"]
 
@@ -151,16 +152,17 @@ def _refuse_thread(thread: Any) -> None:
 def decode_request(body: bytes) -> Request:
     """Read a caller's request; one without `max_tokens` (count_tokens has none) is read too."""
     with reading_request():
-        value = as_object(decode_json(body))
+        value, tools, messages = _repeated.decode(body)
         _refuse_thread(value.get("thread"))
         choice, parallel = read_choice(value)
-        tools = opt_list(value, "tools") or []
         stops = opt_list(value, "stop_sequences") or []
+        if messages is None:
+            messages = tuple(each(list_field(value, "messages"), _read_message, "messages"))
         return Request(
             model=str_field(value, "model"),
-            messages=tuple(each(list_field(value, "messages"), _read_message, "messages")),
+            messages=messages,
             system=_read_system(value.get("system")),
-            tools=tuple(each(tools, read_tool, "tools")),
+            tools=tools,
             tool_choice=choice,
             parallel_tool_calls=parallel,
             max_tokens=opt_int(value, "max_tokens"),
@@ -200,6 +202,14 @@ def _read_message(value: Any) -> Message:
     if role is Role.USER and parts and all(isinstance(part, ToolResult) for part in parts):
         role = Role.TOOL
     return Message(role=role, parts=parts, origin=Origin(_WIRE, rest(message, _MESSAGE_KEYS), message))
+
+
+def _read_tools(values: Any) -> Tools:
+    with at("tools"):
+        return () if values is None else tuple(each(as_list(values), read_tool))
+
+
+_repeated = RepeatedReader("messages", _read_message, _read_tools)
 
 
 def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:

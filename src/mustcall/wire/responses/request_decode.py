@@ -18,15 +18,12 @@ from mustcall.wire.codec import Peek
 from mustcall.wire.reading import (
     ShapeError,
     as_list,
-    as_object,
     at,
-    decode_json,
     each,
     maybe_object,
     opt_bool,
     opt_float,
     opt_int,
-    opt_list,
     opt_object,
     opt_str,
     read_outline,
@@ -34,6 +31,7 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
+from mustcall.wire.repeated import RepeatedReader, Tools
 from mustcall.wire.responses.items import decode_input_item
 from mustcall.wire.responses.tools import decode_choice, decode_tools
 
@@ -105,15 +103,22 @@ def peek(body: bytes) -> Peek:
 # --- decode -------------------------------------------------------------------------------------------------------
 
 
+def _decode_tools(values: Any) -> Tools:
+    with at("tools"):
+        return () if values is None else decode_tools(as_list(values))
+
+
+_repeated = RepeatedReader("input", decode_input_item, _decode_tools)
+
+
 def decode_request(body: bytes) -> Request:
     """Read a request body."""
     with reading_request():
-        value = as_object(decode_json(body))
+        value, tools, messages = _repeated.decode(body)
         model = str_field(value, "model")
-        with at("input"):
-            messages = _decode_input(value)
-        with at("tools"):
-            tools = decode_tools(opt_list(value, "tools") or ())
+        if messages is None:
+            with at("input"):
+                messages = _decode_input(value)
         with at("tool_choice"):
             choice = decode_choice(value.get("tool_choice"))
         fields = {**rest(value, _KNOWN), **_inner_fields(value)}

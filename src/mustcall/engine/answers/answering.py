@@ -1,0 +1,98 @@
+"""How a structured answer is asked for, and whether a text is one.
+
+Three ways, by what is known of the upstream: its own schema output beside the tools where the two are known to go
+together; words in the instructions while tools are on offer, and schema output once none are; words alone. Whatever the
+way, the text is checked against the shape itself: JSON that fits, and never one that is a call (rule 81).
+"""
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.request import OutputFormat, OutputKind
+from mustcall.core.tools import Tool
+from mustcall.engine.answers.shapes import AnswerShape, Output, shape_of
+from mustcall.engine.tooling.reading import Unfit
+from mustcall.policy.arguments import check_arguments
+from mustcall.policy.callform import read_calls
+from mustcall.policy.profile import Profile, Protocol, SchemaTarget
+from mustcall.policy.schemas import compile_schema
+from mustcall.policy.validation import describe_problems
+from mustcall.policy.wording import Wording, fill
+
+__all__ = ["Answering", "BadAnswer", "Way", "answering_for"]
+
+_FENCED = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
+
+
+class Way(StrEnum):
+    """How the schema reaches the model."""
+
+    NATIVE = "native"  # the wire's own setting, beside the tools
+    LAST = "last"  # words while tools are on offer, the wire's own setting without them
+    WORDS = "words"  # words in the instructions
+
+
+class BadAnswer(Exception):
+    """A text is not the answer asked for; the words name at most five fields and repeat nothing. Stays inside."""
+
+
+class Answering(msgspec.Struct, frozen=True, kw_only=True):
+    """The structured answer of one run. `hops` are the tool executions before it (rule 82)."""
+
+    shape: AnswerShape
+    hops: int = 2
+
+    def way(self, profile: Profile) -> Way:
+        """Return how this upstream is asked; what is not known fails in tokens, not in a 400 (rule 74)."""
+        if not profile.schema_output:
+            return Way.WORDS
+        together = profile.protocol is Protocol.NATIVE and profile.schema_target in _TOGETHER
+        return Way.NATIVE if together else Way.LAST
+
+    def form(self, profile: Profile, *, tools: bool) -> OutputFormat | None:
+        """Return the output format of a request, None where the schema is put in words."""
+        way = self.way(profile)
+        if way is Way.WORDS or (tools and way is Way.LAST):
+            return None
+        compiled = compile_schema(self.shape.schema, profile.schema_target, strict=True)
+        strict = True if compiled.expressible and profile.schema_target in _TOGETHER else None
+        return OutputFormat(kind=OutputKind.SCHEMA, schema=compiled.schema, name="answer", strict=strict)
+
+    def instructions(self, given: str | None, profile: Profile, wording: Wording) -> str | None:
+        """Return the instructions with the schema in words, where it takes some."""
+        if self.way(profile) is Way.NATIVE:
+            return given
+        schema = msgspec.json.encode(self.shape.schema, order="deterministic").decode()
+        asked = fill(wording.answer_as_json, schema=schema)
+        return asked if given is None else f"{given}\n\n{asked}"
+
+    def read(self, text: str, tools: Sequence[Tool]) -> Any:
+        """Return the value a text is; raise `BadAnswer`. Blanks and one code fence around it are tolerated."""
+        bare = text.strip()
+        fenced = _FENCED.match(bare)
+        written = fenced[1] if fenced is not None else bare
+        if tools and read_calls(written, tools) is not None:
+            raise BadAnswer("an answer, not a tool call, was expected")
+        # Strict forms make a model write null for what may be left out.
+        checked = check_arguments(Tool(name="answer", parameters=self.shape.schema, strict=True), written)
+        if not checked.valid:
+            raise BadAnswer(describe_problems(checked.problems))
+        try:
+            return self.shape.read(checked.arguments)
+        except Unfit as unfit:
+            raise BadAnswer(str(unfit)) from None
+
+
+_TOGETHER = (SchemaTarget.OPENAI, SchemaTarget.ANTHROPIC)
+
+
+def answering_for(output: Output | None, hops: int) -> Answering | None:
+    """Return how to get an answer of this type or schema; None where any text is one. Raise `ConfigError`."""
+    if hops < 0:
+        raise ConfigError(f"hops must be 0 or more, got {hops}")
+    return None if output is None else Answering(shape=shape_of(output), hops=hops)

@@ -1,0 +1,96 @@
+"""The shape of a structured answer: its JSON schema, and its text as a value of the type that was asked for.
+
+A shape is made from a type (dataclass, TypedDict, msgspec struct, pydantic model, or plain) or from a JSON schema. It
+says what fits; how an answer is asked for, and what happens to one that does not fit, is decided elsewhere.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import JsonObject
+from mustcall.engine.tooling.reading import Unfit
+from mustcall.policy.subschemas import types_of
+from mustcall.policy.validation import schema_fault
+
+__all__ = ["AnswerShape", "Output", "shape_of"]
+
+Output = type[Any] | Mapping[str, Any]
+"""What people ask for: a type, or a JSON schema."""
+
+#: What an answer that is no object stands under: providers want an object at the root.
+_VALUE = "value"
+_ROOT = "#/$defs/"
+
+
+class AnswerShape(msgspec.Struct, frozen=True):
+    """What an answer must be. `read` takes JSON that fits the schema and raises `Unfit` where the type says more."""
+
+    schema: JsonObject
+    read: Callable[[str], Any]
+
+
+def shape_of(output: Output) -> AnswerShape:
+    """Return the shape of a type or a schema; raise `ConfigError` for what has none."""
+    schema, read = _schema_and_reader(output)
+    if types_of(schema, schema) == frozenset({"object"}):
+        return AnswerShape(schema, read)
+    return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)))
+
+
+def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]]:
+    if isinstance(output, Mapping):
+        schema = dict(output)
+        if schema_fault(schema) is not None:
+            raise ConfigError("output is no JSON schema that can be checked")
+        return schema, msgspec.json.decode
+    model: Any = output
+    if hasattr(model, "model_json_schema"):
+        return model.model_json_schema(), lambda text: _read_model(model, text)
+    try:
+        schema = _rooted(msgspec.json.schema(output))
+        decoder = msgspec.json.Decoder(output)
+    except (TypeError, NameError) as error:
+        raise ConfigError(f"output {output!r} has no JSON schema: {error}") from None
+    return schema, lambda text: _read(decoder, text)
+
+
+def _rooted(schema: JsonObject) -> JsonObject:
+    """Return a schema whose root is an object's own and not a reference to it; some providers want that."""
+    name = str(schema.get("$ref", "")).removeprefix(_ROOT)
+    definitions: JsonObject = schema.get("$defs", {})
+    if name not in definitions:
+        return schema
+    others = {key: value for key, value in definitions.items() if key != name}
+    again = f'"{_ROOT}{name}"'.encode() in msgspec.json.encode(definitions)
+    kept = definitions if again else others
+    return {**definitions[name], "$defs": kept} if kept else dict(definitions[name])
+
+
+def _wrapped(schema: JsonObject) -> JsonObject:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    whole: JsonObject = {"type": "object", "properties": {_VALUE: inner}, "required": [_VALUE]}
+    return {**whole, "additionalProperties": False, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
+
+
+def _unwrapped(text: str) -> str:
+    return bytes(msgspec.json.decode(text, type=dict[str, msgspec.Raw])[_VALUE]).decode()
+
+
+def _read(decoder: "msgspec.json.Decoder[Any]", text: str) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise Unfit(str(error)) from None
+
+
+def _read_model(model: Any, text: str) -> Any:
+    try:
+        return model.model_validate_json(text)
+    except ValueError as error:  # pydantic's own is one
+        wrong: Any = error
+        found: list[Any] = wrong.errors(include_input=False, include_url=False) if hasattr(wrong, "errors") else []
+        words = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['type']}" for each in found[:5])
+        raise Unfit(words or "it does not fit") from None

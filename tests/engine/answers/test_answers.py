@@ -1,0 +1,210 @@
+"""Structured answers of an agent: a bounded tool phase, then an answer that fits, or a typed error; exact requests."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mustcall import Agent, CallStatus, RunEvent, Stopped, TextDelta, Upstream
+from mustcall.core.errors import StructuredOutputError
+from mustcall.policy.wording import Wording, fill
+from mustcall.profiles import read_overrides
+from mustcall.testing import Answer, Call, Refuse, Say, ScriptedUpstream, Turn
+from support.agents import WIRES, ask_body, collect, get_weather, results, said, user, wrapped
+
+wires = pytest.mark.parametrize("wire", WIRES)
+streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+WORDS = Wording()
+
+
+@dataclass
+class Weather:
+    """The answer."""
+
+    city: str
+    degrees: int
+
+
+SCHEMA = {
+    "title": "Weather",
+    "description": "The answer.",
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+}
+ASKED = fill(WORDS.answer_as_json, schema=json.dumps(dict(sorted(SCHEMA.items())), separators=(",", ":")))
+GOOD = Turn(Say('{"city":"Oslo","degrees":21}'))
+BAD = Turn(Say('{"city":"Oslo"}'))
+OSLO = Weather("Oslo", 21)
+HOP = ("get_weather", {"city": "Oslo"})
+
+
+def call(city: str = "Oslo") -> Turn:
+    """A call."""
+    return Turn(Call("get_weather", {"city": city}))
+
+
+async def answer(
+    wire: str, script: list[Answer], *, stream: bool = False, facts: dict[str, Any] | None = None, **settings: Any
+) -> tuple[Any, list[dict[str, Any]], list[RunEvent]]:
+    """Ask for the weather; return the result, the bodies and the events."""
+    overrides = read_overrides([facts]) if facts else ()
+    asking = {name: settings.pop(name) for name in ("hops", "check") if name in settings}
+    with ScriptedUpstream(script, strict=True) as upstream:
+        where = Upstream(f"{wire}={upstream.base_url}", model="m", api_key="k", overrides=overrides)
+        settings.setdefault("tools", [get_weather])
+        agent = Agent(where, **settings)
+        seen: list[RunEvent] = []
+        if stream:
+            seen, result = await collect(agent.stream("Weather?", output=Weather, **asking))
+        else:
+            result = await agent.run("Weather?", output=Weather, **asking)
+        return result, [one.body for one in upstream.requests], seen
+
+
+def body(wire: str, turns: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """A request with the schema in words."""
+    if wire == "chat":
+        return ask_body(wire, [{"role": "system", "content": ASKED}, *turns], **fields)
+    return ask_body(wire, turns, **{"system" if wire == "messages" else "instructions": ASKED}, **fields)
+
+
+def none(wire: str) -> dict[str, Any]:
+    """The choice that forbids calls."""
+    return {"tool_choice": {"type": "none"} if wire == "messages" else "none"}
+
+
+@wires
+@streaming
+async def test_happy_path(wire: str, stream: bool) -> None:
+    """Rule 82: the call is run, wrapped, and the model asked again; its JSON is the answer."""
+    result, bodies, _ = await answer(wire, [call(), GOOD], stream=stream)
+    asked = [user(wire, "Weather?")]
+    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo"))]
+    assert bodies == [body(wire, asked, stream=stream), body(wire, after, stream=stream)]
+    assert (result.output, result.stopped) == (OSLO, Stopped.ANSWERED)
+    assert result.text == '{"city":"Oslo","degrees":21}'
+
+
+@wires
+async def test_hops_spent(wire: str) -> None:
+    """Rules 83, 89: the third call is refused, and exactly one final round without calls follows."""
+    script: list[Answer] = [call("Oslo"), call("Rome"), call("Bern"), GOOD]
+    result, bodies, _ = await answer(wire, script)
+    assert [each.status for each in result.calls] == [CallStatus.OK, CallStatus.OK, CallStatus.HOP_BUDGET_EXHAUSTED]
+    refusal = fill(WORDS.hops_spent, tool="get_weather")
+    written = f"Error: {refusal}" if wire != "messages" else refusal
+    turns = [user(wire, "Weather?")]
+    for number, city in enumerate(("Oslo", "Rome", "Bern")):
+        turns += said(wire, number, ("get_weather", {"city": city}))
+        spent = number == 2
+        turns += results(wire, number, written if spent else wrapped(f"Sunny in {city}"), failed=spent)
+    turns.append(user(wire, WORDS.step_cap))
+    assert len(bodies) == 4
+    assert bodies[3] == body(wire, turns, **none(wire))
+    assert result.output == OSLO
+
+
+async def test_parallel_calls_are_hops_each() -> None:
+    """Rule 82: each execution is a hop; of three calls in one reply two are run."""
+    three = Turn(*(Call("get_weather", {"city": city}) for city in ("a", "b", "c")))
+    result, bodies, _ = await answer("chat", [three, GOOD])
+    assert sorted(each.status for each in result.calls) == ["hop_budget_exhausted", "ok", "ok"]
+    assert bodies[1]["tool_choice"] == "none"
+
+
+async def test_final_round_is_validated_once() -> None:
+    """Rule 83: what does not fit in the final round is an error, with no further request."""
+    with pytest.raises(StructuredOutputError, match="1 attempt made"):
+        await answer("chat", [call(), BAD], hops=0)
+    result, bodies, _ = await answer("chat", [call(), GOOD], hops=0)
+    assert ([each.ok for each in result.calls], result.output, len(bodies)) == ([False], OSLO, 2)
+
+
+@wires
+@streaming
+async def test_one_reprompt(wire: str, stream: bool) -> None:
+    """Rule 84: an answer that does not fit is asked for once more, with its problem, at the cost of no hop."""
+    result, bodies, seen = await answer(wire, [call(), BAD, GOOD], stream=stream, hops=1)
+    reminder = fill(WORDS.bad_answer, problem="degrees: integer, required")
+    turns = [user(wire, "Weather?"), *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo"))]
+    turns.append(user(wire, reminder))
+    if wire == "messages":  # neighbouring user turns are one there
+        *turns, before, last = turns
+        joined = [*before["content"], {"type": "text", "text": last["content"]}]
+        turns.append({"role": "user", "content": joined})
+    assert bodies[2] == body(wire, turns, stream=stream, **none(wire))
+    assert (result.output, result.stopped, len(bodies)) == (OSLO, Stopped.ANSWERED, 3)
+    assert reminder not in str(result.messages)
+    said_text = "".join(event.text for event in seen if isinstance(event, TextDelta))
+    assert said_text == ('{"city":"Oslo","degrees":21}' if stream else "")
+
+
+async def test_spent() -> None:
+    """Rule 91: a second misfit is the typed error with the real count; `check=False` returns the run."""
+    with pytest.raises(StructuredOutputError, match="2 attempts made"):
+        await answer("chat", [BAD, BAD])
+    result, bodies, _ = await answer("chat", [BAD, BAD], check=False)
+    assert result.error.code == "bad_answer"
+    assert (result.output, result.stopped, len(bodies)) == (None, Stopped.FAILED, 2)
+
+
+async def test_no_tools_is_the_plain_call() -> None:
+    """Rule 86: without tools the request has no trace of them."""
+    result, bodies, _ = await answer("chat", [GOOD], tools=[])
+    assert bodies == [body("chat", [user("chat", "Weather?")], tools=[])]
+    assert result.output == OSLO
+
+
+FORMATS: dict[str, Any] = {
+    "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}},
+    "responses": {"text": {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}},
+    "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+}
+
+
+@wires
+async def test_schema_output_without_tools(wire: str) -> None:
+    """Where the upstream has schema output, a request without tools uses it from the start."""
+    result, bodies, _ = await answer(wire, [GOOD], tools=[], facts={"schema_output": True})
+    assert bodies == [body(wire, [user(wire, "Weather?")], tools=[], **FORMATS[wire])]
+    assert result.output == OSLO
+
+
+@wires
+async def test_schema_output_after_tools(wire: str) -> None:
+    """Rule 74: not known to go with tools, it waits for the last round, which offers none."""
+    result, bodies, _ = await answer(wire, [call(), BAD, GOOD], facts={"schema_output": True})
+    assert [set(FORMATS[wire]) <= set(sent) for sent in bodies] == [False, False, True]
+    # A history with calls needs tools on offer on Messages (rule 104): a stub, and none may be called.
+    assert (bodies[2].get("tool_choice") == {"type": "none"}) if wire == "messages" else ("tools" not in bodies[2])
+    assert result.output == OSLO
+
+
+@wires
+async def test_schema_output_beside_tools(wire: str) -> None:
+    """Where both are known to go together, every request carries both, and the turn itself sees to the fit."""
+    target = "anthropic" if wire == "messages" else "openai"
+    facts = {"schema_output": True, "protocol": "native", "schema_target": target}
+    result, bodies, _ = await answer(wire, [call(), BAD, GOOD], facts=facts)
+    assert [("tools" in sent, set(FORMATS[wire]) <= set(sent)) for sent in bodies] == [(True, True)] * 3
+    assert ASKED not in str(bodies)
+    assert [len(step.attempts) for step in result.steps] == [1, 2]
+    assert result.output == OSLO
+
+
+async def test_an_envelope_is_never_the_answer() -> None:
+    """Rule 81: a call as bare JSON is either a call or asked again, never an answer, whatever the schema."""
+    envelope = Turn(Say('{"name": "get_weather", "arguments": {"city": 3}}'))
+    with ScriptedUpstream([envelope, Turn(Say('{"a": 1}'))]) as upstream:
+        agent = Agent(Upstream(f"chat={upstream.base_url}", model="m"), tools=[get_weather])
+        result = await agent.run("Weather?", output={"type": "object"})
+    assert result.output == {"a": 1}
+    assert len(upstream.requests) == 2
+
+
+async def test_refusal() -> None:
+    """Rule 37: a refusal is one, not a bad answer."""
+    result, bodies, _ = await answer("messages", [Turn(Refuse("I cannot."))])
+    assert (result.stopped, result.output, len(bodies)) == (Stopped.REFUSED, None, 1)

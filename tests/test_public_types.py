@@ -1,0 +1,80 @@
+"""The public API as users' type checkers see it: this file is checked by pyright in strict mode, and runs."""
+
+from typing import Any, assert_type
+
+from mustcall import (
+    Agent,
+    CallFinished,
+    FunctionTool,
+    Message,
+    RunEvent,
+    RunFinished,
+    RunResult,
+    RunStream,
+    Stopped,
+    TextDelta,
+    ToolContext,
+    Upstream,
+    Usage,
+    tool,
+)
+from mustcall.testing import Say, ScriptedUpstream, Turn
+
+
+@tool
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+
+@tool(timeout=5, side_effect=False)
+async def later(n: int, context: ToolContext) -> str:
+    """Say a number later."""
+    return f"{n} {context.call.id}"
+
+
+def plain(text: str) -> str:
+    """Return a text."""
+    return text
+
+
+def see(event: RunEvent) -> None:
+    """Read an event by its type."""
+    match event:
+        case TextDelta(text):
+            assert_type(text, str)
+        case CallFinished(call, result, ok):
+            assert_type((call.name, result, ok), tuple[str, str, bool])
+        case RunFinished(result):
+            assert_type(result, RunResult)
+        case _:
+            pass
+
+
+def test_types() -> None:
+    """A decorated function keeps its types; an agent takes tools of every kind; results are typed."""
+    assert_type(double(2), int)
+    schema = FunctionTool("schema", None, {"type": "object"}, lambda arguments: f"{len(arguments)} given")
+    with ScriptedUpstream(default=Turn(Say("Hi."))) as upstream:
+        agent = Agent(
+            Upstream(f"chat={upstream.base_url}", model="m"), tools=[double, later, plain, schema], hooks=[see]
+        )
+        result = agent.run_sync("Hello")
+        agent.run_sync([*result.messages, {"role": "user", "content": "Again"}], after=None)
+    assert_type(result.text, str)
+    assert_type(result.messages, tuple[Message, ...])
+    assert_type(result.stopped, Stopped)
+    assert_type(result.usage, Usage)
+    assert_type(result.output, Any)
+    assert result.text == "Hi."
+
+
+async def test_stream_types() -> None:
+    """A stream is an iterator over events."""
+    with ScriptedUpstream(default=Turn(Say("Hi."))) as upstream:
+        stream = Agent(Upstream(f"chat={upstream.base_url}", model="m")).stream("Hello")
+        assert_type(stream, RunStream)
+        async for event in stream:
+            assert_type(event, RunEvent)
+        assert_type(stream.result, RunResult)
+    assert stream.result.text == "Hi."

@@ -1,0 +1,102 @@
+"""What comes again is read once, and reads as if it had not come before."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.errors import InvalidRequest
+from mustcall.core.origin import Wire
+from mustcall.wire import repeated
+from mustcall.wire.registry import codec_for
+
+TOOL: dict[Wire, Any] = {
+    Wire.CHAT: {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+    Wire.MESSAGES: {"name": "f", "input_schema": {"type": "object"}},
+    Wire.RESPONSES: {"type": "function", "name": "f", "parameters": {"type": "object"}},
+}
+
+
+def _body(wire: Wire, texts: list[str], **more: Any) -> bytes:
+    listed = [{"role": "user", "content": text} for text in texts]
+    body: dict[str, Any] = {
+        "model": "m",
+        "tools": [TOOL[wire]],
+        ("input" if wire is Wire.RESPONSES else "messages"): listed,
+    }
+    return json.dumps(body | more).encode()
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_the_same_bytes_are_the_same_objects(wire: Wire) -> None:
+    """A second request of an agent gives the tools and messages of the first, and new ones beside them."""
+    decode = codec_for(wire).decode_request
+    first, second = decode(_body(wire, ["a", "b"])), decode(_body(wire, ["a", "b", "c"]))
+    assert second.tools is first.tools
+    assert second.messages[0] is first.messages[0]
+    assert second.messages[:2] == first.messages
+    assert len(second.messages) == 3
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4), extra=st.integers())
+def test_what_was_read_is_written_again(wire: Wire, texts: list[str], extra: int) -> None:
+    """A request's own JSON is kept whole, in the order it came, whether its pieces were known or not."""
+    body = _body(wire, texts, unknown_field=extra)
+    for _ in range(2):
+        origin = codec_for(wire).decode_request(body).origin
+        assert origin is not None
+        assert json.dumps(origin.raw) == json.dumps(json.loads(body))
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tools": 3}, "tools"),
+        ({"tools": [3]}, "tools[0]"),
+        ({"messages": [{"role": "user", "content": "x"}, 3], "input": [{"role": "user", "content": "x"}, 3]}, "[1]"),
+    ],
+)
+def test_errors_name_their_place(wire: Wire, change: dict[str, Any], named: str) -> None:
+    """What cannot be read is named by its place, also behind pieces that are known."""
+    codec_for(wire).decode_request(_body(wire, ["x"]))
+    with pytest.raises(InvalidRequest, match="must be") as caught:
+        codec_for(wire).decode_request(_body(wire, ["x"], **change))
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("body", [b"", b"[]", b"3", b"{", b'{"model":"m","messages":[{"role":"user","content":"\xff"}'])
+def test_bad_json_is_an_error_of_ours(wire: Wire, body: bytes) -> None:
+    """Bytes that are no request raise what they always raised."""
+    with pytest.raises(InvalidRequest):
+        codec_for(wire).decode_request(body)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is forgotten first, and what is too long is never kept."""
+    monkeypatch.setattr(repeated, "_MOST_BYTES", 40)
+    monkeypatch.setattr(repeated, "_LONGEST", 20)
+    made: list[Any] = []
+
+    def read(value: Any) -> list[Any]:
+        made.append(value)
+        return [value]
+
+    store = repeated.Store(read)
+    raws = [msgspec.Raw(json.dumps("abcdefgh" + str(number)).encode()) for number in range(5)]
+    for raw in raws:
+        store.get(raw)
+    assert store.get(raws[4])[1] is store.get(raws[4])[1]
+    assert len(made) == 5
+    store.get(raws[0])
+    assert len(made) == 6
+    long = msgspec.Raw(json.dumps("x" * 30).encode())
+    store.get(long)
+    store.get(long)
+    assert len(made) == 8
+    assert store.size <= 40
