@@ -38,7 +38,7 @@ OVERRIDES = [
     {"models": ["mine-off*"], "protocol": "off"},
     {"models": ["gpt-4o-deaf"], "forced": "ignored", "schema_output": False},
     {"models": ["guided*"], "forced": "ignored", "reasoning": "never", "grammar_field": "guided_json"},
-    {"models": ["small*"], "grammar_field": "guided_json", "constrain_first": True},
+    {"models": ["small*"], "grammar_field": "guided_json", "constrain_first": True, "bounded_schemas": True},
 ]
 
 

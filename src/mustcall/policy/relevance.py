@@ -38,7 +38,7 @@ _COMMON = frozenset(
 #: What a thing looks like, and the words it stands for.
 _SIGNS: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = (
     (re.compile(r"(?<![\w.])(?:~|\$\w+|\.{1,2})?/[\w.$/-]*"), frozenset({"path", "directory", "folder"})),
-    (re.compile(r"\b[\w-]+\.[a-z]{1,4}\b(?!@)"), frozenset({"path", "file", "read"})),
+    (re.compile(r"(?<![@\w.-])(?<!//)[\w-]+\.[a-z]{1,4}\b(?!@)"), frozenset({"path", "file", "read"})),
     (re.compile(r"\d\s*[-+*/x×^%]\s*\(?\s*\d|\d\s+(?:plus|minus|times|divided by)\s+\d"), frozenset({"arithmetic"})),  # noqa: RUF001
     (re.compile(r"\b[\w.+-]+@[\w-]+\.\w+"), frozenset({"email", "mail"})),
     (re.compile(r"\bhttps?://"), frozenset({"url", "web", "page"})),

@@ -1,0 +1,65 @@
+"""The real embedded model for tests: its weights, fetched once into the user's cache, and tools to offer it."""
+
+import json
+from functools import cache
+from typing import Any
+
+from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
+from mustcall.upstream.embedded.fetching import pull
+from mustcall.upstream.embedded.store import Store
+
+__all__ = ["BASE_URL", "FLAG", "TOOLS", "offered", "readied", "schema_of"]
+
+BASE_URL = f"embedded:{DEFAULT}"
+FLAG = f"local:chat={BASE_URL}"
+
+
+@cache
+def readied() -> str:
+    """Return the upstream flag of the model once its weights are here; test workers wait for the one that fetches."""
+    pull(find_weights(DEFAULT), Store())
+    return FLAG
+
+
+def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer"}
+
+#: Name, description, schema.
+TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "get_weather": (
+        "Get the weather of a city.",
+        _schema(["city"], city=_TEXT, unit={"type": "string", "enum": ["celsius", "fahrenheit"]}),
+    ),
+    "calculator": ("Compute an arithmetic expression.", _schema(["expression"], expression=_TEXT)),
+    "list_directory": ("List the files of a directory.", _schema(["path"], path=_TEXT)),
+    "set_timer": ("Set a timer.", _schema(["minutes"], minutes=_WHOLE)),
+    "send_email": ("Send an email.", _schema(["to", "subject"], to=_TEXT, subject=_TEXT, body=_TEXT)),
+    "tag": ("Put tags on a note.", _schema(["tags"], tags={"type": "array", "items": _TEXT, "minItems": 1})),
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return a tool's schema, a copy of its own."""
+    return json.loads(json.dumps(TOOLS[name][1]))
+
+
+def offered(wire: str, *names: str) -> list[dict[str, Any]]:
+    """Return tools as a wire offers them."""
+    described = [(name, *TOOLS[name]) for name in names]
+    match wire:
+        case "chat":
+            return [
+                {"type": "function", "function": {"name": name, "description": said, "parameters": schema}}
+                for name, said, schema in described
+            ]
+        case "responses":
+            return [
+                {"type": "function", "name": name, "description": said, "parameters": schema}
+                for name, said, schema in described
+            ]
+        case _:
+            return [{"name": name, "description": said, "input_schema": schema} for name, said, schema in described]

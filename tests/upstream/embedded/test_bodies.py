@@ -1,0 +1,110 @@
+"""The chat wire's bodies around the engine, without a model."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mustcall.core.origin import Wire
+from mustcall.upstream.embedded.bodies import Asked, Assembly, Fault, Stamped, error_body, fault_of, read_request
+from mustcall.upstream.embedded.engine import Refused
+from mustcall.wire.registry import codec_for
+
+CODEC = codec_for(Wire.CHAT)
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def asked(**fields: object) -> dict[str, object]:
+    """Return the engine's body of a request with these fields."""
+    read = read_request(json.dumps({"messages": MESSAGES, **fields}).encode())
+    assert isinstance(read, Asked)
+    return json.loads(read.body)
+
+
+def test_what_the_engine_is_asked() -> None:
+    """Known fields pass, limits come in both spellings, and everything is streamed so that it can be given up."""
+    body = asked(model="m", temperature=0.7, max_completion_tokens=7, id_slot=3, lora=[1], user="u")
+    assert body["temperature"] == 0.7
+    assert body["max_tokens"] == 7
+    assert body["stream"] is True
+    assert body["return_progress"] is True
+    assert {"model", "id_slot", "lora", "user"}.isdisjoint(body)
+    assert asked()["max_tokens"] == 1024
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": []}', b"[" * 100_000])
+def test_bad_bodies_are_faults(body: bytes) -> None:
+    """What is no request is a 400 in the wire's own shape."""
+    fault = read_request(body)
+    assert isinstance(fault, Fault)
+    info = CODEC.decode_error(fault.status, error_body(fault))
+    assert info.status == 400
+    assert info.code == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    ("refused", "status", "code"),
+    [
+        (
+            Refused("request (9 tokens) exceeds the available context size (8 tokens)", {"code": 400}),
+            400,
+            "context_length_exceeded",
+        ),
+        (Refused("JSON schema error at #: unrecognized type alien"), 400, "invalid_schema"),
+        (Refused("failed to parse grammar"), 400, "invalid_schema"),
+        (Refused("image input is not supported"), 400, "invalid_request"),
+        (Refused("shut down", {"code": 503}), 503, "server_error"),
+    ],
+)
+def test_refusals_in_the_words_of_the_wire(refused: Refused, status: int, code: str) -> None:
+    """Each refusal of the engine has a status and a code the gateway knows."""
+    fault = fault_of(refused, 8)
+    info = CODEC.decode_error(fault.status, error_body(fault))
+    assert (info.status, info.code) == (status, code)
+
+
+def chunk(delta: object, finish: str | None = None, **more: object) -> dict[str, Any]:
+    """Return a piece as llama.cpp makes it."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "c1", "created": 5, "model": "/secret/path.gguf", "choices": [choice], **more}
+
+
+PIECES: list[dict[str, Any]] = [
+    chunk({"role": "assistant", "content": None}, prompt_progress={"processed": 0}),
+    chunk({"content": "Hel"}),
+    chunk({"content": "lo"}),
+    chunk(
+        {"tool_calls": [{"index": 0, "id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a"'}}]}
+    ),
+    chunk({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}),
+    chunk({}, "tool_calls"),
+    {"id": "c1", "created": 5, "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}},
+]
+
+
+def test_pieces_put_together() -> None:
+    """A whole answer has the texts, the calls, the finish and the usage, under the model's name."""
+    assembly = Assembly("m")
+    for piece in PIECES:
+        assembly.add(piece)
+    body = json.loads(assembly.body())
+    message = body["choices"][0]["message"]
+    assert message["content"] == "Hello"
+    assert message["tool_calls"] == [
+        {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    ]
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+    assert body["usage"]["total_tokens"] == 5
+    assert body["model"] == "m"
+
+
+@pytest.mark.parametrize("usage", [False, True])
+def test_pieces_as_events(usage: bool) -> None:
+    """Events carry the role once, never a path of this machine, and usage only where it is asked for."""
+    writer = Stamped("m", usage=usage)
+    events = [writer.event(piece) for piece in PIECES]
+    assert events[0] == b""
+    stream = b"".join(events)
+    assert stream.count(b'"role"') == 1
+    assert b"secret" not in stream
+    assert (b"total_tokens" in stream) is usage

@@ -1,0 +1,223 @@
+"""The real embedded model behind the seam: it answers like an endpoint, waits its turn, and lets go when told."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustcall.core.errors import UpstreamTimeout
+from mustcall.core.origin import Wire
+from mustcall.upstream.embedded.bodies import Asked, read_request
+from mustcall.upstream.embedded.catalogue import DEFAULT
+from mustcall.upstream.embedded.engine import Chunk, Engine, EngineClosed
+from mustcall.upstream.embedded.store import locate
+from mustcall.upstream.embedded.transport import EmbeddedTransport
+from mustcall.upstream.schemes import SchemeTransport
+from mustcall.upstream.seam import Timeouts, UpstreamCall
+from mustcall.wire.registry import codec_for
+from support.embedded import BASE_URL, readied
+
+CODEC = codec_for(Wire.CHAT)
+HELLO = [{"role": "user", "content": "What is the capital of Norway?"}]
+LONG = [{"role": "user", "content": "word " * 6000}]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def ask(body: object, *, url: str = f"{BASE_URL}/chat/completions", read: float = 120.0) -> UpstreamCall:
+    """Return a call of the model."""
+    encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return UpstreamCall(url=url, headers={}, body=encoded, timeouts=Timeouts(read=read))
+
+
+def shaped(schema: object) -> dict[str, Any]:
+    """Return a request for an answer by this schema."""
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    return {"messages": HELLO, "max_tokens": 60, "response_format": form}
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[EmbeddedTransport]:
+    """A transport whose model is freed after the test, and its thread with it."""
+    readied()
+    made = EmbeddedTransport(most_waiting=2)
+    yield made
+    await made.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "mustcall-model"]
+
+
+async def whole(model: EmbeddedTransport, body: object) -> tuple[int, dict[str, Any]]:
+    """Ask and read the whole answer."""
+    reply = await model.send(ask(body))
+    return reply.status, json.loads(await reply.read())
+
+
+async def test_whole_answer(model: EmbeddedTransport) -> None:
+    """An answer in one piece has text, a finish, usage and the model's name."""
+    status, body = await whole(model, {"messages": HELLO, "max_tokens": 12})
+    assert status == 200
+    assert body["object"] == "chat.completion"
+    assert body["model"] == "smollm2-135m"
+    assert body["choices"][0]["message"]["content"].strip()
+    assert body["choices"][0]["finish_reason"] in ("stop", "length")
+    used = body["usage"]
+    assert 0 < used["completion_tokens"] <= 12
+    assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+
+
+async def test_streamed_answer(model: EmbeddedTransport) -> None:
+    """A stream is events, several of them, with usage where it is asked for, ended by `[DONE]`."""
+    body = {"messages": HELLO, "max_tokens": 12, "stream": True, "stream_options": {"include_usage": True}}
+    reply = await model.send(ask(body))
+    assert reply.headers["content-type"] == "text/event-stream"
+    async with aclosing(reply.chunks()) as chunks:
+        events = [chunk async for chunk in chunks]
+    assert len(events) > 3
+    assert events[-1] == b"data: [DONE]\n\n"
+    assert json.loads(events[-2].removeprefix(b"data: "))["usage"]["completion_tokens"] > 0
+    assert json.loads(events[0].removeprefix(b"data: "))["choices"][0]["delta"]["role"] == "assistant"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_prompt_over_the_context(model: EmbeddedTransport, stream: bool) -> None:
+    """A prompt that does not fit is a 400 in the words every client acts on, also for a stream."""
+    reply = await model.send(ask({"messages": [{"role": "user", "content": "word " * 9000}], "stream": stream}))
+    info = CODEC.decode_error(reply.status, await reply.read())
+    assert (info.status, info.code) == (400, "context_length_exceeded")
+    assert "8192" in info.message
+
+
+async def test_answers_by_schema(model: EmbeddedTransport) -> None:
+    """A JSON schema holds the answer; one the grammar engine cannot express is a 400 that says so."""
+    status, body = await whole(model, shaped(SCHEMA))
+    assert status == 200
+    assert set(json.loads(body["choices"][0]["message"]["content"])) == {"city"}
+    for impossible in ({"type": "alien"}, {"$ref": "#/$defs/gone"}, {"type": "string", "minLength": 100_000}):
+        status, body = await whole(model, shaped(impossible))
+        assert status == 400, impossible
+        assert body["error"]["code"] == "invalid_schema"
+        assert "cannot express" in body["error"]["message"]
+
+
+async def test_what_is_not_there(model: EmbeddedTransport, tmp_path: Path) -> None:
+    """Bad bodies, other paths, models that are not there or are no models: each an error of its own, none a crash."""
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"no model at all")
+    for url, body, status, code in (
+        (f"{BASE_URL}/chat/completions", b"{", 400, "invalid_request"),
+        (f"{BASE_URL}/chat/completions", {"messages": HELLO, "n": 2}, 400, "invalid_request"),
+        (f"{BASE_URL}/embeddings", {"messages": HELLO}, 404, "model_not_found"),
+        ("embedded:nothing/chat/completions", {"messages": HELLO}, 404, "model_not_found"),
+        ("embedded:/no/model.gguf/chat/completions", {"messages": HELLO}, 404, "model_not_found"),
+        (f"embedded:{broken}/chat/completions", {"messages": HELLO}, 404, "model_not_found"),
+    ):
+        reply = await model.send(ask(body, url=url))
+        assert (reply.status, json.loads(await reply.read())["error"]["code"]) == (status, code), url
+
+
+async def test_models_are_listed(model: EmbeddedTransport) -> None:
+    """`GET …/models` names the model."""
+    call = UpstreamCall(url=f"{BASE_URL}/models", headers={}, body=None, method="GET")
+    assert json.loads(await (await model.send(call)).read())["data"][0]["id"] == "smollm2-135m"
+
+
+async def test_a_request_given_up_while_its_prompt_is_read() -> None:
+    """A running request and a waiting one are given up: the model is free for the next one."""
+    readied()
+    engine = Engine(locate(DEFAULT).path)
+    try:
+        long, short = (read_request(json.dumps({"messages": said, "max_tokens": 1}).encode()) for said in (LONG, HELLO))
+        assert isinstance(long, Asked)
+        assert isinstance(short, Asked)
+        reading, waiting = engine.submit(long.body), engine.submit(long.body)
+        assert isinstance(await reading.next(), Chunk)  # it has begun
+        reading.cancel()
+        waiting.cancel()
+        assert engine.under_way == 0
+        job = engine.submit(short.body)
+        while (event := await job.next()) is not None:
+            assert isinstance(event, Chunk)
+    finally:
+        await asyncio.to_thread(engine.close)
+    with pytest.raises(EngineClosed):
+        engine.submit(b"{}")
+
+
+async def test_a_stream_given_up_frees_the_model(model: EmbeddedTransport) -> None:
+    """A stream that is closed in its middle ends its generation: the next request is served."""
+    stream = await model.send(ask({"messages": HELLO, "max_tokens": 4000, "stream": True}))
+    async with aclosing(stream.chunks()) as chunks:
+        assert await anext(chunks)
+    await stream.close()
+    status, _ = await whole(model, {"messages": HELLO, "max_tokens": 2})
+    assert status == 200
+
+
+async def test_requests_wait_in_order_and_not_without_end(model: EmbeddedTransport) -> None:
+    """One is worked on and two may wait; one more is told to come back, and all that wait are served in order."""
+    order: list[int] = []
+
+    async def numbered(number: int) -> int:
+        status, _ = await whole(model, {"messages": HELLO, "max_tokens": 3})
+        order.append(number)
+        return status
+
+    tasks = [asyncio.create_task(numbered(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    refused = await model.send(ask({"messages": HELLO}))
+    info = CODEC.decode_error(refused.status, await refused.read())
+    assert (info.status, info.code) == (503, "model_busy")
+    assert refused.headers["retry-after"]
+    assert await asyncio.gather(*tasks) == [200, 200, 200]
+    assert order == [0, 1, 2]
+
+
+async def test_time_runs_out(model: EmbeddedTransport) -> None:
+    """An answer that does not begin in time is a timeout, and the model is free again."""
+    with pytest.raises(UpstreamTimeout):
+        await model.send(ask({"messages": LONG, "max_tokens": 1}, read=0.3))
+    status, _ = await whole(model, {"messages": HELLO, "max_tokens": 2})
+    assert status == 200
+
+
+async def test_closing_ends_what_runs() -> None:
+    """Closing in the middle of a generation ends the stream with an error, and nothing more is taken."""
+    readied()
+    model = SchemeTransport()
+    stream = await model.send(ask({"messages": HELLO, "max_tokens": 4000, "stream": True}))
+    async with aclosing(stream.chunks()) as chunks:
+        await anext(chunks)
+        await model.close()
+        rest = [chunk async for chunk in chunks]
+    assert any(b'"error"' in chunk for chunk in rest)
+    assert b"data: [DONE]\n\n" not in rest
+
+
+def resident() -> int:
+    """Return this process's resident memory in MiB."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) // 1024
+
+
+async def test_memory_stays_bounded(model: EmbeddedTransport) -> None:
+    """Many different prompts leave no more behind than the first few: no prompt is kept beside the context."""
+
+    async def say(number: int) -> None:
+        words = " ".join(f"{number} and {other}" for other in range(12))
+        await whole(model, {"messages": [{"role": "user", "content": words}], "max_tokens": 2})
+
+    for number in range(3):
+        await say(number)
+    before = resident()
+    for number in range(3, 12):
+        await say(number)
+    assert resident() - before < 32

@@ -1,0 +1,104 @@
+"""The cache of weights: where it is, what counts as here, and what an address means."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import ConfigError
+from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, find_weights
+from mustcall.upstream.embedded.store import Store, cache_directory, locate
+
+WEIGHTS = find_weights(DEFAULT)
+
+
+def test_the_cache_is_where_the_user_says() -> None:
+    """`MUSTCALL_CACHE` names the directory; otherwise it is the platform's, below a name of our own."""
+    assert cache_directory({"MUSTCALL_CACHE": "/somewhere"}) == Path("/somewhere/models")
+    if sys.platform == "linux":
+        assert cache_directory({"XDG_CACHE_HOME": "/xdg"}) == Path("/xdg/mustcall/models")
+        assert cache_directory({}) == Path.home() / ".cache" / "mustcall" / "models"
+
+
+def test_only_a_whole_file_is_here(tmp_path: Path) -> None:
+    """A file of another size is not the model."""
+    store = Store(tmp_path)
+    assert not store.holds(WEIGHTS)
+    assert store.held() == ()
+    with store.path(WEIGHTS).open("wb") as file:
+        file.truncate(WEIGHTS.size - 1)
+    assert not store.holds(WEIGHTS)
+    with store.path(WEIGHTS).open("wb") as file:
+        file.truncate(WEIGHTS.size)
+    assert store.held() == (WEIGHTS,)
+    assert locate(DEFAULT, store).path == store.path(WEIGHTS)
+    assert locate("", store).name == DEFAULT
+
+
+def test_removing_takes_the_rest_of_a_download_along(tmp_path: Path) -> None:
+    """`remove` frees the file and its part, and says how much that was."""
+    store = Store(tmp_path)
+    store.path(WEIGHTS).write_bytes(b"12")
+    store.part(WEIGHTS).write_bytes(b"345")
+    assert store.remove(WEIGHTS) == 5
+    assert store.remove(WEIGHTS) == 0
+    assert not store.part(WEIGHTS).exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (DEFAULT, ["98 MB", "mustcall models pull"]),
+        ("qwen2.5-coder-0.5b", ["mustcall models pull qwen2.5-coder-0.5b"]),
+        ("no-such-model", ["no-such-model", *(weights.name for weights in CATALOGUE)]),
+        ("/no/such/file.gguf", ["/no/such/file.gguf"]),
+    ],
+)
+def test_what_is_not_here_is_said_with_the_fix(tmp_path: Path, source: str, words: list[str]) -> None:
+    """An address without a file behind it names the value and the command that helps."""
+    with pytest.raises(ConfigError) as raised:
+        locate(source, Store(tmp_path))
+    for word in words:
+        assert word in raised.value.message
+
+
+def test_a_path_is_a_model_by_its_name(tmp_path: Path) -> None:
+    """Any file goes by its path, and is called after it."""
+    file = tmp_path / "my model.gguf"
+    file.write_bytes(b"")
+    assert locate(str(file)).name == "my model"
+
+
+def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """A cache that is no directory is an error with the fix."""
+    (tmp_path / "taken").write_bytes(b"")
+    with pytest.raises(ConfigError, match="MUSTCALL_CACHE"), Store(tmp_path / "taken" / "models").lock(WEIGHTS):
+        pass
+
+
+def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
+    """A lock held by another process keeps us out; it is free again when that process is killed."""
+    script = textwrap.dedent("""
+        import sys, pathlib
+        from mustcall.upstream.embedded.catalogue import CATALOGUE
+        from mustcall.upstream.embedded.store import Store
+        with Store(pathlib.Path(sys.argv[1])).lock(CATALOGUE[0]):
+            print("held", flush=True)
+            sys.stdin.read()
+    """)
+    holder = subprocess.Popen(  # noqa: S603  our own script
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ
+    )
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == b"held\n"
+        import fcntl  # noqa: PLC0415  not on every platform
+
+        with (tmp_path / f".{WEIGHTS.file}.lock").open("rb") as handle, pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        holder.kill()
+    with Store(tmp_path).lock(WEIGHTS):
+        pass
