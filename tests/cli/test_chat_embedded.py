@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
-from mustcall.upstream.embedded.fetching import pull
+from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.store import Store
+from support.embedded import readied
 from support.terminal import TERMINALS
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
@@ -22,7 +22,8 @@ MUSTCALL = [sys.executable, "-m", "mustcall"]
 @pytest.fixture(scope="module")
 def weights() -> Path:
     """The cache that holds the weights."""
-    return pull(find_weights(DEFAULT), Store()).parent.parent
+    readied()
+    return Store().directory.parent
 
 
 @pytest.fixture
