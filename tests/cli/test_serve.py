@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from support.embedded import readied
 from support.http import call, post
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
@@ -63,6 +64,24 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
     assert call_made["name"] == "get_weather"
     assert isinstance(json.loads(call_made["arguments"])["city"], str)
+
+
+def test_the_embedded_model_is_the_default() -> None:
+    """`mustcall serve` serves the embedded model and prints a curl line and a Python snippet that both show a call."""
+    readied()
+    with serving("--port", "0") as (url, printed, _process):
+        assert "local: chat at embedded:smollm2-135m" in printed
+        assert call("GET", f"{url}/v1/models").json["data"][0]["id"] == "smollm2-135m"
+        line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
+        snippet = printed[printed.index("python3 - <<'PY'") : printed.index("\nPY\n") + 4]
+        by_curl, by_python = (
+            subprocess.run(["bash", "-c", script], capture_output=True, timeout=120, check=True).stdout.decode()  # noqa: S603, S607
+            for script in (line, snippet)
+        )
+    made = json.loads(by_curl)["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert made["name"] == "get_weather"
+    assert isinstance(json.loads(made["arguments"])["city"], str)
+    assert "get_weather" in by_python
 
 
 def test_demo_speaks_all_three_wires() -> None:

@@ -13,6 +13,7 @@
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
     ├── ConfigError                 500  the configuration cannot be used
+    ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
     ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
@@ -50,6 +51,7 @@ __all__ = [
     "ConfigError",
     "EmptyReply",
     "ErrorInfo",
+    "FetchFailed",
     "ForceUnmet",
     "ForcedToolMissing",
     "ForeignOrigin",
@@ -209,6 +211,12 @@ class ConfigError(MustcallError):
     """The configuration cannot be used as it is."""
 
     code = "config_error"
+
+
+class FetchFailed(MustcallError):
+    """The weights of an embedded model could not be fetched; it ends a command, never a request."""
+
+    code = "fetch_failed"
 
 
 class ToolError(MustcallError):

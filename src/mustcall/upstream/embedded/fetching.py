@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, assert_never
 
-from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.core.errors import ConfigError, FetchFailed
 from mustcall.upstream.embedded.catalogue import PackageSource, UrlSource, Weights
 from mustcall.upstream.embedded.store import Store
 
-__all__ = ["FetchFailed", "Watcher", "pull"]
+__all__ = ["Watcher", "pull"]
 
 #: Told how many bytes are there and how many there will be.
 Watcher = Callable[[int, int], None]
@@ -32,12 +32,6 @@ _CHUNK = 256 * 1024
 _TRIES = 4
 _SILENCE = 60.0
 _LOOK_EVERY = 0.2
-
-
-class FetchFailed(MustcallError):
-    """Weights could not be fetched."""
-
-    code = "fetch_failed"
 
 
 def pull(weights: Weights, store: Store, watch: Watcher | None = None) -> Path:
