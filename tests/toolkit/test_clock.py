@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mustcall.core.errors import ToolError
 from mustcall.toolkit.clock import current_time
 
 NOON = datetime(2026, 3, 29, 12, 0, 5, tzinfo=UTC)
@@ -31,15 +30,13 @@ def test_zones() -> None:
 )
 def test_cities(zone: str, name: str | None) -> None:
     """A city that one zone is named after stands for it, whatever its case; one that several are does not."""
-    if name is None:
-        with pytest.raises(ToolError):
-            current_time(NOON, zone)
-    else:
-        assert f"({name}, " in current_time(NOON, zone)
+    assert f"({name or 'local time'}, " in current_time(NOON, zone)
 
 
 @pytest.mark.parametrize("zone", ["Oslo!", "../../etc/passwd", "/etc/passwd", "Europe", "\0", "x" * 5000])
 def test_unknown_zones(zone: str) -> None:
-    """A zone nobody knows, or one that is a path, is refused in one line that says what time it is here."""
-    with pytest.raises(ToolError, match=r"time zone .*local time"):
-        current_time(NOON, zone)
+    """For a zone nobody knows, or one that is a path, the local time is told as such, with what is wrong."""
+    told = current_time(NOON, zone)
+    assert told.startswith(f"{current_time(NOON)}; ")
+    assert "not a time zone" in told
+    assert len(told) < 200

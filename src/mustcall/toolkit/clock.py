@@ -4,23 +4,21 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from mustcall.core.errors import ToolError
-
 __all__ = ["current_time"]
 
 _LONGEST = 64
 
 
 def current_time(now: datetime, zone: str | None = None) -> str:
-    """Return the time in a zone (the machine's own by default): weekday, date, time and distance from UTC."""
+    """Return weekday, date, time and distance from UTC in a zone; local, and said to be so, where none is known."""
     local = _show(now.astimezone(), "local time")
     if not zone:
         return local
     if zone.upper() in ("UTC", "GMT", "Z"):
         return _show(now.astimezone(UTC), "UTC")
     name = _zones().get(_plain(zone)) if len(zone) <= _LONGEST else None
-    if name is None:
-        raise ToolError(f"{zone[:_LONGEST]!r} is not a time zone known here (Europe/Oslo is one). It is {local}")
+    if name is None:  # what is known is told: models fill in a zone that nobody asked for
+        return f"{local}; {zone[:_LONGEST]!r} is not a time zone known here (Europe/Oslo is one)"
     return _show(now.astimezone(ZoneInfo(name)), name)
 
 
