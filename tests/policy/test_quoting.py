@@ -70,3 +70,22 @@ def test_what_fits_the_quoted_schema_fits_the_callers(text: str) -> None:
     allowed = quoted["properties"]["x"].get("enum", [])
     assert len(allowed) <= 300
     assert all(jsonschema_rs.is_valid(TEXT, {"x": phrase}) for phrase in allowed)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "allowed"),
+    [
+        ("List files in /srv/a", "path", ["/srv/a"]),
+        ("What files are in $HOME/notes?", "path", ["$HOME/notes"]),
+        ("Show ~/x and ./y", "directory", ["~/x", "./y"]),
+        ("Read the file a.txt", "file_path", ["a.txt"]),
+        ("List files in src", "path", ["List", "files", "src", "List files", "files in src", "List files in src"]),
+        ("List files in /srv/a", "query", ["List", "files", "/srv/a", "List files", "files in /srv/a"]),
+    ],
+)
+def test_a_place_is_what_looks_like_one(text: str, name: str, allowed: list[str]) -> None:
+    """A parameter named like a place takes the places of the message, if it has any; others take any phrase."""
+    schema: dict[str, Any] = {"type": "object", "properties": {name: {"type": "string"}}}
+    held = quote_schema(schema, text)["properties"][name]["enum"]
+    assert held[: len(allowed)] == allowed
+    assert len(held) == len(allowed) or not allowed[0].startswith(("/", "$", "~", "a."))

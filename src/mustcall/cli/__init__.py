@@ -17,6 +17,8 @@ __all__ = ["main"]
 #: Every command, the module that has it (as `command`), and its line in `--help`.
 COMMANDS = {
     "serve": ("mustcall.cli.serve", "Run the gateway."),
+    "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
+    "run": ("mustcall.cli.run", "Ask one question and print the answer."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),

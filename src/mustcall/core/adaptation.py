@@ -35,6 +35,7 @@ class AdaptationKind(StrEnum):
     CALL_DROPPED = "call_dropped"
     CALL_PROMOTED = "call_promoted"
     ARGUMENTS_COERCED = "arguments_coerced"
+    ARGUMENTS_EXPANDED = "arguments_expanded"
     MARKUP_STRIPPED = "markup_stripped"
     FINISH_CORRECTED = "finish_corrected"
     TEXT_DROPPED = "text_dropped"

@@ -1,8 +1,10 @@
 """A tool's schema in which free text is something the message says: arguments are chosen, not invented.
 
 For models too small to write arguments (a profile fact): a 135M model held to the schema alone got 5 of 12 messages
-right, one held to the message's own words 11. Numbers are those of the message where it has any. What the schema
-itself narrows (`enum`, `pattern`, `format`) stays, and the caller's own schema is what the call is checked by.
+right, one held to the message's own words 11. Numbers are those of the message where it has any. A parameter whose name
+says that it is a file or a folder takes what looks like one: "list files in /tmp" is about `/tmp`, not about `files`.
+What the schema itself narrows (`enum`, `pattern`, `format`) stays, and the caller's own schema is what the call is
+checked by.
 
 Cost: at most `_MOST` phrases of at most `_LONGEST` words, whatever the message.
 """
@@ -27,6 +29,10 @@ _EDGES = frozenset(
 _OUTER = "\"'“”‘’«»`"  # noqa: RUF001  these are the quotation marks people write
 _END = ".,;:!?…"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
+#: Parameters that hold a place in a file system, by their names; and what such a place looks like: it has a slash, or
+#: begins like a path, or ends like a file's name.
+_PLACES = frozenset({"path", "file", "folder", "directory", "dir", "filename", "filepath", "file_path", "file_name"})
+_PLACE = re.compile(r"(?:[~$.][\w./\\{]|.*[/\\]|.*\w\.[A-Za-z]\w{0,7}$)\S*")
 _NARROWED = frozenset({"enum", "const", "pattern", "format", "$ref", "anyOf", "oneOf", "allOf"})
 
 
@@ -53,14 +59,16 @@ def phrases_of(text: str) -> tuple[str, ...]:
 def quote_schema(schema: JsonObject, text: str) -> JsonObject:
     """Return the schema with its free texts and numbers held to what the message says; itself if that has nothing."""
     phrases = phrases_of(text)
+    places = tuple(phrase for phrase in phrases if " " not in phrase and _PLACE.fullmatch(phrase))
     numbers = [int(number) for number in dict.fromkeys(_NUMBER.findall(text)) if len(number) < 16]
 
-    def quoted(node: JsonObject, _path: Path) -> JsonObject:
+    def quoted(node: JsonObject, path: Path) -> JsonObject:
         if not _NARROWED.isdisjoint(node):
             return node
         match node.get("type"):
             case "string":
-                allowed: list[str] | list[int] = [phrase for phrase in phrases if _fits(node, len(phrase), "Length")]
+                said = places if places and path and str(path[-1]).lower() in _PLACES else phrases
+                allowed: list[str] | list[int] = [phrase for phrase in said if _fits(node, len(phrase), "Length")]
             case "integer" | "number":
                 allowed = [number for number in numbers if _fits(node, number, "imum")]
             case _:

@@ -1,0 +1,204 @@
+"""What `mustcall chat` and `mustcall run` have in common: their options, and the session these open.
+
+It reads flags and joins what is below: settings say which upstreams there are, the kit which tools, and a conversation
+is held over both. Keys come from the environment: the one that is named, else the one its provider's own tools use,
+and that one goes to that provider's own host and nowhere else.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.gateway.service import Service
+from mustcall.gateway.settings import Settings, load_settings
+from mustcall.policy.routing import choose
+from mustcall.toolkit.background import Background
+from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
+from mustcall.toolkit.kit import Kit, KitSettings
+from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import SystemClock
+from mustcall.upstream.schemes import SchemeTransport
+from mustcall.upstream.seam import Transport
+
+__all__ = ["Flags", "Session", "flags_from", "opened", "session_options"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: Providers' hosts and the variable their own tools read a key from.
+_KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.anthropic.com": "ANTHROPIC_API_KEY"}
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a session as they were given."""
+
+    upstreams: tuple[str, ...] = ()
+    file: Path | None = None
+    model: str | None = None
+    gguf: Path | None = None
+    key_env: str | None = None
+    roots: tuple[Path, ...] = ()
+    docs: Path | None = None
+    mcp: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    system: str | None = None
+    max_steps: int = 8
+    ground: bool = True
+
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_OPTIONS = (
+    click.option(
+        "--upstream",
+        "upstreams",
+        multiple=True,
+        metavar="[NAME:]WIRE=URL",
+        help="Where the model is: chat=http://127.0.0.1:9000/v1.  [default: mustcall.toml, else the embedded model]",
+    ),
+    click.option("--config", "file", type=_FILE, help="The file to read.  [default: mustcall.toml if it is there]"),
+    click.option("--model", "-m", help="The model to ask.  [default: the first one the upstream lists]"),
+    click.option("--gguf", type=_FILE, help="Run this model file in the process."),
+    click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key."),
+    click.option(
+        "--root",
+        "roots",
+        type=_FOLDER,
+        multiple=True,
+        help="A folder whose files may be listed and read. May be repeated.  "
+        "[default: read the current folder; list it, the temporary folder and the home]",
+    ),
+    click.option("--docs", type=_FOLDER, help="A folder of documents for search_docs."),
+    click.option("--mcp", multiple=True, metavar="COMMAND", help="An MCP server to start. May be repeated."),
+    click.option("--tool", "tools", multiple=True, metavar="NAME", help="Offer only this tool. May be repeated."),
+    click.option("--system", metavar="TEXT", help="What the model is told first."),
+    click.option("--max-steps", type=click.IntRange(1, 100), default=8, show_default=True, help="Turns per question."),
+    click.option(
+        "--ground/--no-ground",
+        default=True,
+        help="Whether what a built-in tool knows (files, time, sums) must be looked up with it.  [default: --ground]",
+    ),
+)
+
+
+def session_options(command: _F) -> _F:
+    """Give a command the options of a session."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def flags_from(given: Mapping[str, Any]) -> Flags:
+    """Return the options of a session out of a command's parameters."""
+    return Flags(**{name: given[name] for name in Flags.__struct_fields__})
+
+
+class Session(msgspec.Struct, frozen=True):
+    """An open session."""
+
+    background: Background
+    conversation: Conversation
+    kit: Kit
+
+
+@contextmanager
+def opened(flags: Flags) -> Generator[Session]:
+    """Open a session; raise `ConfigError` in one line for what cannot be opened. Leaving closes everything."""
+    settings = _settings(flags)
+    chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
+    kit = Kit(chosen)
+    with _quiet(), Background() as background:
+        transport, model = background.run(_connected(settings, flags.model))
+        try:
+            background.run(kit.__aenter__())
+            try:
+                manner = Manner(
+                    instructions=INSTRUCTIONS if flags.system is None else flags.system,
+                    max_steps=flags.max_steps,
+                    house=settings.house,
+                )
+                connect = _connector(settings, transport)
+                yield Session(background, Conversation(kit, connect, manner, model), kit)
+            finally:
+                background.run(kit.__aexit__(None, None, None))
+        finally:
+            background.run(transport.close())
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep logs off the terminal: what people must know of a run is shown as it happens."""
+    loggers = [logging.getLogger(name) for name in ("mustcall", "mcp", "client", "asyncio")]
+    before = [(logger, logger.propagate) for logger in loggers]
+    silence = logging.NullHandler()
+    for logger in loggers:
+        logger.addHandler(silence)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagate in before:
+            logger.removeHandler(silence)
+            logger.propagate = propagate
+
+
+def _settings(flags: Flags) -> Settings:
+    upstreams = flags.upstreams
+    if flags.gguf is not None:
+        if upstreams:
+            raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
+        upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
+    settings = load_settings(flags.file, upstream_flags=upstreams)
+    endpoints = tuple(_with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
+    return msgspec.structs.replace(settings, endpoints=endpoints)
+
+
+def _with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
+    if endpoint.api_key is not None:
+        return endpoint
+    name = key_env or _KEYS.get(urlsplit(endpoint.base_url).hostname or "")
+    key = os.environ.get(name, "").strip() if name else ""
+    if key_env and not key:
+        raise ConfigError(f"the environment variable {key_env} (--key-env) is not set")
+    return msgspec.structs.replace(endpoint, api_key=key) if key else endpoint
+
+
+async def _connected(settings: Settings, model: str | None) -> tuple[Transport, str]:
+    """Return a transport of the running loop, and the model to ask: the named one, else the first that is listed."""
+    transport = SchemeTransport()
+    try:
+        return transport, model or await _first_model(settings, transport)
+    except BaseException:
+        await transport.close()
+        raise
+
+
+async def _first_model(settings: Settings, transport: Transport) -> str:
+    first = settings.endpoints[0]
+    headers = {"anthropic-version": ""} if first.wire is Wire.MESSAGES else {}
+    listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
+    names = [str(each["id"]) for each in listing["data"]]
+    if not names:
+        raise ConfigError(f"the upstream at {first.base_url} lists no models; name one with --model")
+    return names[0]
+
+
+def _connector(settings: Settings, transport: Transport) -> Callable[[str], Upstream]:
+    endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
+
+    def connect(model: str) -> Upstream:
+        destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors)
+        endpoint = endpoints[destination.upstream]
+        return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.house.overrides)
+
+    return connect

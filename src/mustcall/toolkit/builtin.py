@@ -1,0 +1,184 @@
+"""The tools that come with mustcall, as an agent is given them: names, schemas, and how each is run.
+
+They look and compute and change nothing. What they may see is decided by `roots`; paths are expanded from an allowlist
+first (rule 80), and what was expanded is reported. The descriptions are short because small models read them, too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.origin import JsonObject
+from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolSettings
+from mustcall.policy.grounding import GroundingRule
+from mustcall.policy.paths import expand_arguments
+from mustcall.toolkit.arithmetic import LONGEST, compute
+from mustcall.toolkit.clock import current_time
+from mustcall.toolkit.files import list_directory, read_file
+from mustcall.toolkit.numbers import show_number
+from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.roots import Roots
+from mustcall.toolkit.search import Documents
+
+__all__ = ["RULES", "VARIABLES", "PathTool", "builtin_tools"]
+
+#: The variables that paths may be written with. None of them holds anything but a place.
+VARIABLES: Final = ("HOME", "TMPDIR", "PWD")
+
+_SETTINGS: Final = ToolSettings(timeout=20.0, side_effect=False, idempotent=True)
+
+#: The questions that a tool answers better than any memory. Phrases of `policy.grounding`.
+RULES: Final = (
+    GroundingRule(
+        name="builtin-list",
+        triggers=(
+            "list files|list the files|list all files|list all the files|list my files|show files|show the files",
+            "show me the files|what files|which files|list directory|list the directory|list folder|list the folder",
+            "list the contents|what is in the folder|what is in the directory|what's in the folder",
+        ),
+        tool="list_directory",
+    ),
+    GroundingRule(
+        name="builtin-read",
+        triggers=("read the file|read file|open the file|show the file|print the file|summarise the file",),
+        tool="read_file",
+    ),
+    GroundingRule(
+        name="builtin-time",
+        triggers=(
+            "what time is it|what is the time|what's the time|current time|what day is it|what date is it",
+            "today's date|what is the date|what's the date",
+        ),
+        tool="current_time",
+    ),
+    GroundingRule(name="builtin-calculate", triggers=("calculate|compute|work out",), tool="calculator"),
+    GroundingRule(
+        name="builtin-search",
+        triggers=("search the docs|search the documents|search the documentation|in the docs|what do the docs say",),
+        tool="search_docs",
+    ),
+)
+
+
+class PathTool(FunctionTool):
+    """A tool with paths among its parameters: `~` and the variables of `values` are expanded first (rule 80)."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        schema: JsonObject,
+        run: Callable[[JsonObject], Any],
+        *,
+        paths: Sequence[str],
+        values: Mapping[str, str],
+        reports: Reports,
+        settings: ToolSettings | None = None,
+    ) -> None:
+        super().__init__(name, description, schema, run, settings=settings)
+        self._paths = tuple(paths)
+        self._values = values
+        self._reports = reports
+
+    def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
+        """Return the call with its paths expanded; what was expanded is reported under the call's id."""
+        log = AdaptationLog()
+        given: JsonObject = msgspec.json.decode(arguments)
+        expanded = expand_arguments(given, self._paths, self._values, log, tool=self.name)
+        if log.entries:
+            self._reports.add(context.call.id, log.entries)
+        return super().prepare(msgspec.json.encode(expanded).decode(), context)
+
+
+def builtin_tools(
+    roots: Roots,
+    *,
+    documents: Documents | None = None,
+    values: Mapping[str, str] | None = None,
+    reports: Reports | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> tuple[FunctionTool, ...]:
+    """Return the built-in tools; `values` are the variables paths are expanded with, none by default (rule 80)."""
+    known, noted = values or {}, reports or Reports()
+
+    def listing(arguments: JsonObject) -> str:
+        return list_directory(roots, arguments["path"])
+
+    def reading(arguments: JsonObject) -> str:
+        return read_file(roots, arguments["path"], arguments.get("first_line", 1))
+
+    def calculating(arguments: JsonObject) -> str:
+        return show_number(compute(arguments["expression"]))
+
+    def telling(arguments: JsonObject) -> str:
+        return current_time(now(), arguments.get("zone"))
+
+    tools: list[FunctionTool] = [
+        PathTool(
+            "list_directory",
+            "List the files in a folder.",
+            _schema(path=_text("The folder, such as /tmp or . for the current one.")),
+            listing,
+            paths=("path",),
+            values=known,
+            reports=noted,
+            settings=_SETTINGS,
+        ),
+        PathTool(
+            "read_file",
+            "Read a text file, some lines at a time.",
+            _schema(
+                ("path",),
+                path=_text("The file, such as notes.txt."),
+                first_line={"type": "integer", "minimum": 1, "description": "Where to begin; 1 is the first line."},
+            ),
+            reading,
+            paths=("path",),
+            values=known,
+            reports=noted,
+            settings=_SETTINGS,
+        ),
+        FunctionTool(
+            "calculator",
+            "Compute an arithmetic expression.",
+            _schema(expression={**_text("Such as (2 + 3) * 4 or sqrt(16)."), "maxLength": LONGEST}),
+            calculating,
+            settings=_SETTINGS,
+        ),
+        FunctionTool(
+            "current_time",
+            "Tell the date and time.",
+            _schema((), zone=_text("A time zone, such as Europe/Oslo; the local one by default.")),
+            telling,
+            settings=_SETTINGS,
+        ),
+    ]
+    if documents is not None:
+        folder = documents
+
+        def searching(arguments: JsonObject) -> str:
+            return folder.answer(arguments["query"])
+
+        tools.append(
+            FunctionTool(
+                "search_docs",
+                f"Search the documents in {folder.folder.name}.",
+                _schema(query=_text("Words to look for.")),
+                searching,
+                settings=_SETTINGS,
+            )
+        )
+    return tuple(tools)
+
+
+def _text(description: str) -> JsonObject:
+    return {"type": "string", "description": description}
+
+
+def _schema(required: Sequence[str] | None = None, /, **properties: JsonObject) -> JsonObject:
+    """Return the schema of an object; every property is required unless it is said which are."""
+    wanted = list(properties) if required is None else list(required)
+    return {"type": "object", "properties": properties, "required": wanted, "additionalProperties": False}

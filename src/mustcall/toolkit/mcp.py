@@ -1,0 +1,303 @@
+"""The tools of any MCP server that speaks over standard input and output.
+
+The official SDK (extra `mustcall[mcp]`) starts the process and speaks the protocol; it is imported when a server is
+opened. A session belongs to one task for all its life, as the SDK wants it, so each server has a task of its own that
+others hand their calls to. A server that cannot be started is a `ConfigError`; one that dies, hangs or answers nonsense
+later on is a `ToolError` for that call, and the conversation goes on. What the server writes to standard error is kept
+for the error message and shown to nobody otherwise.
+
+A name that not every wire takes is made legal here and mapped back when the tool is called.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import re
+import shlex
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
+
+import msgspec
+
+from mustcall.core.errors import ConfigError, ToolError
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import Audio, File, Image, Text
+from mustcall.engine.tooling.definition import SourcedTool, ToolReturn, ToolSettings
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+__all__ = ["McpServer", "legal_name"]
+
+_LONGEST_NAME: Final = 64
+_MOST_PAGES: Final = 50
+_NOT_LEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
+_LAST_WORDS: Final = 300
+
+_T = TypeVar("_T")
+
+
+class _Listed(msgspec.Struct, rename="camel"):
+    name: str
+    input_schema: JsonObject
+    description: str | None = None
+    annotations: JsonObject | None = None
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: list[_Listed]
+    next_cursor: str | None = None
+
+
+class _Block(msgspec.Struct, rename="camel"):
+    type: str
+    text: str | None = None
+    data: str | None = None
+    mime_type: str | None = None
+    uri: str | None = None
+    name: str | None = None
+    resource: JsonObject | None = None
+
+
+class _Returned(msgspec.Struct, rename="camel"):
+    content: list[_Block]
+    structured_content: Any = None
+    is_error: bool = False
+
+
+class McpServer:
+    """One server: a `ToolSource` for agents.
+
+    `command` is split as a shell would split it, and run without one. `start` and `patience` are seconds: to be ready,
+    and for one call. `taken` are the names that other tools have already: a tool of such a name gets the server's in
+    front, and every name given here is added.
+    """
+
+    def __init__(
+        self, command: str, *, start: float = 30.0, patience: float = 60.0, taken: set[str] | None = None
+    ) -> None:
+        self._words = _split(command)
+        self._command = command
+        self._start = start
+        self._patience = patience
+        self._taken = set[str]() if taken is None else taken
+        self._originals: dict[str, str] = {}
+        self._session: ClientSession | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+        self._said: TextIO | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call the server: its command."""
+        return self._command
+
+    async def open(self) -> None:
+        """Start the server and wait until it is ready."""
+        if self._task is not None:
+            return
+        _require_sdk()
+        self._leave = asyncio.Event()
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  closed in close()
+        self._said = cast("TextIO", said)  # what it is, by another name
+        self._task = asyncio.create_task(self._serve(ready), name=f"mcp {self._command}")
+        try:
+            async with asyncio.timeout(self._start):
+                await asyncio.shield(ready)
+        except TimeoutError:
+            await self._fail(f"was not ready after {self._start:g} s")
+        except FileNotFoundError:
+            await self._fail(f"cannot be started: there is no program {self._words[0]!r}")
+        except OSError as error:
+            await self._fail(f"cannot be started: {error.strerror or error}")
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        except Exception as error:  # noqa: BLE001  whatever the SDK makes of a server that is none
+            await self._fail(f"does not speak MCP ({_first_line(error)})")
+
+    async def list(self) -> Sequence[SourcedTool]:
+        """Return the server's tools under legal names."""
+        session = self._ready()
+        from mcp.types import PaginatedRequestParams  # noqa: PLC0415  imported with the SDK
+
+        listed: list[_Listed] = []
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self._patience):
+                for _ in range(_MOST_PAGES):
+                    page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+                    read = _read(page, _Page)
+                    listed += read.tools
+                    cursor = read.next_cursor
+                    if not cursor:
+                        break
+        except Exception as error:  # noqa: BLE001  whatever the SDK makes of a bad listing, or its timeout
+            raise ConfigError(
+                f"the MCP server `{self._command}` does not list its tools: {_first_line(error)}"
+            ) from None
+        return [self._offer(tool) for tool in listed]
+
+    async def call(self, name: str, arguments: JsonObject) -> ToolReturn:
+        """Run one call; raise `ToolError` for a server that is gone, is silent, or fails."""
+        session = self._ready()
+        original = self._originals.get(name, name)
+        try:
+            async with asyncio.timeout(self._patience):
+                returned = _read(await session.call_tool(original, arguments), _Returned)
+        except TimeoutError:
+            raise ToolError(f"the MCP server did not answer within {self._patience:g} s") from None
+        except Exception as error:  # noqa: BLE001  a dead process, a protocol error, a result that fits no schema
+            raise ToolError(f"the MCP server failed: {_first_line(error)}") from None
+        return ToolReturn(_contents(returned), returned.is_error)
+
+    async def close(self) -> None:
+        """End the server: its input is closed, then it is ended, then killed, each within seconds."""
+        task, self._task, self._session = self._task, None, None
+        self._leave.set()
+        if task is not None:
+            with contextlib.suppress(Exception):  # how a server ends is nobody's concern any more
+                await task
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+
+    async def _serve(self, ready: "asyncio.Future[None]") -> None:
+        """Hold the session open until it is closed; all of it in this one task."""
+        from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: PLC0415  the extra
+
+        assert self._said is not None  # opened just before
+        command = StdioServerParameters(command=self._words[0], args=self._words[1:])
+        try:
+            async with stdio_client(command, errlog=self._said) as streams, ClientSession(*streams) as session:
+                await self._initialize(session)
+                self._session = session
+                ready.set_result(None)
+                await self._leave.wait()
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(_cause(error))
+        finally:
+            self._session = None
+
+    async def _initialize(self, session: "ClientSession") -> None:
+        """Shake hands, unless nobody waits for it any more."""
+        hands, leaving = asyncio.ensure_future(session.initialize()), asyncio.ensure_future(self._leave.wait())
+        try:
+            await asyncio.wait((hands, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not hands.done():
+                raise TimeoutError
+            hands.result()
+        finally:
+            hands.cancel()
+            leaving.cancel()
+            await asyncio.gather(hands, leaving, return_exceptions=True)
+
+    def _ready(self) -> "ClientSession":
+        if self._session is None:
+            raise ToolError("the MCP server has ended")
+        return self._session
+
+    def _offer(self, tool: _Listed) -> SourcedTool:
+        name = next((given for given, original in self._originals.items() if original == tool.name), None)
+        if name is None:
+            name = legal_name(tool.name)
+            if name in self._taken:
+                name = legal_name(f"{_stem(self._words)}_{tool.name}")
+            self._taken.add(name)
+            self._originals[name] = tool.name
+        reads = bool((tool.annotations or {}).get("readOnlyHint"))
+        schema = {"type": "object", **tool.input_schema}
+        settings = ToolSettings(timeout=self._patience + 1, side_effect=not reads)
+        return SourcedTool(name=name, description=tool.description, schema=schema, settings=settings)
+
+    async def _fail(self, problem: str) -> None:
+        words = self._last_words()
+        await self.close()
+        said = f"; it said: {words}" if words else ""
+        raise ConfigError(f"the MCP server `{self._command}` {problem}{said}")
+
+    def _last_words(self) -> str:
+        """Return the last line the server wrote to its standard error."""
+        if self._said is None:
+            return ""
+        self._said.seek(0)
+        lines = [line.strip() for line in self._said if line.strip()]
+        return lines[-1][:_LAST_WORDS] if lines else ""
+
+
+def legal_name(name: str) -> str:
+    """Return a tool's name in letters, digits, `_` and `-`, at most 64; one that changes ends in a digest of it."""
+    plain = _NOT_LEGAL.sub("_", name).strip("_") or "tool"
+    if plain == name and len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:6]
+    return f"{plain[: _LONGEST_NAME - 7]}_{digest}"
+
+
+def _split(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"--mcp {command!r} cannot be split into words: {error}") from None
+    if not words:
+        raise ConfigError("--mcp needs the command that starts a server, as in --mcp 'python server.py'")
+    return words
+
+
+def _require_sdk() -> None:
+    if find_spec("mcp") is None:
+        raise ConfigError("MCP servers need the MCP SDK: pip install 'mustcall[mcp]'")
+
+
+def _stem(words: Sequence[str]) -> str:
+    """Return a short word for a command: the script or package it runs."""
+    for word in reversed(words):
+        stem = re.split(r"[/\\@]", word.rstrip("/\\"))[-1].partition(".")[0]
+        if stem and not word.startswith("-"):
+            return stem
+    return "mcp"
+
+
+def _read(value: Any, kind: type[_T]) -> _T:
+    """Read what the SDK returns by its wire form, which is the same in every version of it."""
+    return msgspec.convert(value.model_dump(mode="json", by_alias=True, exclude_none=True), kind)
+
+
+def _contents(returned: _Returned) -> tuple[Text | Image | File | Audio, ...]:
+    parts = tuple(map(_part, returned.content))
+    if not parts and returned.structured_content is not None:
+        return (Text(text=msgspec.json.encode(returned.structured_content).decode()),)
+    return parts
+
+
+def _part(block: _Block) -> Text | Image | Audio:
+    match block.type:
+        case "text":
+            return Text(text=block.text or "")
+        case "image" if block.data:
+            return Image(data=block.data, media_type=block.mime_type or "image/png")
+        case "audio" if block.data:
+            return Audio(data=block.data, format=(block.mime_type or "audio/wav").rpartition("/")[2])
+        case "resource" if block.resource is not None and isinstance(block.resource.get("text"), str):
+            return Text(text=block.resource["text"])
+        case "resource_link":
+            return Text(text=f"{block.name or 'resource'}: {block.uri}")
+        case other:
+            return Text(text=f"({other} content that cannot be shown)")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the first thing that went wrong, out of the groups it was wrapped in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]  # a group of whatever
+    return error if isinstance(error, Exception) else RuntimeError("it ended")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(_cause(error)).splitlines()
+    return (lines[0] if lines else type(error).__name__)[:_LAST_WORDS]

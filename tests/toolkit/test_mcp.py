@@ -1,0 +1,157 @@
+"""The tools of a real MCP server, started as a process over standard input and output."""
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import ConfigError, ToolError
+from mustcall.core.parts import Image, Text
+from mustcall.engine.tooling.definition import SourcedTool, ToolSource
+from mustcall.toolkit.mcp import McpServer, legal_name
+
+SERVER = Path(__file__).parent / "servers" / "mcp_server.py"
+COMMAND = shlex.join([sys.executable, str(SERVER)])
+
+
+@asynccontextmanager
+async def opened(command: str = COMMAND, *, patience: float = 60.0) -> AsyncGenerator[McpServer]:
+    """A server for one test."""
+    server = McpServer(command, patience=patience, taken={"calculator"})
+    await server.open()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_tools_are_listed_under_legal_names() -> None:
+    """Every tool has a name that each wire takes, its own description and schema; taken names get the server's."""
+    async with opened() as server:
+        assert isinstance(server, ToolSource)
+        tools: dict[str, SourcedTool] = {tool.name: tool for tool in await server.list()}
+        again = [tool.name for tool in await server.list()]
+    assert again == list(tools)
+    odd = legal_name("odd name/with.dots")
+    assert {"add", "fail", "die", "hang", "picture", "mcp_server_calculator", odd} == set(tools)
+    assert tools["add"].description == "Add two numbers."
+    assert tools["add"].schema["required"] == ["a", "b"]
+    assert tools["add"].schema["properties"]["a"]["type"] == "integer"
+
+
+async def test_calls_are_answered() -> None:
+    """Calls reach the tool under its own name, side by side, and come back as text or as an image."""
+    async with opened() as server:
+        await server.list()
+        sums = await asyncio.gather(*(server.call("add", {"a": number, "b": 1}) for number in range(5)))
+        assert [result.content for result in sums] == [(Text(text=str(number + 1)),) for number in range(5)]
+        backwards = await server.call(legal_name("odd name/with.dots"), {"text": "abc"})
+        assert backwards.content == (Text(text="cba"),)
+        renamed = await server.call("mcp_server_calculator", {"expression": "1+1"})
+        assert renamed.content == (Text(text="not computed: 1+1"),)
+        picture = (await server.call("picture", {})).content[0]
+        assert isinstance(picture, Image)
+        assert picture.media_type == "image/png"
+
+
+async def test_a_tool_that_fails() -> None:
+    """The server's own failure comes back as an error result in its words; the server goes on."""
+    async with opened() as server:
+        failed = await server.call("fail", {})
+        assert failed.is_error
+        assert "the moon is full" in str(failed.content)
+        assert not (await server.call("add", {"a": 1, "b": 1})).is_error
+
+
+async def test_a_server_that_dies() -> None:
+    """A process that ends in the middle of a call is a tool error for this call and the next, never a crash."""
+    async with opened(patience=20) as server:
+        for _ in range(2):
+            with pytest.raises(ToolError, match="MCP server"):
+                await server.call("die", {})
+    with pytest.raises(ToolError, match="has ended"):
+        await server.call("add", {"a": 1, "b": 1})
+
+
+async def test_a_server_that_hangs(tmp_path: Path) -> None:
+    """A call that is not answered in time is a tool error, and closing ends the process nevertheless."""
+    pid = tmp_path / "pid"
+    async with opened(f"{COMMAND} --pid {shlex.quote(str(pid))}", patience=1.5) as server:
+        with pytest.raises(ToolError, match=r"within 1\.5 s"):
+            await server.call("hang", {"mark": str(tmp_path / "mark")})
+        assert (tmp_path / "mark").exists()
+        number = int(pid.read_text(encoding="utf-8"))
+        assert is_running(number)
+    assert not is_running(number)
+
+
+async def test_closing_ends_the_process(tmp_path: Path) -> None:
+    """Nothing is left behind, also when another task closes than opened; closing twice is fine."""
+    pid = tmp_path / "pid"
+    server = McpServer(f"{COMMAND} --pid {shlex.quote(str(pid))}")
+    await asyncio.create_task(server.open())
+    number = int(pid.read_text(encoding="utf-8"))
+    await asyncio.create_task(server.close())
+    await server.close()
+    assert not is_running(number)
+
+
+async def test_what_cannot_be_started() -> None:
+    """A command that is none, a program that is no server, and one that says nothing are told apart in one line."""
+    for command, word in (
+        ("no-such-program --x", "there is no program 'no-such-program'"),
+        (f"{sys.executable} -c 'import sys; sys.exit(\"bad luck\")'", "bad luck"),
+        (f"{sys.executable} -c 'import time; time.sleep(600)'", "not ready after 1 s"),
+    ):
+        with pytest.raises(ConfigError, match=word) as raised:
+            await McpServer(command, start=20 if "sleep" not in command else 1).open()
+        assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize(("command", "word"), [("", "needs the command"), ("a 'b", "split")])
+def test_commands_that_are_none(command: str, word: str) -> None:
+    """What cannot be read as a command is refused at once."""
+    with pytest.raises(ConfigError, match=word):
+        McpServer(command)
+
+
+async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra the message names the command that installs it."""
+
+    def nothing(name: str) -> None:
+        assert name == "mcp"
+
+    monkeypatch.setattr("mustcall.toolkit.mcp.find_spec", nothing)
+    with pytest.raises(ConfigError, match=r"pip install 'mustcall\[mcp\]'"):
+        await McpServer(COMMAND).open()
+
+
+@pytest.mark.parametrize("name", ["add", "a-b_C9", "x" * 64])
+def test_legal_names_stay(name: str) -> None:
+    """A name that every wire takes is not touched."""
+    assert legal_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "a/b", "é", "", "x" * 65, "\u65e5\u672c"])
+def test_other_names_are_made_legal_and_stay_apart(name: str) -> None:
+    """Any other becomes one, the same every time, and two that look alike stay two."""
+    made = legal_name(name)
+    assert 1 <= len(made) <= 64
+    assert made.isascii()
+    assert made.replace("_", "").replace("-", "").isalnum()
+    assert made == legal_name(name)
+    assert legal_name("a.b") != legal_name("a/b")
