@@ -132,7 +132,11 @@ class _Turn:
             yield f"calls: the finish is {outcome.finish!r}"
         if demand.choice.mode == "none":
             yield "calls: the choice was none"
-        accepts_others = scenario.controls.get("other-tool") == "accept"
+        # Rule 27: an unmet force may end with the reply as it is, if the caller asked for that and is told.
+        told_unmet = outcome.capture.headers.get("x-mustcall-force") == "unmet"
+        accepts_others = scenario.controls.get("other-tool") == "accept" or (
+            scenario.controls.get("on-unmet") == "answer" and told_unmet
+        )
         if (
             demand.choice.mode == "named"
             and not accepts_others
