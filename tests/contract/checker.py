@@ -37,6 +37,22 @@ class _Error(msgspec.Struct):
     code: str | int | None = None
 
 
+class _Content(msgspec.Struct):
+    type: str
+
+
+class _Contents(msgspec.Struct):
+    """The content of a whole reply on the wires where it is a list of typed things."""
+
+    content: list[_Content] = []
+    output: list[_Content] = []
+
+
+_KNOWN_CONTENT = frozenset(
+    {"text", "thinking", "redacted_thinking", "tool_use", "message", "reasoning", "function_call", "custom_tool_call"}
+)
+
+
 class _ErrorBody(msgspec.Struct):
     error: _Error
     type: str | None = None
@@ -182,6 +198,14 @@ class _Turn:
 
     # --- answers --------------------------------------------------------------------------------------------------
 
+    def _holds_new_content(self) -> bool:
+        """Tell whether a reply holds content of a kind nobody knows yet: it is the caller's to read, and forwarded."""
+        try:
+            body = msgspec.json.decode(bytes(self.outcome.capture.body), type=_Contents)
+        except msgspec.DecodeError:
+            return False
+        return any(item.type not in _KNOWN_CONTENT for item in (*body.content, *body.output))
+
     def _check_answer(self) -> Iterator[str]:
         scenario, outcome = self.scenario, self.outcome
         if outcome.finish == "tool_calls":
@@ -190,7 +214,7 @@ class _Turn:
             if not any(one.declines or one.bent for one in self.told):
                 yield "answer: a refusal that nobody said"
             return
-        if not outcome.text.strip():
+        if not outcome.text.strip() and not self._holds_new_content():
             yield "answer: no text"
         if (scenario.demand.forced or scenario.impossible) and scenario.controls.get("on-unmet") != "answer":
             yield f"answer: {outcome.text[:80]!r} although a call was demanded"
