@@ -18,6 +18,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings, load_settings
@@ -53,6 +54,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     system: str | None = None
     max_steps: int = 8
+    max_tokens: int | None = None
     ground: bool = True
 
 
@@ -83,6 +85,7 @@ _OPTIONS = (
     click.option("--tool", "tools", multiple=True, metavar="NAME", help="Offer only this tool. May be repeated."),
     click.option("--system", metavar="TEXT", help="What the model is told first."),
     click.option("--max-steps", type=click.IntRange(1, 100), default=8, show_default=True, help="Turns per question."),
+    click.option("--max-tokens", type=click.IntRange(1), help="Tokens per turn.  [default: the upstream's own limit]"),
     click.option(
         "--ground/--no-ground",
         default=True,
@@ -125,6 +128,7 @@ def opened(flags: Flags) -> Generator[Session]:
                 manner = Manner(
                     instructions=INSTRUCTIONS if flags.system is None else flags.system,
                     max_steps=flags.max_steps,
+                    options=Options(max_tokens=flags.max_tokens),
                     house=settings.house,
                 )
                 connect = _connector(settings, transport)
