@@ -62,6 +62,15 @@ class _Slot:
                 return part
 
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether its final form says another text than what was streamed of it."""
+        final, part = self.final, self.part
+        if not isinstance(final, Text) or not isinstance(part, Text):
+            return False
+        return not final.text.startswith(part.text + "".join(self.fragments))
+
+
 class Assembler:
     """Builds a `Reply` from events; `reply()` may be called at any time and raises what the stream failed with."""
 
@@ -120,6 +129,11 @@ class Assembler:
                 self._error = event.error
             case _:
                 assert_never(event)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether a text's final form says something else than what was streamed: then only that form counts."""
+        return any(slot.contradicted for slot in self._slots.values())
 
     def part(self, index: int) -> Part:
         """Return one part as it stands."""

@@ -15,7 +15,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Lens
+from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
@@ -157,6 +157,10 @@ class Flow:
     def reply(self) -> Reply:
         """Return the reply as a whole."""
         return self._assembler.reply()
+
+    def found(self, reply: Reply) -> Found:
+        """Return what was found in the reply's text; one that was not what was streamed is looked through again."""
+        return self.lens.fresh().read(reply) if self._assembler.contradicted else self.lens.found(reply)
 
     @property
     def irregular(self) -> bool:

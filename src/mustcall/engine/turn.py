@@ -229,7 +229,7 @@ class Turn:
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
-        found = flow.lens.found(reply) if flow is not None else self._lens().read(reply)
+        found = flow.found(reply) if flow is not None else self._lens().read(reply)
         accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
             self._progress.holding = True

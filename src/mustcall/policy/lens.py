@@ -168,6 +168,10 @@ class Lens:
             case _:
                 return [event]
 
+    def fresh(self) -> "Lens":
+        """Return a lens that has seen nothing yet."""
+        return Lens(self._lookout, self._token)
+
     def read(self, reply: Reply) -> "Found":
         """Look through a whole reply."""
         if self._lookout is None or all(
