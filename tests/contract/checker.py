@@ -37,6 +37,22 @@ class _Error(msgspec.Struct):
     code: str | int | None = None
 
 
+class _Content(msgspec.Struct):
+    type: str
+
+
+class _Contents(msgspec.Struct):
+    """The content of a whole reply on the wires where it is a list of typed things."""
+
+    content: list[_Content] = []
+    output: list[_Content] = []
+
+
+_KNOWN_CONTENT = frozenset(
+    {"text", "thinking", "redacted_thinking", "tool_use", "message", "reasoning", "function_call", "custom_tool_call"}
+)
+
+
 class _ErrorBody(msgspec.Struct):
     error: _Error
     type: str | None = None
@@ -132,7 +148,11 @@ class _Turn:
             yield f"calls: the finish is {outcome.finish!r}"
         if demand.choice.mode == "none":
             yield "calls: the choice was none"
-        accepts_others = scenario.controls.get("other-tool") == "accept"
+        # Rule 27: an unmet force may end with the reply as it is, if the caller asked for that and is told.
+        told_unmet = outcome.capture.headers.get("x-mustcall-force") == "unmet"
+        accepts_others = scenario.controls.get("other-tool") == "accept" or (
+            scenario.controls.get("on-unmet") == "answer" and told_unmet
+        )
         if (
             demand.choice.mode == "named"
             and not accepts_others
@@ -178,6 +198,14 @@ class _Turn:
 
     # --- answers --------------------------------------------------------------------------------------------------
 
+    def _holds_new_content(self) -> bool:
+        """Tell whether a reply holds content of a kind nobody knows yet: it is the caller's to read, and forwarded."""
+        try:
+            body = msgspec.json.decode(bytes(self.outcome.capture.body), type=_Contents)
+        except msgspec.DecodeError:
+            return False
+        return any(item.type not in _KNOWN_CONTENT for item in (*body.content, *body.output))
+
     def _check_answer(self) -> Iterator[str]:
         scenario, outcome = self.scenario, self.outcome
         if outcome.finish == "tool_calls":
@@ -186,7 +214,7 @@ class _Turn:
             if not any(one.declines or one.bent for one in self.told):
                 yield "answer: a refusal that nobody said"
             return
-        if not outcome.text.strip():
+        if not outcome.text.strip() and not self._holds_new_content():
             yield "answer: no text"
         if (scenario.demand.forced or scenario.impossible) and scenario.controls.get("on-unmet") != "answer":
             yield f"answer: {outcome.text[:80]!r} although a call was demanded"

@@ -1,5 +1,6 @@
 """Configuration: file, environment and flags, and errors that name the place and the fix."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.settings import load_settings, settings_from_flags
+from support.embedded import readied
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
 
@@ -72,7 +74,6 @@ def test_flags_name_upstreams() -> None:
         ("[server]\nport = 'x'\n" + UPSTREAM, ["$.server.port"]),
         ("[server]\nport = 70000\n" + UPSTREAM, ["70000"]),
         ("[server]\nmax_body_bytes = 0\n" + UPSTREAM, ["max_body_bytes"]),
-        ("", ["no upstream", "--upstream"]),
         (UPSTREAM + UPSTREAM, ["two upstreams", "'a'"]),
         ('[[upstream]]\nname="a"\nwire="soap"\nbase_url="http://h"\n', ["soap", "upstream"]),
         ('[[upstream]]\nname="a"\nwire="chat"\nbase_url="ftp://h"\n', ["'a'", "base_url"]),
@@ -121,3 +122,41 @@ def test_keys_are_not_shown(tmp_path: Path) -> None:
     assert "secret" not in repr(settings)
     assert "secret" not in str(settings.endpoints)
     assert "secret" not in f"{settings.endpoints[0]!r}"
+
+
+def test_the_embedded_model_is_the_upstream_where_none_is_named() -> None:
+    """Without a file, flags or environment the model in this process is served, once its weights are here."""
+    readied()
+    (endpoint,) = load_settings(environment={}).endpoints
+    assert (endpoint.name, endpoint.wire, endpoint.base_url) == ("local", Wire.CHAT, "embedded:smollm2-135m")
+
+
+def test_without_weights_the_fix_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upstream that is not named and a model that is not here: one message with both ways out."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no upstream is configured") as raised:
+        load_settings(environment={})
+    assert "mustcall models pull" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("messages=embedded:smollm2-135m", "speaks the wire chat"),
+        ("chat=embedded:no-such-model", "no-such-model"),
+        ("chat=embedded:/no/such/file.gguf", "/no/such/file.gguf"),
+    ],
+)
+def test_embedded_addresses_that_cannot_be_served(flag: str, words: str) -> None:
+    """Another wire, an unknown name or a missing file is an error with the upstream's name."""
+    with pytest.raises(ConfigError, match=words) as raised:
+        load_settings(upstream_flags=[flag], environment={})
+    assert "upstream" in raised.value.message
+
+
+def test_without_the_engine_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is not installed the message has the command that installs it."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ConfigError, match=r"mustcall\[local\]"):
+        load_settings(upstream_flags=["chat=embedded:smollm2-135m"], environment={})

@@ -244,7 +244,7 @@ class Turn:
 
     @property
     def _forwards(self) -> bool:
-        """Whether the upstream's bytes may be the caller's: Responses repeats its request, which must be the caller's."""
+        """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
         own = self._mine.wire is not Wire.RESPONSES or self._course.shaped().request is self._request
         return own and self._same_wire and len(self.record.attempts) == 1
 

@@ -112,9 +112,9 @@ def answer_request(demand: Demand, marks: Marks, wire: Wire, body: JsonObject) -
         told, answer, size, end = _bend(told, spoken.turn, wire, body, stamp=stamp, source=source)
     if breaks:
         how, answer, after = faults.break_connection(answer, size, source)
-        told = msgspec.structs.replace(told, what=f"{told.what}, {how}", clean=False)
+        told = msgspec.structs.replace(told, what=f"{told.what}, {how}")
         if after < end:
-            told = msgspec.structs.replace(told, calls_may=False, text_may=False, declines=False)
+            told = msgspec.structs.replace(told, calls_may=False, text_may=False, declines=False, clean=False)
     return told, answer
 
 

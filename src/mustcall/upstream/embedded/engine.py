@@ -32,13 +32,18 @@ INSTALL = "pip install 'mustcall[local]'"
 #: Two OpenMP settings without which two threads on a busy machine fall from 20 tokens a second to 2; they are read
 #: when the library is loaded.
 _ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+_LIBRARY = "xllamacpp"
 _BATCH = 64
 _MOST_THREADS = 8
 
 
 def engine_problem() -> str | None:
     """Return why no model can be run here, None if one can; the library is looked for, not loaded."""
-    if importlib.util.find_spec("xllamacpp") is None:
+    try:
+        found = importlib.util.find_spec(_LIBRARY) is not None
+    except ValueError:  # named among the modules, but not to be imported
+        found = False
+    if not found:
         return f"the embedded model needs an engine that is not installed; install it with: {INSTALL}"
     return None
 
@@ -209,7 +214,7 @@ def _load(path: Path, context: int) -> _Server:
     problem = engine_problem()
     if problem is not None:
         raise _LoadFailed(problem)
-    library: Any = importlib.import_module("xllamacpp")
+    library: Any = importlib.import_module(_LIBRARY)
     parameters = library.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context
