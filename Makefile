@@ -32,6 +32,7 @@ soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… t
 
 bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/client.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
 

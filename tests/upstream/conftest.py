@@ -17,8 +17,10 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[rep
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run everything here on both loops: they order events differently, and must give the same results."""
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run what has sockets on both loops: they order events differently, and must give the same results."""
+    if "embedded" in item.path.parts:
+        return {"asyncio": asyncio.new_event_loop}
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 

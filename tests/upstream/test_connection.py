@@ -335,6 +335,23 @@ def test_writing_waits_for_the_transport(size: int) -> None:
     run(main)
 
 
+def test_other_tasks_run_while_a_large_body_is_written() -> None:
+    """A large body leaves a megabyte at a time, also where the transport takes everything at once."""
+
+    async def main() -> float:
+        ends = Ends()
+        ends.begin(bytes(10_000_000))
+        steps = 0
+        while sum(map(len, ends.line.written)) < 10_000_000:
+            assert sum(map(len, ends.line.written)) <= (steps + 1) * 1_100_000
+            await asyncio.sleep(0)
+            steps += 1
+        assert steps >= 9
+        return now()
+
+    run(main)
+
+
 def test_no_rest_before_the_request_has_left() -> None:
     """A connection that is still owed a part of its request cannot carry another."""
 

@@ -159,6 +159,11 @@ class HttpTransport:
         """How many connections are open, in use or kept, those through a proxy not counted."""
         return self._pool.open_connections
 
+    @property
+    def resting_connections(self) -> int:
+        """How many of them are kept for the next exchange."""
+        return self._pool.resting_connections
+
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
         route = self._routes.get(call.url) or self._route(call)

@@ -31,6 +31,11 @@ class Origin:
         self.resolver = Resolver(loop, host, port)
         self._resting: dict[Connection, None] = {}
 
+    @property
+    def resting(self) -> int:
+        """How many connections rest."""
+        return len(self._resting)
+
     def take(self) -> Connection | None:
         """Return a connection that rested and is still open."""
         resting = self._resting
@@ -87,6 +92,11 @@ class Pool:
     def open_connections(self) -> int:
         """How many connections are open, in use or resting."""
         return len(self._open)
+
+    @property
+    def resting_connections(self) -> int:
+        """How many of them are not in use."""
+        return sum(origin.resting for origin in self._origins.values())
 
     async def dial(self, origin: Origin) -> Connection:
         """Open a connection to an origin; raise `OSError`."""
