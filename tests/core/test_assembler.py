@@ -159,3 +159,22 @@ def test_unrolled_reply_assembles_to_itself(parts: list[Part], reason: FinishRea
     """`unroll` is the inverse of the assembler for every reply whose finish fits its content."""
     reply = Reply(id="r", model="m", parts=tuple(parts), finish=derive_finish(reason, parts), usage=usage, created=1)
     assert _assembled(*unroll(reply)).reply() == reply
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "contradicted"),
+    [
+        (("a", "b"), "ab", False),
+        (("a",), "ab", False),
+        (("a b ",), "a b", False),
+        (("\na",), "a", False),
+        (("a", "a"), "a", True),
+        (("b", "a"), "ab", True),
+        ((), "ab", False),
+    ],
+)
+def test_a_final_text_that_is_not_what_was_streamed(streamed: tuple[str, ...], final: str, contradicted: bool) -> None:
+    """A part's last form may add to what was streamed of it; anything else takes something back."""
+    deltas = [TextDelta(0, text) for text in streamed]
+    assembler = _assembled(PartStarted(0, Text(text="")), *deltas, PartEnded(0, Text(text=final)))
+    assert assembler.contradicted is contradicted

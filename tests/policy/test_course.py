@@ -184,7 +184,7 @@ def test_format_corrections_where_text_is_the_channel() -> None:
 
 
 def test_what_is_looked_for() -> None:
-    """Rules 55, 64, 70: loose forms only where text is the channel; nothing on constrained rungs."""
+    """Rules 55, 64, 70: loose forms only where text is the channel; constrained output is looked through as well."""
     prompt = course_of(profile=Profile(protocol=Protocol.PROMPT)).lookout()
     hybrid = course_of().lookout()
     assert prompt is not None
@@ -194,7 +194,9 @@ def test_what_is_looked_for() -> None:
     native = course_of(asked(tools=()), profile=Profile(protocol=Protocol.NATIVE))
     assert native.lookout() is None
     constrained = Profile(forced=Forcing.ALWAYS, schema_output=True, constrain_first=True)
-    assert course_of(choice=named(), profile=constrained).lookout() is None
+    looked = course_of(choice=named(), profile=constrained).lookout()
+    assert looked is not None
+    assert not looked.loose
 
 
 def test_the_case_is_the_callers_request() -> None:

@@ -229,9 +229,17 @@ def test_kept_answers() -> None:
     """Rule 25: clean text and its reasoning stay, in order; calls and blank replies do not."""
     thought, text = Reasoning(text="hm"), Text(text="It is sunny.")
     call = ToolCall(id="c", name="search", arguments="{}")
-    assert kept_answer((thought, text, call)) == Message(role=Role.ASSISTANT, parts=(thought, text))
-    assert kept_answer((thought, Text(text=" \n"))) is None
-    assert kept_answer((Refusal(text="no"),)) is None
+    assert kept_answer((thought, text, call), TOOLS) == Message(role=Role.ASSISTANT, parts=(thought, text))
+    assert kept_answer((thought, Text(text=" \n")), TOOLS) is None
+    assert kept_answer((Refusal(text="no"),), TOOLS) is None
+
+
+@pytest.mark.parametrize(
+    "written", ['{"x":[{"name": "search"', "```\n>>>search\n{}\n```", "[search(", "Action: search"]
+)
+def test_garbled_calls_are_not_kept(written: str) -> None:
+    """Rule 25: what has a sign of a call in it, readable or not, quoted or not, is no clean text."""
+    assert kept_answer((Text(text=written),), TOOLS) is None
 
 
 def test_candidates() -> None:

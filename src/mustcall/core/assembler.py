@@ -61,14 +61,14 @@ class _Slot:
             case _:
                 return part
 
-
     @property
     def contradicted(self) -> bool:
-        """Whether its final form says another text than what was streamed of it."""
+        """Whether its final form says another text than what was streamed of it; white space around it is no matter."""
         final, part = self.final, self.part
         if not isinstance(final, Text) or not isinstance(part, Text):
             return False
-        return not final.text.startswith(part.text + "".join(self.fragments))
+        streamed = part.text + "".join(self.fragments)
+        return not (final.text.startswith(streamed) or final.text.strip().startswith(streamed.strip()))
 
 
 class Assembler:

@@ -159,8 +159,15 @@ class Flow:
         return self._assembler.reply()
 
     def found(self, reply: Reply) -> Found:
-        """Return what was found in the reply's text; one that was not what was streamed is looked through again."""
-        return self.lens.fresh().read(reply) if self._assembler.contradicted else self.lens.found(reply)
+        """Return what was found in the reply's text; one that was not what was streamed is looked through again.
+
+        Raise `UpstreamGarbage` if the caller has seen what the reply's end takes back.
+        """
+        if not self._assembler.contradicted:
+            return self.lens.found(reply)
+        if self.began:
+            raise UpstreamGarbage("the upstream contradicted at its end what it had streamed before")
+        return self.lens.fresh().read(reply)
 
     @property
     def irregular(self) -> bool:

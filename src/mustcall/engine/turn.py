@@ -40,6 +40,7 @@ from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
 from mustcall.policy.judge import Judgement, judge
 from mustcall.policy.lens import Found, Lens
+from mustcall.policy.oddities import odd_tools
 from mustcall.policy.profile import Forcing, Protocol
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
@@ -252,8 +253,8 @@ class Turn:
     def _holds(self) -> bool:
         """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
         course = self._course
-        structured = self._request.output is not None and not course.profile.schema_output
-        return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or structured
+        unsure = (self._request.output and not course.profile.schema_output) or odd_tools(self._request.tools)
+        return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or bool(unsure)
 
     @property
     def _is_stateful(self) -> bool:

@@ -20,7 +20,17 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
 from mustcall.dialects.names import fold
-from mustcall.policy.subschemas import MAX_DEPTH, Path, as_list, as_object, deeper_than, hoist, resolve, types_of
+from mustcall.policy.subschemas import (
+    MAX_DEPTH,
+    Path,
+    as_list,
+    as_object,
+    deeper_than,
+    hoist,
+    resolve,
+    spell,
+    types_of,
+)
 from mustcall.policy.validation import (
     Document,
     Problem,
@@ -195,6 +205,19 @@ class _Reading(msgspec.Struct, frozen=True):
     types: frozenset[str]
 
 
+def _written_member(text: str, schemas: list[JsonObject]) -> int | float | None:
+    """Return the one number or truth of an enumeration that a string spells, None if there is none.
+
+    Some upstreams take enumerations of strings alone, so that is how their models say such a value.
+    """
+    for schema in schemas:
+        members = as_list(schema.get("enum"))
+        if members and text not in members:
+            meant = [member for member in members if isinstance(member, int | float) and spell(member) == text]
+            return meant[0] if len(meant) == 1 else None
+    return None
+
+
 class _Mender:
     """Makes the loss-free changes to one value, and says each in words. A value that needs none stays the same object.
 
@@ -265,7 +288,11 @@ class _Mender:
         """Read a string as the type its field declares, if it declares no string (rule 131)."""
         types = reading.types
         if "string" in types:
-            return text
+            member = _written_member(text, reading.schemas)
+            if member is None:
+                return text
+            self._note(path, "a string read as the value it spells")
+            return member
         bare = text.strip()
         folded = bare.casefold()
         if "null" in types and folded in ("null", "none"):

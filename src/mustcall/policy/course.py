@@ -122,7 +122,7 @@ class Course:
         tools = self._offered
         if not self.names.trivial:
             tools += tuple(tool for tool in functions_of(self._caller.tools) if tool not in self._offered)
-        if self.plan.protocol is Protocol.OFF or self.rung.constrains:
+        if self.plan.protocol is Protocol.OFF:
             return None
         native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT
         if native and not tools:
@@ -227,7 +227,7 @@ class Course:
         self._place += 1
         self._shaped = None
         self._reminder = None
-        answer = kept_answer(judged.reply.parts) if judged.keeps else None
+        answer = kept_answer(judged.reply.parts, self._offered) if judged.keeps else None
         rung = self.rung
         if rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
             asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.tools import ProviderTool, Tool
@@ -20,11 +20,12 @@ from mustcall.dialects.names import Offered
 from mustcall.policy.announcing import announces_call
 from mustcall.policy.arguments import check_arguments, describe_problems
 from mustcall.policy.callform import answer_problems, read_call
-from mustcall.policy.controls import Controls, OtherTool
+from mustcall.policy.controls import Controls, OnUnmet, OtherTool
 from mustcall.policy.demand import Demand
 from mustcall.policy.lens import Found
 from mustcall.policy.loops import loop_of
 from mustcall.policy.names import NameMap
+from mustcall.policy.oddities import names_odd_tool
 from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.starving import is_starved
@@ -121,8 +122,10 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
         kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
         return Judgement(verdict=verdict, reply=_with_parts(reply, kept))
     if case.rung.constrains:
-        return _judge_constrained(case, reply)
+        return _judge_constrained(case, reply, found)
     calls = reply.calls
+    if not calls and case.controls.broad and names_odd_tool(_text(reply.parts), case.request.tools):
+        return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
     if calls or case.demand.forbids:
         parts, notes = _without_markup(case, reply, found)
         if not case.demand.forbids:
@@ -278,15 +281,20 @@ def _at_limit(case: Case, reply: Reply) -> bool:
     return usage is not None and limit is not None and limit > 0 and usage.output_tokens >= limit
 
 
-def _judge_constrained(case: Case, reply: Reply) -> Judgement:
+def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
     """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     read = read_call(text, case.offered)
     if reply.calls:
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
-        cut = reply.finish is FinishReason.LENGTH
-        return Judgement(verdict=Verdict.TRUNCATED if cut else Verdict.FORCE_MISSED, reply=reply, cut_call=cut)
+        if reply.finish is FinishReason.LENGTH:
+            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+        judged = _judge_markup(case, reply, found)
+        if judged.verdict is Verdict.TEXT_CALL and not found.calls and case.controls.on_unmet is OnUnmet.ERROR:
+            # The JSON that was asked for, and no call: the caller is told what it did not get.
+            return msgspec.structs.replace(judged, verdict=Verdict.FORCE_MISSED)
+        return judged
     name, arguments = read
     kept = tuple(part for part in reply.parts if isinstance(part, Reasoning))
     call = case.names.restore(ToolCall(id=f"call_{case.token}_0", name=name, arguments=arguments))
@@ -422,7 +430,7 @@ def _is_broad(case: Case) -> bool:
 
 def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation, ...]) -> Judgement:
     """Judge a reply that is text, or nothing."""
-    blank = is_blank(reply.parts)
+    blank = is_blank(part for part in reply.parts if not _is_lost(case, part))
     if case.demand.forced:
         if reply.finish is FinishReason.LENGTH:
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
@@ -452,6 +460,12 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
         announced = Adaptation(AdaptationKind.REPORTED, "announced_only", "a call was announced and none made")
         return Judgement(verdict=Verdict.ANNOUNCED_ONLY, reply=reply, notes=(*notes, announced))
     return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+
+
+def _is_lost(case: Case, part: Part) -> bool:
+    """Tell whether a part is of a kind that only the upstream's own wire has: a caller on another never sees it."""
+    caller = case.request.origin
+    return isinstance(part, Unknown) and caller is not None and part.wire is not caller.wire
 
 
 def _is_structured(request: Request) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.schema import type_name
-from mustcall.policy.subschemas import Path, as_list, as_object, resolve
+from mustcall.policy.subschemas import Path, as_list, as_object, resolve, spell
 
 __all__ = ["Reduction", "merge_schemas", "reduce_for_gemini"]
 
@@ -187,6 +187,13 @@ class _Gemini:
             if options and kind in (None, "string") and all(isinstance(option, str) for option in options):
                 kept["enum"] = options
                 kept["type"] = "string"
+            elif kind is None and any(isinstance(option, str) for option in options) and _are_scalars(options):
+                # Said as strings, which arguments are read back from, rather than as anything at all.
+                kept["enum"] = list(
+                    dict.fromkeys(option if isinstance(option, str) else spell(option) for option in options)
+                )
+                kept["type"] = "string"
+                self._report.lose(path, "enum of several types written as strings")
             else:
                 kept.pop("enum")
                 if options and len({type_name(option) for option in options}) == 1:
@@ -280,3 +287,7 @@ _BELONGING = {
 
 def _belonging(node: JsonObject, name: str) -> JsonObject:
     return {key: value for key, value in node.items() if key in _BELONGING.get(name, ())}
+
+
+def _are_scalars(options: Sequence[Any]) -> bool:
+    return all(isinstance(option, str | int | float) for option in options)

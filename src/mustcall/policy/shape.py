@@ -16,7 +16,7 @@ from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.dialects import Prompt, WrittenCall
+from mustcall.dialects import Prompt, WrittenCall, is_plain
 from mustcall.policy.callform import bound_schema, call_schema
 from mustcall.policy.demand import Demand
 from mustcall.policy.grounding import latest_input
@@ -129,12 +129,16 @@ def user_turn(text: str) -> Message:
     return Message(role=Role.USER, parts=(Text(text=text),))
 
 
-def kept_answer(parts: Iterable[Part]) -> Message | None:
-    """Return what may stay in context of an attempt that answered in clean text (rule 25), None if there is none."""
+def kept_answer(parts: Iterable[Part], tools: tuple[Tool, ...]) -> Message | None:
+    """Return what may stay in context of an attempt that answered in clean text (rule 25), None if there is none.
+
+    Clean is what no dialect has a sign in, not even the loosest: a model that sees a garbled call writes another one.
+    """
     kept = tuple(
         part for part in parts if isinstance(part, Reasoning) or (isinstance(part, Text) and part.text.strip())
     )
-    if not any(isinstance(part, Text) for part in kept):
+    texts = [part.text for part in kept if isinstance(part, Text)]
+    if not texts or not all(is_plain(text, tools=tools, loose=True) for text in texts):
         return None
     return Message(role=Role.ASSISTANT, parts=kept)
 

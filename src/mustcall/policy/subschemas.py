@@ -10,6 +10,8 @@ Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` 
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
+
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.schema import type_name
 
@@ -23,6 +25,7 @@ __all__ = [
     "hoist",
     "resolve",
     "rewrite",
+    "spell",
     "types_of",
 ]
 
@@ -51,6 +54,11 @@ MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSch
 _DOCUMENT_KEYS = frozenset({"$schema", "$id", "$defs", "definitions"})
 
 Path = tuple[str | int, ...]
+
+
+def spell(value: float) -> str:
+    """Return a number or a truth as JSON writes it."""
+    return msgspec.json.encode(value).decode()
 
 
 def as_object(value: Any) -> JsonObject | None:

@@ -267,6 +267,16 @@ def _bend(
             return msgspec.structs.replace(ended, declines=False), answer, size, size
 
 
+_ENDINGS = (
+    b"[DONE]",
+    b'"finish_reason": "',
+    b"event: message_delta",
+    b"event: message_stop",
+    b"event: response.completed",
+    b"event: response.incomplete",
+)
+
+
 def _drip(frames: list[bytes], source: random.Random) -> list[bytes]:
     """Cut a stream into writes: an event each, anywhere, or a few bytes at a time."""
     largest = source.choice([0, 0, 40, 40, 3])
@@ -279,4 +289,6 @@ def _stream_sizes(frames: list[bytes]) -> tuple[int, int]:
     """Return a stream's size and the place up to which a cut surely cuts the reply."""
     size = sum(map(len, frames))
     tail = sum(map(len, frames[-4:]))  # finish, usage, terminator: a cut among them may do no harm
-    return size, max(0, size - tail)
+    # Events may have changed places: what comes behind the first that says the end may be missed by nobody.
+    told = next((place for place, frame in enumerate(frames) if any(mark in frame for mark in _ENDINGS)), len(frames))
+    return size, min(max(0, size - tail), sum(map(len, frames[:told])))
