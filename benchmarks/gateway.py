@@ -1,6 +1,6 @@
 """What the gateway costs: against direct upstream calls, and against a bare pass-through on the same libraries.
 
-    python benchmarks/gateway.py [--quick] [--json FILE] [--all-pairs]
+    python benchmarks/gateway.py [--quick] [--json FILE] [--all-pairs] [--before CHECKOUT]
 
 Everything runs on loopback in processes of its own: scripted upstream, floor, gateway (`mustcall serve`), load
 generator. Exits with 0 whatever the figures are; with 1 if an answer was wrong. README.md explains the table.
@@ -30,7 +30,9 @@ _QUICK = Plan(
 )
 
 
-def _contenders(fleet: Fleet, upstream: Server, pairs: dict[Wire, tuple[Wire, ...]]) -> list[list[Contender]]:
+def _contenders(
+    fleet: Fleet, upstream: Server, pairs: dict[Wire, tuple[Wire, ...]], before: Path | None
+) -> list[list[Contender]]:
     """Start the servers and return the contenders, grouped by the wire they call."""
     floor = fleet.start_floor(upstream)
     groups: list[list[Contender]] = []
@@ -40,6 +42,7 @@ def _contenders(fleet: Fleet, upstream: Server, pairs: dict[Wire, tuple[Wire, ..
             [
                 Contender(kind="direct", caller=wire, upstream=wire, server=upstream),
                 Contender(kind="floor", caller=wire, upstream=wire, server=floor),
+                *_earlier(fleet, upstream, wire, before),
                 *(
                     Contender(
                         kind="same-wire" if caller == wire else "translating",
@@ -54,6 +57,14 @@ def _contenders(fleet: Fleet, upstream: Server, pairs: dict[Wire, tuple[Wire, ..
     return groups
 
 
+def _earlier(fleet: Fleet, upstream: Server, wire: Wire, before: Path | None) -> list[Contender]:
+    if before is None:
+        return []
+    return [
+        Contender(kind="before", caller=wire, upstream=wire, server=fleet.start_gateway(upstream, wire, before / "src"))
+    ]
+
+
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -63,13 +74,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what the gateway costs.")
     parser.add_argument("--quick", action="store_true", help="less than 40 s: whole and stream, at 1 and 32")
     parser.add_argument("--all-pairs", action="store_true", help="all nine wire pairs (takes its own time)")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="compare with the gateway of another checkout")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure as JSON")
     options = parser.parse_args()
     plan = _QUICK if options.quick else _FULL
     try:
         with Fleet() as fleet:
             upstream = fleet.start_upstream()
-            groups = _contenders(fleet, upstream, _ALL_PAIRS if options.all_pairs else _PAIRS)
+            groups = _contenders(fleet, upstream, _ALL_PAIRS if options.all_pairs else _PAIRS, options.before)
             fleet.start_generator()
             results = measure(fleet, upstream, groups, plan, _tell)
             print(render(results, fleet.servers, plan))

@@ -18,7 +18,7 @@ from gateway_bench.processes import Fleet, Server
 
 __all__ = ["WORKLOADS", "Cell", "Contender", "Kind", "Plan", "Workload", "measure"]
 
-Kind = Literal["direct", "floor", "same-wire", "translating"]
+Kind = Literal["direct", "floor", "before", "same-wire", "translating"]
 
 _HEADERS: dict[Wire, dict[str, str]] = {
     "chat": {"authorization": "Bearer sk-bench-0123456789abcdef"},
@@ -99,7 +99,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name in the table."""
-        if self.kind in ("direct", "floor"):
+        if self.kind in ("direct", "floor", "before"):
             return f"{self.kind} {self.upstream}"
         return f"{self.caller} -> {self.upstream}"
 

@@ -52,14 +52,18 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _environment() -> dict[str, str]:
-    """Return our environment without what would change a contender: proxies and the gateway's own settings."""
+def _environment(source: Path | None = None) -> dict[str, str]:
+    """Return our environment without what would change a contender: proxies and the gateway's own settings.
+
+    `source` is a folder of packages that go before the installed ones: another version of the gateway.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy") and not name.startswith("MUSTCALL_")
     }
-    return kept | {"PYTHONPATH": str(_HERE)}
+    first = () if source is None else (str(source.resolve()),)
+    return kept | {"PYTHONPATH": os.pathsep.join((*first, str(_HERE)))}
 
 
 class Fleet:
@@ -101,12 +105,13 @@ class Fleet:
         origin = f"http://127.0.0.1:{upstream.port}"
         return self._serve("floor", port, ["-m", "gateway_bench.floor", str(port), origin], "/healthz")
 
-    def start_gateway(self, upstream: Server, wire: Wire) -> Server:
-        """Start the gateway as a user would, on an upstream of one wire."""
+    def start_gateway(self, upstream: Server, wire: Wire, source: Path | None = None) -> Server:
+        """Start the gateway as a user would, on an upstream of one wire; from another checkout's `source` if given."""
         port = _free_port()
         flag = f"{wire}=http://127.0.0.1:{upstream.port}/v1"
         arguments = ["-m", "mustcall", "serve", "--port", str(port), "--upstream", flag]
-        return self._serve(f"gateway-{wire}", port, arguments, "/healthz")
+        name = f"gateway-{wire}" if source is None else f"before-{wire}"
+        return self._serve(name, port, arguments, "/healthz", source)
 
     def start_generator(self) -> None:
         """Start the load generator."""
@@ -128,7 +133,9 @@ class Fleet:
             raise Broken(report.broken)
         return report
 
-    def _spawn(self, name: str, arguments: Sequence[str], *, piped: bool = False) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, name: str, arguments: Sequence[str], source: Path | None = None, *, piped: bool = False
+    ) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE if piped else None
         with Path(self._folder.name, f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -137,14 +144,14 @@ class Fleet:
                 stdout=pipe or log,
                 stderr=log,
                 cwd=self._folder.name,
-                env=_environment(),
+                env=_environment(source),
             )
         self._processes.append(process)
         return process
 
-    def _serve(self, name: str, port: int, arguments: Sequence[str], path: str) -> Server:
+    def _serve(self, name: str, port: int, arguments: Sequence[str], path: str, source: Path | None = None) -> Server:
         began = time.perf_counter()
-        server = Server(name, port, self._spawn(name, arguments))
+        server = Server(name, port, self._spawn(name, arguments, source))
         while not _answers(port, path):
             if server.process.poll() is not None or time.perf_counter() - began > _START_SECONDS:
                 raise Broken(f"{name} did not start: {self._log(name)}")

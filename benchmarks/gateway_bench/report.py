@@ -17,6 +17,9 @@ __all__ = ["GOALS", "as_json", "render"]
 #: The least share of the floor's throughput, by kind of contender.
 GOALS: dict[Kind, float] = {"same-wire": 0.70, "translating": 0.50}
 
+#: The least share of an earlier version's throughput.
+BEFORE_GOAL = 0.85
+
 _LIBRARIES = ("aiohttp", "uvicorn", "httptools", "uvloop", "msgspec")
 
 
@@ -30,6 +33,7 @@ class Row(msgspec.Struct, kw_only=True):
     requests_per_second: float
     cpu_ms: float
     throughput_ratio: float | None
+    before_ratio: float | None
     cpu_ratio: float | None
     added_p50_ms: float
     added_p99_ms: float
@@ -70,6 +74,7 @@ def rows_of(results: list[Measured]) -> list[Row]:
                 requests_per_second=measured.middle(_rate),
                 cpu_ms=measured.middle(_cpu),
                 throughput_ratio=measured.ratio(floor, _rate) if compared else None,
+                before_ratio=_before(measured, row.get("before")),
                 cpu_ratio=measured.ratio(floor, _cpu) if compared else None,
                 added_p50_ms=measured.middle(lambda sample: sample.p50) - direct.middle(lambda sample: sample.p50),
                 added_p99_ms=measured.middle(lambda sample: sample.p99) - direct.middle(lambda sample: sample.p99),
@@ -82,12 +87,18 @@ def rows_of(results: list[Measured]) -> list[Row]:
     return rows
 
 
+def _before(measured: Measured, earlier: Measured | None) -> float | None:
+    """Return a same-wire gateway's throughput as a share of the earlier version's."""
+    comparable = earlier is not None and measured.cell.contender.kind == "same-wire"
+    return measured.ratio(earlier, _rate) if comparable and earlier is not None else None
+
+
 def render(results: list[Measured], servers: list[Server], plan: Plan) -> str:
     """Return the whole report as Markdown."""
     rows = rows_of(results)
     blocks = [_machine(results)]
     blocks += [_table(workload, rows) for workload in plan.workloads]
-    blocks.append("\n".join([*_verdicts(rows), *_per_event(rows)]))
+    blocks.append("\n".join([*_verdicts(rows), *_against_before(rows), *_per_event(rows)]))
     started = ", ".join(f"{server.name} {server.start_seconds:.2f} s / {server.memory_mb:.0f} MB" for server in servers)
     blocks.append(f"start / memory at the end: {started}")
     return "\n\n".join(blocks)
@@ -139,6 +150,19 @@ def _verdicts(rows: list[Row]) -> list[str]:
             lines.append(
                 f"{word} {kind:<11} {workload:<6} at {concurrency:>3}: {share:.0%} of the floor's throughput "
                 f"(goal {goal:.0%}; weakest: {worst.contender}); by CPU alone {1 / times:.0%}"
+            )
+    return lines
+
+
+def _against_before(rows: list[Row]) -> list[str]:
+    """Return one line per workload and concurrency: what is left of the earlier version's throughput."""
+    lines: list[str] = []
+    for row in rows:
+        if row.before_ratio is not None:
+            word = "met   " if row.before_ratio >= BEFORE_GOAL else "MISSED"
+            lines.append(
+                f"{word} {row.workload:<6} at {row.concurrency:>3}: {row.contender} has {row.before_ratio:.0%} of the "
+                f"throughput before (goal {BEFORE_GOAL:.0%})"
             )
     return lines
 
