@@ -27,6 +27,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
 from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding, StreamBinding
@@ -318,10 +319,9 @@ class _Crossing:
 
 async def drain(pieces: AsyncGenerator[bytes]) -> None:
     """Read what follows a stream's last event, so that the connection can be used again; not for long."""
-    with suppress(MustcallError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in pieces:
-                pass
+    with suppress(MustcallError, TimeoutError), IdleTimer(_DRAIN_SECONDS):
+        async for _ in pieces:
+            pass
 
 
 def is_event_stream(headers: Mapping[str, str]) -> bool:

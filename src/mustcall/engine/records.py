@@ -1,6 +1,8 @@
 """What happened in a turn: a record for each attempt, and the turn's own. Headers, errors and traces come from it."""
 
 import hashlib
+import operator
+from functools import reduce
 
 import msgspec
 
@@ -64,6 +66,12 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     def calls(self) -> int:
         """Upstream calls made, transport retries included."""
         return sum(attempt.sends for attempt in self.attempts)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What all attempts cost together, as far as they told (rule 114)."""
+        counted = [attempt.usage for attempt in self.attempts if attempt.usage is not None]
+        return reduce(operator.add, counted) if counted else None
 
     def summary(self) -> JsonObject:
         """Return the record as the caller may see it."""

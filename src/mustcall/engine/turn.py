@@ -5,9 +5,7 @@ seam, under one deadline and one ceiling of calls. A healthy turn on one wire is
 upstream sends, only `MustcallError` leaves this module.
 """
 
-import asyncio
 import logging
-import operator
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
@@ -25,8 +23,8 @@ from mustcall.core.errors import (
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Text, ToolCall
-from mustcall.core.reply import Reply, Usage
+from mustcall.core.parts import Text
+from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
@@ -34,6 +32,7 @@ from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, 
 from mustcall.engine.flow import Flow
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, ended_stream, harvested
+from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.policy.backoff import is_transient
 from mustcall.policy.course import Course
@@ -47,6 +46,7 @@ from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.shape import Shaped
 from mustcall.policy.starving import lower_bound
 from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding
@@ -56,6 +56,7 @@ from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.sealing import holds_seal
+from mustcall.wire.skimming import skim
 
 __all__ = ["Turn"]
 
@@ -98,7 +99,6 @@ class Turn:
         self._tries = Tries(lambda: course.may_call, self._count_call)
         self._stamp = Stamp(token=inbound.token, created=int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
-        self._usage: Usage | None = None
         self._bound: int | None = None
         self._limit: int | None = None
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
@@ -112,6 +112,10 @@ class Turn:
             while True:
                 reply, raw, headers = await self._whole_attempt()
                 judged = self._judge(reply, self._lens().read(reply))
+                if raw is not None and reply.origin is None and judged.reply is not reply:
+                    # It was only skimmed, and something has to change.
+                    reply = self._theirs.decode_reply(raw, self._provenance)
+                    judged = self._judge(reply, self._lens().read(reply))
                 accepted = self._settle(judged, None)
                 if accepted is None:
                     continue
@@ -127,7 +131,7 @@ class Turn:
         chunks = self._chunks()
         left = max(0.0, self._deadline - self._setting.clock.monotonic())
         try:
-            async with asyncio.timeout(left):
+            with IdleTimer(left):
                 first = await anext(chunks, None)
         except TimeoutError:
             late = UpstreamTimeout("the upstream's answer did not begin within the time for this request")
@@ -387,7 +391,7 @@ class Turn:
                     continue
                 return harvested, None, answer.reply.headers
             try:
-                async with asyncio.timeout(max(0.0, self._deadline - self._setting.clock.monotonic())):
+                with IdleTimer(max(0.0, self._deadline - self._setting.clock.monotonic())):
                     reply, raw = await self._read_whole(answer.reply)
             except TimeoutError:
                 await answer.reply.close()
@@ -427,21 +431,16 @@ class Turn:
             body = await upstream.read()
         finally:
             await upstream.close()
+        skims = self._forwards and self._names.trivial and not self._setting.metadata
+        if skims and (skimmed := skim(self._mine.wire, body)) is not None:
+            return skimmed, body
         reply = self._theirs.decode_reply(body, self._provenance)
         if self._same_wire and not is_regular_body(self._mine.wire, body):
             return respelled(reply, self._log), None
         return reply, body
 
     def _restored(self, reply: Reply) -> Reply:
-        """Return the reply with its calls in the names and kinds the caller offered."""
-        calls = reply.calls
-        if not calls or (self._binding.trivial and self._names.trivial):
-            return reply
-        parts = tuple(
-            self._names.restore(self._binding.restore_readable(part)) if isinstance(part, ToolCall) else part
-            for part in reply.parts
-        )
-        return reply if all(map(operator.is_, parts, reply.parts)) else reply.evolve(parts=parts)
+        return restored(reply, self._binding, self._names)
 
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
@@ -452,8 +451,6 @@ class Turn:
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         record.seconds = self._setting.clock.monotonic() - record.started
-        if reply.usage is not None:
-            self._usage = reply.usage if self._usage is None else self._usage + reply.usage
         return judged
 
     def _settle(self, judged: Judgement, delivery: Delivery | None, *, spoke: bool = False) -> Reply | None:
@@ -489,7 +486,7 @@ class Turn:
 
     def _with_usage(self, reply: Reply) -> Reply:
         """Return the reply with the usage of all attempts (rule 114)."""
-        return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self._usage)
+        return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self.record.usage)
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         demand = self._course.plan.demand

@@ -9,7 +9,7 @@ Cost: linear in the bytes, nearly all of it in C (split and join); a fraction of
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -85,24 +85,20 @@ class Stencil:
             return None
         return text, start + sum(map(len, parts)) + len(anchor) * (len(parts) - 1) - len(head)
 
-    def _texts(self, parts: list[bytes]) -> list[bytes] | None:
+    def _texts(self, parts: Sequence[bytes]) -> Sequence[bytes] | None:
         """Return the texts as they are written, None unless what is in the other holes belongs there."""
         if self._before is not None:
-            cut = [part.partition(self._before) for part in parts]
-            numbers = b"\0".join([number for number, _, _ in cut]) + b"\0"
-            if _NUMBERS.fullmatch(numbers) is None:
+            numbers, _, parts = zip(*[part.partition(self._before) for part in parts], strict=True)
+            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None:
                 return None
-            parts = [rest for _, _, rest in cut]
         if self._after is None:
             return parts
-        cut = [part.partition(self._after) for part in parts]
-        padding = b"".join([rest for _, _, rest in cut])
-        if not all(mark for _, mark, _ in cut) or not (padding.isalnum() or not padding):
-            return None
-        return [text for text, _, _ in cut]
+        texts, marks, paddings = zip(*[part.partition(self._after) for part in parts], strict=True)
+        padding = b"".join(paddings)
+        return texts if marks.count(self._after) == len(marks) and (padding.isalnum() or not padding) else None
 
 
-def _joined(texts: list[bytes]) -> str | None:
+def _joined(texts: Sequence[bytes]) -> str | None:
     """Return the text that JSON strings say together; None unless each of them is one by itself."""
     whole = b"".join(texts)
     if _CONTROLS.search(whole) is not None:

@@ -1,0 +1,20 @@
+"""A reply's calls in the names and kinds the caller offered its tools under, whatever they went out as."""
+
+import operator
+
+from mustcall.core.parts import ToolCall
+from mustcall.core.reply import Reply
+from mustcall.policy.names import NameMap
+from mustcall.wire.binding import Binding
+
+__all__ = ["restored"]
+
+
+def restored(reply: Reply, binding: Binding, names: NameMap) -> Reply:
+    """Return the reply as the caller knows its tools; the same object if nothing changes."""
+    if (binding.trivial and names.trivial) or not reply.calls:
+        return reply
+    parts = tuple(
+        names.restore(binding.restore_readable(part)) if isinstance(part, ToolCall) else part for part in reply.parts
+    )
+    return reply if all(map(operator.is_, parts, reply.parts)) else reply.evolve(parts=parts)

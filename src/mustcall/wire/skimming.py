@@ -1,0 +1,206 @@
+"""A whole reply read only as far as judging it needs: most replies are accepted as they came, and forwarded as bytes.
+
+Strict: what is skimmed is regular (`wire.regularity`), and means what the codec reads in it; a reply with anything
+unusual is left to the codec. A skimmed reply has no exact form, so it may be judged and counted but never written:
+where anything has to change, the codec reads it in full.
+
+Cost: one typed decode, in C.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from mustcall.core.origin import Wire
+from mustcall.core.parts import Part, Text, ToolCall
+from mustcall.core.reply import Reply, Usage, derive_finish
+from mustcall.wire.chat.reply import decode_finish
+from mustcall.wire.messages.reply import finish_reason
+from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
+
+__all__ = ["skim"]
+
+
+def skim(wire: Wire, body: bytes) -> Reply | None:
+    """Return what a strictly regular reply of nothing but text and calls means; None for any other."""
+    reader = _READERS.get(wire)
+    return reader(body) if reader is not None else None
+
+
+# --- chat -----------------------------------------------------------------------------------------------------------
+
+
+class _Given(msgspec.Struct, gc=False):
+    cached_tokens: Count = 0
+    cache_write_tokens: Count = 0
+
+
+class _Made(msgspec.Struct, gc=False):
+    reasoning_tokens: Count = 0
+
+
+class _ChatUsage(msgspec.Struct, gc=False):
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: _Given | None = None
+    completion_tokens_details: _Made | None = None
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: Given
+    arguments: str
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: Given
+    type: Literal["function"]
+    function: _Function
+    custom: None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    reasoning_details: None = None
+    tool_calls: tuple[_Call, ...] | None = None
+    function_call: None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    message: _Message
+    index: Literal[0] = 0
+    finish_reason: Given | None = None
+    logprobs: None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    id: Given
+    choices: tuple[_Choice]
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int | None = None
+    model: str = ""
+    usage: _ChatUsage | None = None
+    error: None = None
+
+
+_completion = msgspec.json.Decoder(_Completion)
+_NO_GIVEN, _NO_MADE = _Given(), _Made()
+
+
+def _skim_chat(body: bytes) -> Reply | None:
+    value = read(_completion, body)
+    if value is None or not is_utf8(body):
+        return None
+    choice = value.choices[0]
+    message = choice.message
+    parts: tuple[Part, ...] = (Text(text=message.content),) if message.content else ()
+    if message.tool_calls:
+        calls = message.tool_calls
+        if len(calls) > 1 and len({call.id for call in calls}) != len(calls):
+            return None
+        parts += tuple(
+            [ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments) for call in calls]
+        )
+    counted = value.usage
+    usage = None
+    if counted is not None:
+        given, made = counted.prompt_tokens_details or _NO_GIVEN, counted.completion_tokens_details or _NO_MADE
+        usage = Usage(
+            input_tokens=counted.prompt_tokens,
+            output_tokens=counted.completion_tokens,
+            cached_tokens=given.cached_tokens,
+            cache_write_tokens=given.cache_write_tokens,
+            reasoning_tokens=made.reasoning_tokens,
+        )
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=parts,
+        finish=derive_finish(decode_finish(choice.finish_reason), parts),
+        reported_finish=choice.finish_reason,
+        usage=usage,
+        created=value.created,
+    )
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+class _TextBlock(msgspec.Struct, gc=False, tag="text"):
+    text: str
+    citations: None = None
+
+
+class _ToolUse(msgspec.Struct, gc=False, tag="tool_use"):
+    id: Given
+    name: Given
+    input: dict[str, msgspec.Raw]
+
+
+class _Thought(msgspec.Struct, gc=False):
+    thinking_tokens: Count = 0
+
+
+class _Counts(msgspec.Struct, gc=False):
+    input_tokens: Count
+    output_tokens: Count
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    output_tokens_details: _Thought | None = None
+
+
+class _Reply(msgspec.Struct, gc=False):
+    id: Given
+    type: Literal["message"]
+    role: Literal["assistant"]
+    content: tuple[_TextBlock | _ToolUse, ...]
+    usage: _Counts
+    model: str = ""
+    stop_reason: Given | None = None
+    stop_sequence: str | None = None
+
+
+_reply = msgspec.json.Decoder(_Reply)
+
+
+def _skim_messages(body: bytes) -> Reply | None:
+    value = read(_reply, body)
+    if value is None or not is_utf8(body):
+        return None
+    parts: list[Part] = []
+    ids: set[str] = set()
+    for block in value.content:
+        if isinstance(block, _TextBlock):
+            parts.append(Text(text=block.text))
+            continue
+        if block.id in ids:
+            return None
+        ids.add(block.id)
+        written = msgspec.json.encode({name: msgspec.json.decode(raw) for name, raw in block.input.items()})
+        parts.append(ToolCall(id=block.id, name=block.name, arguments=written.decode()))
+    counts = value.usage
+    cached, written_anew = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
+    thought = counts.output_tokens_details
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=tuple(parts),
+        finish=derive_finish(finish_reason(value.stop_reason), parts),
+        reported_finish=value.stop_reason,
+        stop_sequence=value.stop_sequence,
+        usage=Usage(
+            input_tokens=counts.input_tokens + cached + written_anew,
+            output_tokens=counts.output_tokens,
+            cached_tokens=cached,
+            cache_write_tokens=written_anew,
+            reasoning_tokens=thought.thinking_tokens if thought is not None else 0,
+        ),
+    )
+
+
+_READERS: dict[Wire, Callable[[bytes], Reply | None]] = {Wire.CHAT: _skim_chat, Wire.MESSAGES: _skim_messages}

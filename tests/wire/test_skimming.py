@@ -1,0 +1,125 @@
+"""A skimmed reply is what the codec reads, without the form it came in."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.origin import Wire
+from mustcall.core.reply import Reply
+from mustcall.wire.codec import Provenance
+from mustcall.wire.registry import codec_for
+from mustcall.wire.regularity import is_regular_body
+from mustcall.wire.skimming import skim
+
+WIRES = (Wire.CHAT, Wire.MESSAGES)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+counts = st.integers(0, 10**9)
+
+
+def chat_body(text: str | None, calls: list[tuple[str, str]], finish: str | None, numbers: list[int]) -> dict[str, Any]:
+    """A completion as OpenAI writes it."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for at, (name, arguments) in enumerate(calls)
+        ]
+    usage = {"prompt_tokens": numbers[0], "completion_tokens": numbers[1], "total_tokens": sum(numbers[:2])}
+    usage |= {"prompt_tokens_details": {"cached_tokens": numbers[2], "audio_tokens": 0}}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
+def messages_body(text: str | None, inputs: list[Any], finish: str | None, numbers: list[int]) -> dict[str, Any]:
+    """A message as Anthropic writes it."""
+    content: list[Any] = [] if text is None else [{"type": "text", "text": text}]
+    content += [{"type": "tool_use", "id": f"t{at}", "name": "f", "input": given} for at, given in enumerate(inputs)]
+    usage = {"input_tokens": numbers[0], "output_tokens": numbers[1], "cache_read_input_tokens": numbers[2]}
+    head = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
+    return {**head, "stop_reason": finish, "stop_sequence": None, "usage": usage}
+
+
+def bare(reply: Reply) -> Reply:
+    """The reply without any form it came in."""
+    usage = None if reply.usage is None else msgspec.structs.replace(reply.usage, origin=None)
+    parts = tuple(msgspec.structs.replace(part, origin=None) for part in reply.parts)
+    return msgspec.structs.replace(reply, origin=None, usage=usage, parts=parts)
+
+
+bodies = st.one_of(
+    st.tuples(
+        st.just(Wire.CHAT),
+        st.builds(
+            chat_body,
+            st.none() | texts,
+            st.lists(st.tuples(texts.filter(bool), texts), max_size=3),
+            st.sampled_from(["stop", "tool_calls", "length", None, "new"]),
+            st.lists(counts, min_size=3, max_size=3),
+        ),
+    ),
+    st.tuples(
+        st.just(Wire.MESSAGES),
+        st.builds(
+            messages_body,
+            st.none() | texts,
+            st.lists(st.dictionaries(texts, values, max_size=3), max_size=3),
+            st.sampled_from(["end_turn", "tool_use", "max_tokens", None, "new"]),
+            st.lists(counts, min_size=3, max_size=3),
+        ),
+    ),
+)
+
+
+@given(case=bodies)
+def test_a_skimmed_reply_is_the_reply(case: tuple[Wire, dict[str, Any]]) -> None:
+    """What is skimmed is regular and means what the codec reads."""
+    wire, value = case
+    body = json.dumps(value).encode()
+    skimmed = skim(wire, body)
+    assert skimmed is not None
+    assert is_regular_body(wire, body)
+    assert skimmed == bare(codec_for(wire).decode_reply(body, Provenance(token="t")))
+
+
+@given(case=bodies, data=st.data())
+def test_whatever_is_bent(case: tuple[Wire, dict[str, Any]], data: st.DataObject) -> None:
+    """A bent reply is skimmed as the codec reads it or not at all; nothing is raised."""
+    wire, value = case
+    paths = list(_paths(value))
+    place = data.draw(st.sampled_from(paths))
+    _put(value, place, data.draw(values))
+    body = json.dumps(value).encode()
+    skimmed = skim(wire, body)
+    if skimmed is not None:
+        assert is_regular_body(wire, body)
+        assert skimmed == bare(codec_for(wire).decode_reply(body, Provenance(token="t")))
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b'{"id":"\xff"}', b"[" * 5000])
+def test_what_is_no_reply(wire: Wire, body: bytes) -> None:
+    """Anything else is left to the codec."""
+    assert skim(wire, body) is None
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from _paths(inner, (*path, key))
+
+
+def _put(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = new
