@@ -1,7 +1,8 @@
 """A skimmed reply is what the codec reads, without the form it came in."""
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -111,10 +112,16 @@ def test_what_is_no_reply(wire: Wire, body: bytes) -> None:
     assert skim(wire, body) is None
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> Any:
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    match value:
+        case dict():
+            items: list[tuple[Any, Any]] = list(cast("dict[str, Any]", value).items())
+        case list():
+            items = list(enumerate(cast("list[Any]", value)))
+        case _:
+            items = []
     for key, inner in items:
         yield from _paths(inner, (*path, key))
 

@@ -106,7 +106,8 @@ class Flow:
                 out.append(self._feed_text(block[start:end], self._part, text))
             else:
                 singles += 1
-                end = block.find(b"\n\n", start) + 2 if singles <= _SINGLES and not self._gate.stopped else size
+                border = block.find(b"\n\n", start) if singles <= _SINGLES and not self._gate.stopped else -1
+                end = border + 2 if border >= 0 else size
                 event = block if end - start == size else block[start:end]
                 try:
                     out.append(self._feed_one(event))

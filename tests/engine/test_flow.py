@@ -1,0 +1,94 @@
+"""One attempt's stream, however its bytes are cut and whatever stands between its events."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.origin import Wire
+from mustcall.core.parts import Text
+from mustcall.core.request import Request
+from mustcall.core.tools import Tool
+from mustcall.engine.delivery import Delivery
+from mustcall.engine.flow import Flow
+from mustcall.policy.gate import Gate
+from mustcall.policy.lens import Lens, Lookout
+from mustcall.testing import Say, Turn
+from mustcall.testing.render import Stamp as Written
+from mustcall.testing.render import stream_reply
+from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.registry import codec_for
+from mustcall.wire.regularity import respelled
+from support.exchanging import assembled
+
+BODY: dict[str, Any] = {"model": "m", "messages": [], "input": [], "stream": True}
+TOOLS = (Tool(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}}),)
+NOISE = [b"", b"", b"\n", b"\n\n", b": still here\n\n", b"\n\n\n"]
+sentences = st.lists(
+    st.one_of(
+        st.sampled_from(['He said "no" ', "\\ a \\n b ", "é 日本 🙂 ", "<tag> [x] {y} ", "line\n", "word "]),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=15),
+    ),
+    min_size=1,
+    max_size=12,
+).map("".join)
+
+
+def carried(wire: Wire, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
+    """What goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""
+    codec, log = codec_for(wire), AdaptationLog()
+    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=5), log, "req")
+    decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
+    lens = Lens(Lookout(tools=TOOLS), "t")
+    flow = Flow(decoder, wire, lens, Gate(closed=False), delivery, raw=True)
+    out: list[bytes] = []
+    for piece in pieces:
+        out.append(flow.feed(piece))
+        if flow.ended:
+            break
+    else:
+        out.append(flow.close())
+    assert flow.failure is None
+    reply = flow.reply()
+    if flow.raw and not flow.irregular:
+        return b"".join([*out, flow.rest()]), True
+    return b"".join([*out, delivery.write(delivery.shown.rest(respelled(reply, log)))]), False
+
+
+def text_of(wire: Wire, stream: bytes) -> str:
+    """The text a client of this wire reads."""
+    return "".join(part.text for part in assembled(wire, stream).parts if isinstance(part, Text))
+
+
+@pytest.mark.parametrize("wire", Wire)
+@given(said=sentences, noise=st.lists(st.sampled_from(NOISE), max_size=30), cuts=st.lists(st.integers(0, 9000)))
+@example(said="So it is fine, all week long.", noise=[b"", b"", b"", b"\n"], cuts=[])
+@example(said="So it is fine, all week long.", noise=[b"", b"", b"", b"\n\n\n"], cuts=[])
+def test_the_text_arrives_once(wire: Wire, said: str, noise: list[bytes], cuts: list[int]) -> None:
+    """Rule 135: nothing is lost and nothing doubled, in whatever pieces a stream comes and whatever is in between."""
+    frames = stream_reply(Turn(Say(said or "x")), wire, BODY, Written(1, "s"))
+    stream = b"".join(
+        frame + between for frame, between in itertools.zip_longest(frames, noise[: len(frames)], fillvalue=b"")
+    )
+    places = sorted({0, len(stream), *(place for place in cuts if place < len(stream))})
+    pieces = [stream[one:other] for one, other in itertools.pairwise(places)]
+    sent, raw = carried(wire, pieces)
+    assert text_of(wire, sent) == text_of(wire, stream)
+    if raw:
+        assert stream.startswith(sent)
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("size", [1, 7, 64, 1000, 1 << 20])
+def test_a_regular_stream_is_forwarded(wire: Wire, size: int) -> None:
+    """A healthy reply leaves as the very bytes it came in, in pieces of any size."""
+    said = 'The wind over Oslo turns north before noon.\nHe said "rain", \\ and it rained: é 🙂. ' * 8
+    stream = b"".join(stream_reply(Turn(Say(said)), wire, BODY, Written(1, "s")))
+    sent, raw = carried(wire, [stream[at : at + size] for at in range(0, len(stream), size)])
+    assert raw
+    assert sent == stream
+    assert text_of(wire, sent) == said
