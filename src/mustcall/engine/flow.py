@@ -98,16 +98,17 @@ class Flow:
     def _feed_flowing(self, block: bytes) -> bytes:
         """Take the events of one piece where text goes out as it comes: deltas in runs, what is between one by one."""
         out: list[bytes] = []
-        start, size, singles = 0, len(block), 0
+        start, size, singles = 0, len(block), _SINGLES
         while start < size:
             run = self._stencil.run(block, start) if self._stencil is not None and self._flows else None
             if run is not None:
                 text, end = run
                 out.append(self._feed_text(block[start:end], self._part, text))
+                singles = 0  # what follows a run in the same piece is mostly the end
             else:
-                singles += 1
-                border = block.find(b"\n\n", start) if singles <= _SINGLES and not self._gate.stopped else -1
+                border = block.find(b"\n\n", start) if singles and not self._gate.stopped else -1
                 end = border + 2 if border >= 0 else size
+                singles -= 1
                 event = block if end - start == size else block[start:end]
                 try:
                     out.append(self._feed_one(event))
