@@ -134,6 +134,7 @@ _TEXT = Text(text="t")
         ("refusal", (_TEXT,), "refusal"),
         ("pause", (_TEXT,), "pause"),
         ("unknown", (_TEXT,), "unknown"),
+        ("unknown", (_REFUSAL,), "refusal"),
     ],
 )
 def test_finish_is_derived(reported: str, parts: tuple[Part, ...], finish: str) -> None:

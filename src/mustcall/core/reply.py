@@ -58,6 +58,10 @@ class Reply(Value, frozen=True):
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
+#: Reports that say nothing against what the content shows.
+_ORDINARY = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.UNKNOWN})
+
+
 def derive_finish(reported: FinishReason, parts: Iterable[Part]) -> FinishReason:
     """Return why the reply ended as its content shows (rule 127).
 
@@ -70,8 +74,8 @@ def derive_finish(reported: FinishReason, parts: Iterable[Part]) -> FinishReason
             has_calls = True
         elif isinstance(part, Refusal):
             has_refusal = True
-    if has_calls and reported in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.UNKNOWN):
+    if has_calls and reported in _ORDINARY:
         return FinishReason.TOOL_CALLS
-    if not has_calls and reported in (FinishReason.STOP, FinishReason.TOOL_CALLS):
-        return FinishReason.REFUSAL if has_refusal else FinishReason.STOP
-    return reported
+    if has_refusal and not has_calls and reported in _ORDINARY:
+        return FinishReason.REFUSAL
+    return FinishReason.STOP if reported is FinishReason.TOOL_CALLS and not has_calls else reported
