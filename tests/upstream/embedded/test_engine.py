@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,34 +15,15 @@ from mustcall.upstream.embedded import engine as engine_module
 from mustcall.upstream.embedded.engine import Chunk, Engine, Refused
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
+from support.embedded import Endless
 
-PIECE = json.dumps({"choices": [{"index": 0, "delta": {"content": "on and "}}]}).encode()
 ASKED = json.dumps({"messages": [{"role": "user", "content": "hi"}], "stream": True}).encode()
-
-
-class Endless:
-    """A model that never ends by itself; it remembers which bodies it began."""
-
-    def __init__(self) -> None:
-        self.begun: list[bytes] = []
-        self._never = threading.Event()
-
-    def handle_chat_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
-        """Write until the callback says that nobody listens."""
-        self.begun.append(body)
-        while not callback(PIECE):
-            self._never.wait(0.001)  # the pace of a fast model, so that pieces do not pile up
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> Generator[Endless]:
     """The model that every engine of a test loads."""
-    made = Endless()
-
-    def load(_path: Path, _context: int) -> Endless:
-        return made
-
-    monkeypatch.setattr(engine_module, "_load", load)
+    made = Endless.installed(monkeypatch)
     yield made
     assert not [thread for thread in threading.enumerate() if thread.name == "mustcall-model"]
 
