@@ -238,6 +238,25 @@ def test_through_a_pipe(room: Room) -> None:
     assert "never" not in str([request.body for request in upstream.requests])
 
 
+def test_other_encodings(room: Room, tmp_path: Path) -> None:
+    """A question that is no UTF-8 is asked all the same, and an answer is shown where its characters cannot be."""
+    saved = tmp_path / "talk.json"
+    with ScriptedUpstream(lambda _: Turn(Say("Z\u00fcrich \u2192 \u6771\u4eac"))) as upstream:
+        done = subprocess.run(  # noqa: S603  our own command
+            [*CHAT, "--upstream", f"chat={upstream.base_url}", "-m", "m"],
+            input=b"a caf\xe9 in Z\xfcrich\n/save " + os.fsencode(saved) + b"\n",
+            capture_output=True,
+            timeout=60,
+            check=False,
+            cwd=room.here,
+            env={**room.environment, "PYTHONIOENCODING": "ascii:surrogateescape"},
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"Z?rich ? ??")
+    assert "a caf\ufffd in Z\ufffdrich" in str(upstream.requests[0].body)
+    assert "a caf\ufffd in" in saved.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 def test_a_conversation_goes_on(room: Room, wire: str) -> None:
     """Rule 79: the second question carries the first, its calls and its answer, on every wire."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from mustcall.cli import main
+from mustcall.cli.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.talking import talker, was_told
 
@@ -277,6 +278,23 @@ def test_keys_come_from_the_environment(caller: Caller, monkeypatch: pytest.Monk
     _, first = caller.ask(lambda _: Turn(Say("Hi.")), "Hello")
     _, second = caller.ask(lambda _: Turn(Say("Hi.")), "Hello", "--key-env", "MINE")
     assert [request.headers.get("authorization") for request in (*first, *second)] == [None, "Bearer sk-mine"]
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.openai.com/v1", "sk-theirs"),
+        ("http://api.openai.com/v1", None),
+        ("https://api.openai.com.example/v1", None),
+        ("https://api.anthropic.com/v1", None),
+    ],
+)
+def test_a_providers_key_goes_to_that_provider(url: str, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPENAI_API_KEY goes to OpenAI's own host, over TLS, and to nobody else. Nothing is sent here."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with opened(Flags(upstreams=(f"chat={url}",), model="m")) as session:
+        assert session.conversation.upstream.endpoint.api_key == key
 
 
 def test_ctrl_c(folder: Path) -> None:

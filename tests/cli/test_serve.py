@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,21 @@ def test_the_embedded_model_is_the_default() -> None:
     assert made["name"] == "get_weather"
     assert isinstance(json.loads(made["arguments"])["city"], str)
     assert "get_weather" in by_python
+
+
+def test_the_lines_to_try_name_a_model_that_is_served(tmp_path: Path) -> None:
+    """Where routes leave the embedded model out, the printed line asks for what they do serve."""
+    readied()
+    file = tmp_path / "mustcall.toml"
+    file.write_text(
+        '[[upstream]]\nname = "tiny"\nwire = "chat"\nbase_url = "embedded:smollm2-135m"\n'
+        '[[upstream]]\nname = "other"\nwire = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[[route]]\nmodel = "small"\nupstream = "tiny"\n',
+        encoding="utf-8",
+    )
+    with serving("--config", str(file), "--port", "0") as (_, printed, _process):
+        assert '"model":"small"' in printed
+        assert "local" not in printed
 
 
 def test_demo_speaks_all_three_wires() -> None:

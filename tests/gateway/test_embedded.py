@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -17,7 +18,7 @@ import openai
 import pytest
 
 from mustcall.testing.gateway import RunningGateway
-from support.embedded import TOOLS, offered, readied, schema_of
+from support.embedded import TOOLS, Endless, offered, readied, schema_of
 from support.http import Response, call
 
 WIRES = ("chat", "responses", "messages")
@@ -188,19 +189,23 @@ def test_twenty_at_once(gateway: RunningGateway) -> None:
     assert all(jsonschema_rs.is_valid(schema_of("get_weather"), calls[0][1]) for calls in made)
 
 
-def test_a_client_that_leaves_frees_the_model(gateway: RunningGateway) -> None:
-    """A stream cut off in the middle ends its generation: the next request is served, nothing is under way after it."""
-    host, _, port = gateway.url.removeprefix("http://").partition(":")
+def test_a_client_that_leaves_frees_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stream cut off in the middle ends its generation, which would have no end: the next client is served."""
+    endless = Endless.installed(monkeypatch)
+    file = tmp_path / "endless.gguf"
+    file.touch()
     asked = {"model": "local", "messages": [{"role": "user", "content": "Tell me a story."}], "stream": True}
-    data = json.dumps(asked | {"max_tokens": 4000}).encode()
-    with socket.create_connection((host, int(port))) as line:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
-        line.sendall(head.encode() + data)
-        received = b""
-        while b"data: " not in received:
-            received += line.recv(4096)
-    after = post(gateway.url + PATHS["chat"], {**asked, "stream": False, "max_tokens": 2})
-    assert after.status == 200
+    data = json.dumps(asked).encode()
+    with RunningGateway(f"local:chat=embedded:{file}") as running:
+        host, _, port = running.url.removeprefix("http://").partition(":")
+        for number in range(1, 3):
+            with socket.create_connection((host, int(port)), timeout=30) as line:
+                head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+                line.sendall(head.encode() + data)
+                received = b""
+                while b"data: " not in received:
+                    received += line.recv(4096)
+            assert len(endless.begun) == number
 
 
 @pytest.mark.parametrize("wire", WIRES)

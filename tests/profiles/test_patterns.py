@@ -65,10 +65,16 @@ def test_not_meant(pattern: str, model: str) -> None:
         ("localhost:8000/v1", "http://localhost:8000/v1/", True),
         ("api.z.ai*", "https://api-z-ai.example", False),
         ("secret*", "https://secret:pass@host.example", False),
+        ("embedded:*tiny*", "embedded:tiny", True),
+        ("embedded:*tiny*", "embedded:/models/Tiny-1B.gguf", True),
+        ("embedded:*tiny*", "embedded:C:\\models\\Tiny-1B.gguf", True),
+        ("embedded:*tiny*", "embedded:/tiny-tests/large.gguf", False),
+        ("embedded:/large.gguf", "embedded:/tiny-tests/large.gguf", True),
+        ("localhost:8000/v1", "localhost:8000/v1", True),
     ],
 )
 def test_endpoints(pattern: str, url: str, meant: bool) -> None:
-    """Rule 75: an endpoint is matched by host, port and path; its dots and dashes differ."""
+    """Rule 75: an endpoint is matched by host, port and path, a file by its name; dots and dashes differ."""
     assert endpoint_pattern(pattern).matches(place_of(url)) is meant
 
 

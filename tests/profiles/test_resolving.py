@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mustcall.core.origin import Wire
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.profiles import Observed, read_overrides, resolve
+from mustcall.profiles.catalogue import load
 
 UNKNOWN = "http://127.0.0.1:45678/v1"
 CLAUDE = "https://api.anthropic.com/v1"
@@ -227,3 +228,33 @@ def test_prefixes_change_nothing(model: str, prefix: str) -> None:
     """Rule 75: a vendor's prefix and the case of a name change nothing."""
     bare = model.rpartition("/")[2]
     assert resolve(prefix + bare.upper(), UNKNOWN, CHAT).profile == resolve(bare, UNKNOWN, CHAT).profile
+
+
+@pytest.mark.parametrize(
+    ("base_url", "inside", "small"),
+    [
+        ("embedded:smollm2-135m", True, True),
+        ("embedded:", True, True),
+        ("embedded:/models/SmolLM2-135M-Instruct.Q4_1.gguf", True, True),
+        ("embedded:/models/my-smollm2-135m.gguf", True, True),
+        ("embedded:qwen2.5-coder-0.5b", True, False),
+        ("embedded:/blobs/6b86b273ff34", True, False),
+        ("embedded:7b.gguf", True, False),
+        ("embedded:/smollm2-135m-tests/qwen-7b.gguf", True, False),
+        ("http://embedded:8000/v1", False, False),
+        ("http://embedded:8000/smollm2-135m", False, False),
+        ("https://embedded/v1", False, False),
+    ],
+)
+def test_what_is_meant_for_the_smallest_model_stays_with_it(base_url: str, inside: bool, small: bool) -> None:
+    """Rule 75: words choose only for the model that was measured, not for others in its folder or at a like address."""
+    profile = resolve("local", base_url, CHAT).profile
+    assert profile.bounded_schemas is inside
+    assert (profile.words_choose, profile.arguments_from_message, profile.worked_examples) == (small, small, small)
+
+
+def test_no_other_profile_lets_words_choose() -> None:
+    """Heuristics on the message's words are off for every model and door but one."""
+    facts = ("words_choose", "arguments_from_message", "worked_examples")
+    assert {entry.name for entry in load() if not entry.facts.keys().isdisjoint(facts)} == {"embedded-smollm2-135m"}
+    assert not any(getattr(Profile(), fact) for fact in facts)

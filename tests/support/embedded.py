@@ -1,14 +1,20 @@
-"""The real embedded model for tests: its weights, fetched once into the user's cache, and tools to offer it."""
+"""The embedded model for tests: its weights, fetched once, tools to offer it, and one that never ends its answer."""
 
 import json
+import threading
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
+import pytest
+
+from mustcall.upstream.embedded import engine
 from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
 from mustcall.upstream.embedded.fetching import pull
 from mustcall.upstream.embedded.store import Store
 
-__all__ = ["BASE_URL", "FLAG", "TOOLS", "offered", "readied", "schema_of"]
+__all__ = ["BASE_URL", "FLAG", "TOOLS", "Endless", "offered", "readied", "schema_of"]
 
 BASE_URL = f"embedded:{DEFAULT}"
 FLAG = f"local:chat={BASE_URL}"
@@ -63,3 +69,31 @@ def offered(wire: str, *names: str) -> list[dict[str, Any]]:
             ]
         case _:
             return [{"name": name, "description": said, "input_schema": schema} for name, said, schema in described]
+
+
+_PIECE = json.dumps({"choices": [{"index": 0, "delta": {"content": "on and "}}]}).encode()
+
+
+class Endless:
+    """A model that never ends by itself; it remembers which bodies it began."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self._never = threading.Event()
+
+    @classmethod
+    def installed(cls, patch: pytest.MonkeyPatch) -> Self:
+        """Return one that is loaded for every model file of this test."""
+        made = cls()
+
+        def load(_path: Path, _context: int) -> Self:
+            return made
+
+        patch.setattr(engine, "_load", load)
+        return made
+
+    def handle_chat_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
+        """Write until the callback says that nobody listens."""
+        self.begun.append(body)
+        while not callback(_PIECE):
+            self._never.wait(0.001)  # the pace of a fast model, so that pieces do not pile up

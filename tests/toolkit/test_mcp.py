@@ -122,6 +122,45 @@ async def test_what_cannot_be_started() -> None:
         assert "\n" not in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("env GITHUB_TOKEN=s3cret my-server", "env GITHUB_TOKEN=… my-server"),
+        ("my-server --api-key s3cret --verbose", "my-server --api-key … --verbose"),
+        ("my-server --token=s3cret", "my-server --token=…"),
+        ("docker run -e KEY=s3cret -i image", "docker run -e KEY=… -i image"),
+        ("my-server -H 'Authorization: Bearer s3cret'", "my-server -H …"),
+        ("my-server postgresql://me:s3cret@host/db", "my-server postgresql://…@host/db"),
+        ("python server.py --port 8080", "python server.py --port 8080"),
+    ],
+)
+async def test_a_command_is_shown_without_its_secrets(command: str, shown: str) -> None:
+    """What `/tools` and error messages call a server holds no value that its command was given as a secret."""
+    server = McpServer(f"no-such-program {command}")
+    assert server.name == f"no-such-program {shown}"
+    with pytest.raises(ConfigError) as raised:
+        await server.open()
+    assert "s3cret" not in raised.value.message
+
+
+@pytest.mark.parametrize("options", ["", " --pid s3cret-place"])
+async def test_taken_names_get_the_name_of_the_server(options: str, tmp_path: Path) -> None:
+    """A name that is taken gets the script's in front, never what that is given; however many take it, all differ."""
+    taken = {"add"}
+    command = f"{COMMAND}{options.replace('s3cret-place', shlex.quote(str(tmp_path / 's3cret')))}"
+    names: list[str] = []
+    for _ in range(3):
+        server = McpServer(command, taken=taken)
+        await server.open()
+        try:
+            names += [tool.name for tool in await server.list()]
+        finally:
+            await server.close()
+    assert len(names) == len(set(names))
+    assert {"mcp_server_add", "mcp_server2_add", "mcp_server3_add"} <= set(names)
+    assert "s3cret" not in " ".join(names)
+
+
 @pytest.mark.parametrize(("command", "word"), [("", "needs the command"), ("a 'b", "split")])
 def test_commands_that_are_none(command: str, word: str) -> None:
     """What cannot be read as a command is refused at once."""

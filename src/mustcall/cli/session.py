@@ -170,7 +170,9 @@ def _settings(flags: Flags) -> Settings:
 def _with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
     if endpoint.api_key is not None:
         return endpoint
-    name = key_env or _KEYS.get(urlsplit(endpoint.base_url).hostname or "")
+    address = urlsplit(endpoint.base_url)
+    # Without TLS nobody knows whose host it is.
+    name = key_env or (_KEYS.get(address.hostname or "") if address.scheme == "https" else None)
     key = os.environ.get(name, "").strip() if name else ""
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} (--key-env) is not set")

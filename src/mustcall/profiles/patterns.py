@@ -21,6 +21,8 @@ LONGEST_NAME = 256
 _ANY_SEPARATOR = "[-._]"
 _VENDORS = re.compile(r"(?:[a-z][a-z-]*\.)+(?=[a-z])")
 _POINT_AS_P = re.compile(r"(?<=\d)p(?=\d)")
+#: An address without a host: its scheme and what is behind it, which is no port.
+_INSIDE = re.compile(r"([A-Za-z][A-Za-z+.-]*:)(?!//|\d)(.*)", re.DOTALL)
 
 
 class Pattern:
@@ -70,7 +72,15 @@ def spellings(model: str) -> tuple[str, ...]:
 
 
 def place_of(base_url: str) -> str:
-    """Return what endpoint patterns are matched against: host, port and path, in lower case."""
+    """Return what endpoint patterns are matched against: host, port and path, in lower case.
+
+    Of a file in this process (`embedded:/path/to.gguf`) it is `embedded:/to.gguf`: what its folders are called says
+    nothing of it.
+    """
+    inside = _INSIDE.fullmatch(base_url)
+    if inside is not None:
+        name = re.split(r"[/\\]", inside[2])
+        return f"{inside[1]}{'/' if name[1:] else ''}{name[-1]}"[: 4 * LONGEST_NAME].lower()
     rest = base_url[: 4 * LONGEST_NAME].lower().partition("://")
     place = rest[2] if rest[1] else rest[0]
     host, slash, path = place.partition("/")

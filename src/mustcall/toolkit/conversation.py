@@ -71,7 +71,9 @@ class Conversation:
 
     async def ask(self, question: str, *, force: bool | str | None = None) -> AsyncGenerator[RunEvent]:
         """Yield what happens until there is an answer; a failed run ends in `RunFinished` and raises nothing."""
-        asked = Message(role=Role.USER, parts=(Text(text=question),))
+        # What was typed or piped in need not be UTF-8; Python then holds halves of characters, which nothing can carry.
+        sayable = question.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        asked = Message(role=Role.USER, parts=(Text(text=sayable),))
         before: Sequence[Message] = (*self.history, asked)
         stream = self._agent.stream(before, force=force)
         try:

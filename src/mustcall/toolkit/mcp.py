@@ -35,6 +35,14 @@ _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 50
 _NOT_LEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _LAST_WORDS: Final = 300
+#: A variable or an option with its value; options whose value is nobody's business; who logs in at an address; what
+#: starts something else.
+_GIVEN = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=", re.ASCII)
+_SECRET = re.compile(r"-H$|(?i:key|token|secret|pass|auth|credential|bearer|header)")
+_USER = re.compile(r"://[^/@\s]*@")
+_STARTER = re.compile(
+    r"env|python[\d.]*|py|node|deno|bun|bunx|npx|npm|pnpm|uv|uvx|pipx|docker|podman|run|exec|dlx|tool|sh|bash"
+)
 
 _T = TypeVar("_T")
 
@@ -79,7 +87,7 @@ class McpServer:
         self, command: str, *, start: float = 30.0, patience: float = 60.0, taken: set[str] | None = None
     ) -> None:
         self._words = _split(command)
-        self._command = command
+        self._command = _shown(self._words)
         self._start = start
         self._patience = patience
         self._taken = set[str]() if taken is None else taken
@@ -91,7 +99,7 @@ class McpServer:
 
     @property
     def name(self) -> str:
-        """What people call the server: its command."""
+        """What people call the server: its command, without the values of variables, options and keys in it."""
         return self._command
 
     async def open(self) -> None:
@@ -206,8 +214,11 @@ class McpServer:
         name = next((given for given, original in self._originals.items() if original == tool.name), None)
         if name is None:
             name = legal_name(tool.name)
-            if name in self._taken:
-                name = legal_name(f"{_stem(self._words)}_{tool.name}")
+            number = 1
+            while name in self._taken:
+                which = "" if number == 1 else str(number)
+                name = legal_name(f"{_stem(self._words)}{which}_{tool.name}")
+                number += 1
             self._taken.add(name)
             self._originals[name] = tool.name
         reads = bool((tool.annotations or {}).get("readOnlyHint"))
@@ -254,11 +265,25 @@ def _require_sdk() -> None:
         raise ConfigError("MCP servers need the MCP SDK: pip install 'mustcall[mcp]'")
 
 
+def _shown(words: Sequence[str]) -> str:
+    """Return a command as it may be shown: `env TOKEN=… server --api-key …`."""
+    shown: list[str] = []
+    secret = False
+    for word in words:
+        given = _GIVEN.match(word)
+        if secret and not word.startswith("-"):
+            shown.append("…")
+        else:
+            shown.append(f"{given[1]}=…" if given is not None else word)
+        secret = given is None and word.startswith("-") and _SECRET.search(word) is not None
+    return _USER.sub("://…@", " ".join(shown))
+
+
 def _stem(words: Sequence[str]) -> str:
-    """Return a short word for a command: the script or package it runs."""
-    for word in reversed(words):
-        stem = re.split(r"[/\\@]", word.rstrip("/\\"))[-1].partition(".")[0]
-        if stem and not word.startswith("-"):
+    """Return a short word for a command: the script or package it runs, never what that is given."""
+    for word in words:
+        stem = re.split(r"[/\\]", word.rstrip("/\\"))[-1].lstrip("@").partition("@")[0].partition(".")[0]
+        if stem and not word.startswith("-") and _GIVEN.match(word) is None and not _STARTER.fullmatch(stem.lower()):
             return stem
     return "mcp"
 

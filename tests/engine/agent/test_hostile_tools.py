@@ -179,6 +179,17 @@ def test_retries_need_a_word() -> None:
         odd(hang, retries=1)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_half_a_character(wire: str) -> None:
+    """A result that no wire can carry, such as a file name that is no UTF-8, is told with the rest of it whole."""
+    names = odd(lambda _: "caf\udce9 \U0001f600.txt")
+    result, bodies = await run_script(wire, [Turn(Call("odd")), ANSWER], "caf\udce9?", tools=[names])
+    assert (result.text, result.stopped) == ("Done.", Stopped.ANSWERED)
+    assert "caf\ufffd?" in str(bodies[0])
+    turns = bodies[1]["input" if wire == "responses" else "messages"]
+    assert turns[-1:] == results(wire, 0, wrapped("caf\ufffd \U0001f600.txt", "odd"))
+
+
 async def test_one_bad_tool_among_good_ones() -> None:
     """Calls of one reply do not harm each other."""
     good = FunctionTool("good", None, {"type": "object"}, lambda _: "fine")

@@ -52,6 +52,11 @@ def test_bad_bodies_are_faults(body: bytes) -> None:
         ),
         (Refused("JSON schema error at #: unrecognized type alien"), 400, "invalid_schema"),
         (Refused("failed to parse grammar"), 400, "invalid_schema"),
+        (
+            Refused('Failed to parse messages: Missing \'role\' in message: {"content":"my grammar"}'),
+            400,
+            "invalid_request",
+        ),
         (Refused("image input is not supported"), 400, "invalid_request"),
         (Refused("shut down", {"code": 503}), 503, "server_error"),
     ],

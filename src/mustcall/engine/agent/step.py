@@ -7,7 +7,7 @@ comes back is read with the same wire's codec. No decision is made here.
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from mustcall.core.errors import (
 from mustcall.core.events import Ended, Event, Failed
 from mustcall.core.events import ReasoningDelta as ReasoningEvent
 from mustcall.core.events import TextDelta as TextEvent
+from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
@@ -109,7 +110,7 @@ class Step:
         body = {**self._codec.encode_request(request, target, AdaptationLog()), **self._extra}
         return Inbound(
             wire=self._endpoint.wire,
-            body=msgspec.json.encode(body),
+            body=_encoded(body),
             headers={},
             query="",
             stream=request.stream,
@@ -180,3 +181,24 @@ class Step:
             if broken is not None:
                 return broken(error.message)
         return UpstreamRejected(error)
+
+
+def _encoded(body: JsonObject) -> bytes:
+    """Return a body's bytes. Half a character, as in a file name that is no UTF-8, is replaced: no wire carries it."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole(body))
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            items = cast("JsonObject", value).items()  # a body to be
+            return {_whole(name): _whole(item) for name, item in items}
+        case list() | tuple():
+            return [_whole(item) for item in cast("list[Any]", value)]
+        case _:
+            return value

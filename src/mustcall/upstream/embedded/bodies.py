@@ -49,6 +49,8 @@ _DEFAULT_MAX_TOKENS = 1024
 _DEFAULT_TEMPERATURE = 0.2
 
 _SCHEMA_WORDS = ("json schema", "grammar")
+#: How llama.cpp begins where it goes on with the caller's own words, which may be any.
+_QUOTING = ("failed to parse messages", "failed to parse tools")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -101,7 +103,8 @@ def fault_of(refused: Refused, context: int) -> Fault:
         has = f"the prompt has {used}" if isinstance(used, int) else "the prompt has more"
         message = f"This model's maximum context length is {context} tokens, and {has}; shorten it"
         return Fault(status=400, message=message, code=OVERFLOW_CODE, param="messages")
-    if any(word in refused.message.lower() for word in _SCHEMA_WORDS):
+    lowered = refused.message.lower()
+    if any(word in lowered for word in _SCHEMA_WORDS) and not lowered.startswith(_QUOTING):
         reason = _short(refused.message.rpartition("generation failed: ")[2])
         message = f"the grammar engine cannot express this schema: {reason}"
         return Fault(status=400, message=message, code="invalid_schema", param="response_format")

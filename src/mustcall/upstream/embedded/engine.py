@@ -13,7 +13,6 @@ import atexit
 import importlib
 import importlib.util
 import os
-import queue
 import secrets
 import threading
 from collections.abc import Callable
@@ -121,9 +120,11 @@ class Engine:
         self.context = context
         self._path = path
         self._most = most_waiting + 1
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        #: Waiting ones in their order; one that is given up leaves at once, and its body with it.
+        self._waiting: dict[Job, None] = {}
         self._live: set[Job] = set()
         self._guard = threading.Lock()
+        self._news = threading.Condition(self._guard)
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -136,12 +137,13 @@ class Engine:
                 raise EngineFull
             job = Job(body, self._forget)
             self._live.add(job)
+            self._waiting[job] = None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="mustcall-model", daemon=True)
                 self._thread.start()
                 # A thread inside the library must not outlive the interpreter.
                 atexit.register(self.close)
-        self._jobs.put(job)
+            self._news.notify()
         return job
 
     @property
@@ -155,29 +157,29 @@ class Engine:
         with self._guard:
             self._closed = True
             live, thread = list(self._live), self._thread
+            self._news.notify()
         for job in live:
             job.tell(Refused("the embedded model is being shut down", {"code": 503}))
             job.cancel()
         if thread is not None:
-            self._jobs.put(None)
             thread.join()
             atexit.unregister(self.close)
 
     def _forget(self, job: Job) -> None:
         with self._guard:
             self._live.discard(job)
+            self._waiting.pop(job, None)
 
     # --- the engine's own thread -------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         server: _Server | None = None
-        while (job := self._jobs.get()) is not None:
-            if job.cancelled:
-                continue
+        while (job := self._next()) is not None:
             try:
                 if server is None:
                     server = _load(self._path, self.context)
-                self._run(server, job)
+                if not job.cancelled:  # while the model was loaded
+                    self._run(server, job)
             except _LoadFailed as failed:
                 job.tell(Broken(str(failed)))
             except (ValueError, RuntimeError) as error:  # how the library says that it does not take a body
@@ -186,6 +188,16 @@ class Engine:
                 job.tell(Refused(f"the engine failed: {type(error).__name__}"))
             job.tell(_END)
             self._forget(job)
+
+    def _next(self) -> Job | None:
+        """Wait for a request and return it, None once the engine is closed."""
+        with self._news:
+            self._news.wait_for(lambda: self._waiting or self._closed)
+            if self._closed:
+                return None
+            job = next(iter(self._waiting))
+            del self._waiting[job]
+            return job
 
     def _run(self, server: _Server, job: Job) -> None:
         def take(data: bytes) -> bool:

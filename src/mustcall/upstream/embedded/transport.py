@@ -7,7 +7,6 @@ One engine runs for each model file, begun with its first request; what waits, w
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from urllib.parse import unquote
 
 import msgspec
 
@@ -101,6 +100,7 @@ class EmbeddedTransport:
     def __init__(self, *, most_waiting: int = 64) -> None:
         self._most_waiting = most_waiting
         self._engines: dict[str, Engine] = {}
+        self._closed = False
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Answer a call once its status is known: for a stream with the first token, otherwise with the last."""
@@ -124,6 +124,8 @@ class EmbeddedTransport:
             raise UpstreamTimeout(f"the embedded model did not answer within {call.timeouts.read:g} s") from None
 
     async def _answer(self, asked: Asked, located: Located, call: UpstreamCall) -> UpstreamReply:
+        if self._closed:  # a retry of what closing ended must not load the model anew
+            raise UpstreamUnavailable("the embedded model is shut down")
         engine = self._engine(located)
         try:
             job = engine.submit(asked.body)
@@ -153,19 +155,22 @@ class EmbeddedTransport:
         return self._engines[key]
 
     async def close(self) -> None:
-        """Give up what runs and free the models."""
+        """Give up what runs and free the models; nothing is taken any more."""
+        self._closed = True
         engines, self._engines = list(self._engines.values()), {}
         for engine in engines:
             await asyncio.to_thread(engine.close)
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Return the model and the path of an `embedded:` address."""
-    rest = url.removeprefix(f"{SCHEME}:").partition("?")[0]
+    """Return the model and the path of an `embedded:` address. It names a file as it is; nothing in it is escaped."""
+    rest = url.removeprefix(f"{SCHEME}:")
     for path in (_CHAT, _MODELS):
-        if rest.endswith(path):
-            return unquote(rest.removesuffix(path)), path
-    return unquote(rest), ""
+        # What the caller asked for may have a query behind it; a `?` or a `%` before that is the file's own.
+        source, found, query = rest.rpartition(path)
+        if found and query[:1] in ("", "?"):
+            return source, path
+    return rest, ""
 
 
 async def _begin(job: Job, writer: Stamped, *, idle: float, context: int) -> UpstreamReply:

@@ -1,0 +1,106 @@
+"""The engine's queue, with a model that writes on until it is told to stop: who waits, who is free, what stays."""
+
+import asyncio
+import gc
+import json
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import UpstreamUnavailable
+from mustcall.upstream.embedded import engine as engine_module
+from mustcall.upstream.embedded.engine import Chunk, Engine, Refused
+from mustcall.upstream.embedded.transport import EmbeddedTransport
+from mustcall.upstream.seam import Timeouts, UpstreamCall
+from support.embedded import Endless
+
+ASKED = json.dumps({"messages": [{"role": "user", "content": "hi"}], "stream": True}).encode()
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> Generator[Endless]:
+    """The model that every engine of a test loads."""
+    made = Endless.installed(monkeypatch)
+    yield made
+    assert not [thread for thread in threading.enumerate() if thread.name == "mustcall-model"]
+
+
+@pytest.fixture
+async def engine(endless: Endless) -> AsyncGenerator[Engine]:
+    """An engine that is closed after the test."""
+    made = Engine(Path("endless.gguf"), most_waiting=2)
+    yield made
+    await asyncio.to_thread(made.close)
+    assert endless.begun
+
+
+async def test_a_running_request_that_is_given_up_frees_the_model(engine: Engine, endless: Endless) -> None:
+    """An answer without an end is ended by giving it up: the next one begins."""
+    first = engine.submit(b"first")
+    assert isinstance(await first.next(), Chunk)
+    second = engine.submit(b"second")
+    first.cancel()
+    assert isinstance(await second.next(), Chunk)
+    assert endless.begun == [b"first", b"second"]
+    assert engine.under_way == 1
+
+
+async def test_what_is_given_up_while_it_waits_is_gone(engine: Engine, endless: Endless) -> None:
+    """Any number of requests can be given up behind a long one: none is begun, and no body is kept meanwhile."""
+    first = engine.submit(b"first")
+    assert isinstance(await first.next(), Chunk)
+    for number in range(50):
+        engine.submit(b"given up %d" % number).cancel()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, engine_module.Job) and one.body.startswith(b"given")]
+    assert not kept
+    last = engine.submit(b"last")
+    first.cancel()
+    assert isinstance(await last.next(), Chunk)
+    assert endless.begun == [b"first", b"last"]
+
+
+async def test_closing_tells_those_who_wait(engine: Engine, endless: Endless) -> None:
+    """Closing ends the running request and tells those who wait, who are never begun."""
+    first, second = engine.submit(b"first"), engine.submit(b"second")
+    assert isinstance(await first.next(), Chunk)
+    await asyncio.to_thread(engine.close)
+    assert isinstance(await second.next(), Refused)
+    assert endless.begun == [b"first"]
+
+
+async def test_a_closed_transport_loads_nothing(endless: Endless, tmp_path: Path) -> None:
+    """What is tried again after closing is refused: the model is not loaded anew while everything shuts down."""
+    file = tmp_path / "endless.gguf"
+    file.touch()
+    transport = EmbeddedTransport()
+    call = UpstreamCall(
+        url=f"embedded:{file}/chat/completions", headers={}, body=ASKED, timeouts=Timeouts(read=30.0, idle=30.0)
+    )
+    stream = await transport.send(call)
+    async with aclosing(stream.chunks()) as chunks:
+        assert await anext(chunks)
+        await transport.close()
+    with pytest.raises(UpstreamUnavailable, match="shut down"):
+        await transport.send(call)
+    assert len(endless.begun) == 1
+
+
+@pytest.mark.parametrize("name", ["100%.gguf", "a%20b.gguf", "what?.gguf", "models.gguf", "a b#c.gguf"])
+async def test_a_path_is_taken_as_it_is(endless: Endless, tmp_path: Path, name: str) -> None:
+    """No character of a file's name means anything in the address, with a query behind it or without."""
+    folder = tmp_path / "chat" / "completions" / "models"
+    folder.mkdir(parents=True)
+    file = folder / name
+    file.touch()
+    transport = EmbeddedTransport()
+    for query in ("", "?beta=true"):
+        url = f"embedded:{file}/chat/completions{query}"
+        stream = await transport.send(UpstreamCall(url=url, headers={}, body=ASKED))
+        assert stream.status == 200, await stream.read()
+        await stream.close()
+    await transport.close()
+    assert len(endless.begun) == 2
