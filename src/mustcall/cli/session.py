@@ -195,7 +195,9 @@ async def _first_model(settings: Settings, transport: Transport) -> str:
     listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
     names = [str(each["id"]) for each in listing["data"]]
     if not names:
-        raise ConfigError(f"the upstream at {first.base_url} lists no models; name one with --model")
+        raise ConfigError(
+            f"the upstream at {first.base_url} lists no models, or cannot be reached; name a model with --model"
+        )
     return names[0]
 
 

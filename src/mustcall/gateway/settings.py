@@ -36,6 +36,12 @@ NO_UPSTREAM = (
     "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
 )
 
+#: What is said where the embedded model, the upstream nobody has to name, cannot be used.
+ANOTHER_UPSTREAM = (
+    "Or name an upstream of your own: --upstream chat=http://127.0.0.1:9000/v1, the same in MUSTCALL_UPSTREAM, or a "
+    "mustcall.toml"
+)
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -197,7 +203,7 @@ def _embedded_default() -> tuple[UpstreamSettings, ...]:
     try:
         _check_embedded(upstream, "the embedded model")
     except ConfigError as error:
-        raise ConfigError(f"{NO_UPSTREAM}. Without one the embedded model answers, but {error.message}") from None
+        raise ConfigError(f"{error.message}. {ANOTHER_UPSTREAM}") from None
     return (upstream,)
 
 

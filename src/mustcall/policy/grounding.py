@@ -38,6 +38,7 @@ __all__ = [
     "always_include",
     "check_rules",
     "find_rule",
+    "input_of",
     "is_offered",
     "latest_input",
     "matching_rules",
@@ -112,7 +113,7 @@ def latest_input(request: Request) -> LatestInput:
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if message.role is Role.USER:
-            texts = _input_of(message.parts)
+            texts = input_of(message.parts)
             if texts is not None:
                 return LatestInput(texts, messages[index + 1 :])
     return LatestInput((), messages)
@@ -181,7 +182,7 @@ def check_rules(rules: Iterable[GroundingRule]) -> None:
             raise ConfigError(f"{where}: directive must not be blank; leave it out to get the default sentence")
 
 
-def _input_of(parts: Sequence[Part]) -> tuple[str, ...] | None:
+def input_of(parts: Sequence[Part]) -> tuple[str, ...] | None:
     """Return the user's texts in a user message, None if it is no message of the user's."""
     last = max((index for index, part in enumerate(parts) if isinstance(part, ToolResult)), default=-1)
     written = [part.text for part in parts[last + 1 :] if isinstance(part, Text)]

@@ -19,6 +19,7 @@ from mustcall.policy.demand import Demand
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.relevance import relevant_tools
+from mustcall.policy.saying import without_demands
 
 __all__ = ["Plan", "Rung", "RungKind", "candidates", "holds_bound_reasoning", "is_reasoning", "make_plan"]
 
@@ -121,7 +122,7 @@ def holds_bound_reasoning(request: Request) -> bool:
 
 def _chosen_by_words(request: Request, demand: Demand, profile: Profile) -> list[Rung]:
     """Return a call and then an answer where the message is about a tool and none has answered it, else the answer."""
-    latest = latest_input(request)
+    latest = latest_input(without_demands(request))
     tools = () if latest.answered or demand.forbids else candidates(request, demand)
     call = [Rung(RungKind.SCHEMA)] if profile.schema_output and relevant_tools(" ".join(latest.texts), tools) else []
     return [*call, Rung(RungKind.ANSWER)]

@@ -56,11 +56,15 @@ def phrases_of(text: str) -> tuple[str, ...]:
     return tuple(found)[:_MOST]
 
 
-def quote_schema(schema: JsonObject, text: str) -> JsonObject:
-    """Return the schema with its free texts and numbers held to what the message says; itself if that has nothing."""
-    phrases = phrases_of(text)
+def quote_schema(schema: JsonObject, *texts: str) -> JsonObject:
+    """Return the schema with its free texts and numbers held to what these messages say, the likeliest first.
+
+    It is the same object if they have nothing to be held to.
+    """
+    phrases = tuple(dict.fromkeys(phrase for text in texts for phrase in phrases_of(text)))[:_MOST]
     places = tuple(phrase for phrase in phrases if " " not in phrase and _PLACE.fullmatch(phrase))
-    numbers = [int(number) for number in dict.fromkeys(_NUMBER.findall(text)) if len(number) < 16]
+    written = dict.fromkeys(number for text in texts for number in _NUMBER.findall(text))
+    numbers = [int(number) for number in written if len(number) < 16]
 
     def quoted(node: JsonObject, path: Path) -> JsonObject:
         if not _NARROWED.isdisjoint(node):

@@ -24,6 +24,7 @@ from mustcall.policy.plan import Plan, Rung, RungKind, candidates
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.quoting import quote_schema
 from mustcall.policy.relevance import relevant_tools
+from mustcall.policy.saying import said_by_user, without_demands
 from mustcall.policy.schemas import compile_schema
 from mustcall.policy.wording import Wording, fill
 from mustcall.policy.worked import answer_changes, call_changes
@@ -104,7 +105,7 @@ def _constrained(
     """Return the changes that hold a reply to one call, and the body fields that do where no wire has a word."""
     tools = _narrowed(request, demand, profile, log)
     if profile.worked_examples:
-        changes = call_changes(request, tools, wording)
+        changes = call_changes(without_demands(request), tools, wording)
         log.add(AdaptationKind.TOOL_RESHAPED, "tools", "rendered as text, with worked examples")
     else:
         changes = _without_calling(request, profile)
@@ -182,7 +183,7 @@ def _narrowed(request: Request, demand: Demand, profile: Profile, log: Adaptatio
     tools = candidates(request, demand)
     if not profile.words_choose or len(tools) < 2:
         return tools
-    meant = relevant_tools(" ".join(latest_input(request).texts), tools)
+    meant = relevant_tools(" ".join(latest_input(without_demands(request)).texts), tools)
     if not meant or len(meant) == len(tools):
         return tools
     log.add(
@@ -197,10 +198,10 @@ def _quoted(request: Request, tools: Sequence[Tool], profile: Profile, log: Adap
         log.add(AdaptationKind.SCHEMA_REDUCED, "call", "limits added where the schema has none")
     if not profile.arguments_from_message:
         return tools
-    text = " ".join(latest_input(request).texts)
-    log.add(AdaptationKind.SCHEMA_REDUCED, "call", "free text held to the words of the message")
+    texts = said_by_user(request)
+    log.add(AdaptationKind.SCHEMA_REDUCED, "call", "free text held to the words of the user")
     return [
-        tool if tool.parameters is None else tool.evolve(parameters=quote_schema(tool.parameters, text))
+        tool if tool.parameters is None else tool.evolve(parameters=quote_schema(tool.parameters, *texts))
         for tool in tools
     ]
 

@@ -116,6 +116,8 @@ def locate(source: str, store: Store | None = None) -> Located:
         path = Path(source).expanduser()
         if not path.is_file():
             raise ConfigError(f"there is no model file at {path}")
+        if not _is_gguf(path):
+            raise ConfigError(f"the file {path} is no model: it does not begin as a GGUF file does")
         return Located(path.stem, path)
     weights = find_weights(source or DEFAULT)
     kept = store or Store()
@@ -126,6 +128,15 @@ def locate(source: str, store: Store | None = None) -> Located:
             f"{command}"
         )
     return Located(weights.name, kept.path(weights))
+
+
+def _is_gguf(path: Path) -> bool:
+    """Tell whether a file begins as a GGUF file does; one that cannot be read is left to the engine's own words."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return True
 
 
 def _is_path(source: str) -> bool:
