@@ -172,6 +172,9 @@ def test_unrolled_reply_assembles_to_itself(parts: list[Part], reason: FinishRea
         (("a", "a"), "a", True),
         (("b", "a"), "ab", True),
         ((), "ab", False),
+        # What is new in it cannot be told by its length.
+        (("\na",), "ab", True),
+        (("a  ",), "ab", True),
     ],
 )
 def test_a_final_text_that_is_not_what_was_streamed(streamed: tuple[str, ...], final: str, contradicted: bool) -> None:

@@ -1,12 +1,17 @@
 """One connection on a transport of the test's own, in a time of the test's own: timers, slices, back-pressure."""
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
+from mustcall.core.errors import UpstreamUnavailable
 from mustcall.upstream.answer import Garbled, Hangup, Phase
 from mustcall.upstream.connection import HIGH_WATER, Connection
+from mustcall.upstream.http import HttpReply
+from mustcall.upstream.pool import Origin
 from support.instant import now, run
+from support.loopback import call_to
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 BEGUN = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"
@@ -367,3 +372,29 @@ def test_no_rest_before_the_request_has_left() -> None:
         return now()
 
     run(main)
+
+
+def test_an_answer_closed_while_it_is_waited_for() -> None:
+    """Who waits for more of an answer that another task gives back never reads what the connection brings next."""
+
+    async def main() -> float:
+        ends = Ends()
+        origin = Origin(asyncio.get_running_loop(), "127.0.0.1", 1, None, tls=False)
+        ends.begin()
+        ends.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok")
+        reply = HttpReply(ends.connection, origin, call_to("http://127.0.0.1:1"))
+        async with aclosing(reply.chunks()) as chunks:
+            assert await anext(chunks) == b"ok"
+            waiting = asyncio.ensure_future(anext(chunks))
+            await asyncio.sleep(0)
+            ends.connection.data_received(b"ay")
+            await reply.close()
+            assert origin.take() is ends.connection
+            ends.begin()
+            ends.connection.data_received(OK)
+            with pytest.raises(UpstreamUnavailable):
+                await waiting
+        assert ends.connection.take() == b"ok"
+        return now()
+
+    assert run(main) == 0

@@ -98,3 +98,21 @@ async def test_transport_types_their_failures(transport: HttpTransport, stream: 
     answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok"
     async with listening(answer) as upstream:
         assert type(await failure_of(transport, call_to(upstream.url), stream=stream)) is UpstreamGarbage
+
+
+@pytest.mark.parametrize("size", [262_144, 262_145, 262_146, 524_288, 524_289, 524_290])
+@pytest.mark.parametrize("word", [b"a", b"data: word\n\n"])
+async def test_what_is_left_behind_a_full_piece(size: int, word: bytes) -> None:
+    """The last bytes come out, also where all the input was taken when a piece was full."""
+    bare = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    text = (word * size)[:size]
+    assert b"".join(await unfold("deflate", bare.compress(text) + bare.flush())) == text
+
+
+async def test_many_layers_are_refused() -> None:
+    """An answer wrapped again and again is refused before it is unwrapped."""
+    form = b"x"
+    for _ in range(400):
+        form = zlib.compress(form)
+    with pytest.raises(UpstreamGarbage, match="400 times"):
+        await unfold(", ".join(["deflate"] * 400), form)

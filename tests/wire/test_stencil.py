@@ -165,3 +165,31 @@ def test_a_place_that_only_looks_right_makes_no_stencil() -> None:
     """The place is tried out: text put there must be read as the text."""
     event = b'data: {"note":"hello there","choices":[{"delta":{"content":"\\u0068ello there"}}]}\n\n'
     assert Stencil.of(event, "hello there", read) is None
+
+
+def test_the_text_it_is_tried_out_with_tells_nothing() -> None:
+    """A text that is the probe itself makes no stencil: trying out the wrong place would succeed."""
+    event = b'data: {"model":"a b-c","choices":[{"index":0,"delta":{"content":"a b\\u002dc"}}]}\n\n'
+    assert read(event) == "a b-c"
+    assert Stencil.of(event, "a b-c", read) is None
+
+
+def test_a_number_alone_is_no_delta() -> None:
+    """What lacks everything between number and text is no JSON, and no part of a run."""
+    sample = numbered("sample", 2).replace(b',"logprobs":[],"obfuscation":"xx"', b"")
+    stencil = Stencil.of(sample, "sample", read)
+    assert stencil is not None
+    number, text = sample.index(b'"sequence_number":2') + len(b'"sequence_number":2'), sample.index(b"sample")
+    cut = sample[:number] + sample[text + len(b"sample") :]
+    assert read(cut) is None
+    assert stencil.run(cut + sample, 0) is None
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_what_stands_twice_tells_no_deltas_apart(place: str) -> None:
+    """Where the bytes before the text stand elsewhere in the delta too, each run would be of one delta."""
+    same: dict[str, Any] = {"note": {"content": ""}}
+    choices = {"choices": [{"index": 0, "delta": {"content": "sample"}}]}
+    event = _event({**same, **choices} if place == "before" else {**choices, **same})
+    assert read(event) == "sample"
+    assert Stencil.of(event, "sample", read) is None

@@ -68,7 +68,7 @@ class _Slot:
         if not isinstance(final, Text) or not isinstance(part, Text):
             return False
         streamed = part.text + "".join(self.fragments)
-        return not (final.text.startswith(streamed) or final.text.strip().startswith(streamed.strip()))
+        return not (final.text.startswith(streamed) or final.text.strip() == streamed.strip())
 
 
 class Assembler:

@@ -42,8 +42,9 @@ class Delivery:
         return block
 
     def forward_one(self, block: bytes, event: Event) -> bytes:
-        """Do as `forward` for bytes that mean one event."""
+        """Do as `forward` for whole lines that mean one event."""
         self.shown.events.append(event)
+        self._split = False
         return block
 
     def write(self, events: Iterable[Event]) -> bytes:

@@ -19,6 +19,7 @@ from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
+from mustcall.wire.regularity.contract import is_utf8
 from mustcall.wire.sse import SseDecoder, SseEvent
 from mustcall.wire.stencil import Stencil
 
@@ -91,6 +92,7 @@ class Flow:
         try:
             if self.raw and not self._gate.stopped and b"\r" not in block:
                 return self._feed_flowing(block)
+            self._stencil = None  # the part it was made for may end here
             return self._feed(block, self._sse.read(block))
         except RecursionError:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
@@ -128,7 +130,7 @@ class Flow:
 
     def _feed_one(self, event: bytes) -> bytes:
         """Take one event; one of nothing but text shows what those that follow will look like."""
-        peeled = self._decoder.peel(event) if self._flows else None
+        peeled = self._decoder.peel(event) if self._flows and is_utf8(event) else None
         if peeled is None:
             self._stencil = None
             return self._feed(event, self._sse.read(event))

@@ -132,6 +132,8 @@ class HttpReply:
                 except BaseException:
                     self._release()
                     raise
+                if self._connection is None:  # given back by `close` while this waited: what comes now is another's
+                    raise failures.closed_early(self._call)
 
     async def close(self) -> None:
         """Return the connection to the pool if the answer has arrived to its end, cut it off otherwise."""

@@ -1,4 +1,4 @@
-"""Reads an answer that came compressed although it was asked for as it is: gzip and deflate, any number of layers.
+"""Reads an answer that came compressed although it was asked for as it is: gzip and deflate, in a few layers.
 
 What comes out is handed on in bounded pieces, so that a small answer cannot become a large one in memory at once. An
 encoding that is not known here is an error: its bytes mean nothing to whoever reads the answer.
@@ -16,6 +16,8 @@ __all__ = ["inflated"]
 _PIECE = 256 * 1024
 _AUTOMATIC = zlib.MAX_WBITS | 32  # the gzip or the zlib frame, whichever is there
 _BARE = -zlib.MAX_WBITS
+#: Nobody compresses more often; each layer is a call within a call.
+_MOST_LAYERS = 16
 
 
 async def inflated(pieces: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
@@ -31,6 +33,8 @@ async def inflated(pieces: AsyncGenerator[bytes], coding: str) -> AsyncGenerator
                 raise UpstreamGarbage(
                     f"the upstream's answer is encoded as {name.strip()[:40]!r}, which was not asked for"
                 )
+    if len(layers) > _MOST_LAYERS:
+        raise UpstreamGarbage(f"the upstream's answer is compressed {len(layers)} times over, which was not asked for")
     async with aclosing(pieces):
         async for piece in pieces:
             for plain in _through(layers, piece):
@@ -71,7 +75,8 @@ class _Layer:
 
     def feed(self, data: bytes) -> Generator[bytes]:
         """Yield what more is known with this piece."""
-        while data:
+        more = bool(data)
+        while more:
             if self._inflate is None:
                 # Some servers send deflate without its frame, whose first byte is always 8 in its lower half.
                 framed = data[0] == 0x1F or data[0] & 0x0F == 8
@@ -82,8 +87,11 @@ class _Layer:
             except zlib.error:
                 raise UpstreamGarbage("the upstream's answer is not compressed as its headers say") from None
             data = self._inflate.unconsumed_tail
+            # A full piece may have taken all there is of the input and still leave some of the output behind.
+            more = bool(data) or len(plain) == _PIECE
             if self._inflate.eof:  # gzip may go on with another member
                 data = self._inflate.unused_data
+                more = bool(data)
                 self._inflate = None
                 self.is_complete = True
             if plain:

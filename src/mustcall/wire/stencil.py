@@ -49,6 +49,8 @@ class Stencil:
         place = event.find(written)
         if not text or place < 0 or event.find(written, place + 1) >= 0 or b"\r" in event or b"\0" in event:
             return None
+        if text == _PROBE:  # trying it out would tell nothing
+            return None
         if event.find(_BORDER) != len(event) - len(_BORDER):
             return None
         start, end = place + 1, place + len(written) - 1
@@ -59,8 +61,9 @@ class Stencil:
         after, tail = None, event[end:]
         if padding is not None:
             after, tail = event[end : padding.start(1)], event[padding.end(1) :]
-        if len(head) <= _ANCHOR:
-            return None
+        anchor = head[-_ANCHOR:]
+        if len(head) <= _ANCHOR or event.find(anchor) != len(head) - _ANCHOR or event.find(anchor, len(head)) >= 0:
+            return None  # what stands twice in a delta does not tell deltas apart
         sample = (head, b"" if before is None else b"0" + before, _PROBE.encode(), after + b"x" if after else b"", tail)
         return cls(head, before, after, tail) if read(b"".join(sample)) == _PROBE else None
 
@@ -88,8 +91,8 @@ class Stencil:
     def _texts(self, parts: Sequence[bytes]) -> Sequence[bytes] | None:
         """Return the texts as they are written, None unless what is in the other holes belongs there."""
         if self._before is not None:
-            numbers, _, parts = zip(*[part.partition(self._before) for part in parts], strict=True)
-            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None:
+            numbers, marks, parts = zip(*[part.partition(self._before) for part in parts], strict=True)
+            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(self._before) != len(marks):
                 return None
         if self._after is None:
             return parts

@@ -240,8 +240,16 @@ class MessagesStreamEncoder:
     def _begin(self, slot: _Slot) -> None:
         """Make a part the live one: open it if it must be, then let go what was held for it."""
         part = slot.part
-        if self._resuming and isinstance(part, Text | Refusal):
-            self._start_block({"type": "text", "text": ""})  # its start went out, empty or not
+        if self._resuming:  # its start went out, empty or not
+            match part:
+                case Text() | Refusal():
+                    self._start_block({"type": "text", "text": ""})
+                case Reasoning():
+                    self._start_thinking()
+                case ToolCall():
+                    self._start_call(slot.index, part)
+                case _:
+                    pass
         match part:
             case Text(text=text) | Refusal(text=text):
                 self._text(slot, text)
