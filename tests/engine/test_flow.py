@@ -1,6 +1,7 @@
 """One attempt's stream, however its bytes are cut and whatever stands between its events."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from mustcall.engine.delivery import Delivery
 from mustcall.engine.flow import Flow
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Lens, Lookout
-from mustcall.testing import Say, Turn
+from mustcall.testing import Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
 from mustcall.wire.codec import Provenance, Stamp
@@ -36,6 +37,9 @@ sentences = st.lists(
     min_size=1,
     max_size=12,
 ).map("".join)
+
+
+_ANNOUNCED = re.compile(rb"event: (?:response.output_item.added|content_block_start)\r?\ndata: .*?index\": ?(\d+)")
 
 
 def carried(wire: Wire, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
@@ -92,3 +96,19 @@ def test_a_regular_stream_is_forwarded(wire: Wire, size: int) -> None:
     assert raw
     assert sent == stream
     assert text_of(wire, sent) == said
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("line", [b"\n", b"\r\n"])
+def test_another_writer_announces_nothing_again(wire: Wire, line: bytes) -> None:
+    """A stream that turns irregular at its end is written anew from what the caller has seen, wherever it was cut."""
+    turn = Turn(Think("Let me see."), Say("The answer is fine. It took 9 steps."))
+    frames = [frame.replace(b"\n", line) for frame in stream_reply(turn, wire, BODY, Written(1, "s"))]
+    frames.insert(-1, b"retry: 10" + line * 2)
+    for one, other in itertools.combinations(range(1, len(frames)), 2):
+        sent, _ = carried(wire, [b"".join(frames[:one]), b"".join(frames[one:other]), b"".join(frames[other:])])
+        announced = re.findall(
+            rb"event: (?:response.output_item.added|content_block_start)\r?\ndata: .*?index\": ?(\d+)", sent
+        )
+        assert len(announced) == len(set(announced)), (one, other)
+        assert text_of(wire, sent) == "The answer is fine. It took 9 steps."

@@ -134,8 +134,8 @@ class Lens:
 
     @property
     def pending(self) -> bool:
-        """Whether characters went in that have not come out."""
-        return any(scan.fed != scan.emitted for scan in self._open.values())
+        """Whether something went in that has not come out: characters, or the start of a text."""
+        return any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
 
     @property
     def ended_open(self) -> bool:
@@ -327,6 +327,7 @@ class Lens:
             return out  # the rest of this part waits, and with it its end
         if not self.touched:
             if not scan.started:
+                scan.started = True
                 out.append(PartStarted(scan.place, scan.part.evolve(text="")))
             out.append(event if scan.place == event.index else PartEnded(scan.place, final))
         elif scan.started:
