@@ -5,7 +5,8 @@ bytes give the same objects: JSON, messages, tools. Nobody may change them, and 
 making others. What depends on the tools alone is found by their identity (`core.memo`).
 
 Memory: of the bytes as they were written at most `_MOST_BYTES` are remembered, the oldest forgotten first; a message
-over `_LONGEST` (a picture) is not. Cost of what is known: one pass that finds it, and a hash.
+over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…]`) takes about 23 times its bytes. Cost of
+what is known: one pass that finds it, and a hash.
 """
 
 from collections.abc import Callable
@@ -23,9 +24,9 @@ __all__ = ["RepeatedReader", "Store", "Tools"]
 Tools = tuple[Tool | ProviderTool, ...]
 T = TypeVar("T")
 
-_MOST_BYTES = 8 * 1024 * 1024
+_MOST_BYTES = 2 * 1024 * 1024
 _MOST_ENTRIES = 8192
-_LONGEST = 256 * 1024
+_LONGEST = 128 * 1024
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
