@@ -5,8 +5,8 @@ bytes give the same objects: JSON, messages, tools. Nobody may change them, and 
 making others. What depends on the tools alone is found by their identity (`core.memo`).
 
 Memory: of the bytes as they were written at most `_MOST_BYTES` are remembered, the oldest forgotten first; a message
-over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…]`) takes about 23 times its bytes. Cost of
-what is known: one pass that finds it, and a hash.
+over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…]`) takes about 23 times its bytes. Cost
+of what is known: one pass that finds it, and a hash.
 """
 
 from collections.abc import Callable
