@@ -132,7 +132,7 @@ def test_port_in_use() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["serve"], ["no upstream", "--upstream", "mustcall models pull"]),
+        (["serve"], ["not here yet", "--upstream", "mustcall models pull"]),
         (["serve", "--gguf", "gone.gguf"], ["gone.gguf"]),
         (["models", "path"], ["mustcall models pull"]),
         (["serve", "--upstream", "nonsense"], ["wire=URL"]),

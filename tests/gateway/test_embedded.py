@@ -193,7 +193,7 @@ def test_a_client_that_leaves_frees_the_model(monkeypatch: pytest.MonkeyPatch, t
     """A stream cut off in the middle ends its generation, which would have no end: the next client is served."""
     endless = Endless.installed(monkeypatch)
     file = tmp_path / "endless.gguf"
-    file.touch()
+    file.write_bytes(b"GGUF")
     asked = {"model": "local", "messages": [{"role": "user", "content": "Tell me a story."}], "stream": True}
     data = json.dumps(asked).encode()
     with RunningGateway(f"local:chat=embedded:{file}") as running:

@@ -102,7 +102,7 @@ def test_a_call_by_example() -> None:
     assert request.output is not None
     assert request.output.schema is not None
     arguments = request.output.schema["properties"]["arguments"]
-    assert arguments["properties"]["city"]["enum"] == ["weather", "Oslo", "weather in Oslo"]
+    assert arguments["properties"]["city"]["enum"] == ["weather", "Oslo", "weather in Oslo", "Hi"]
     kinds = {entry.kind for entry in log.entries}
     assert {AdaptationKind.TOOL_DROPPED, AdaptationKind.TOOL_RESHAPED, AdaptationKind.SCHEMA_REDUCED} <= kinds
 

@@ -82,7 +82,7 @@ class _Completion(msgspec.Struct, gc=False):
     id: Given
     choices: tuple[_Choice]
     object: Literal["chat.completion"] = "chat.completion"
-    created: int | None = None
+    created: int | msgspec.UnsetType = msgspec.UNSET
     model: str = ""
     usage: _ChatUsage | None = None
     error: None = None
@@ -124,7 +124,7 @@ def _skim_chat(body: bytes) -> Reply | None:
         finish=derive_finish(decode_finish(choice.finish_reason), parts),
         reported_finish=choice.finish_reason,
         usage=usage,
-        created=value.created,
+        created=None if value.created is msgspec.UNSET else value.created,
     )
 
 

@@ -75,7 +75,7 @@ async def test_closing_tells_those_who_wait(engine: Engine, endless: Endless) ->
 async def test_a_closed_transport_loads_nothing(endless: Endless, tmp_path: Path) -> None:
     """What is tried again after closing is refused: the model is not loaded anew while everything shuts down."""
     file = tmp_path / "endless.gguf"
-    file.touch()
+    file.write_bytes(b"GGUF")
     transport = EmbeddedTransport()
     call = UpstreamCall(
         url=f"embedded:{file}/chat/completions", headers={}, body=ASKED, timeouts=Timeouts(read=30.0, idle=30.0)
@@ -95,7 +95,7 @@ async def test_a_path_is_taken_as_it_is(endless: Endless, tmp_path: Path, name: 
     folder = tmp_path / "chat" / "completions" / "models"
     folder.mkdir(parents=True)
     file = folder / name
-    file.touch()
+    file.write_bytes(b"GGUF")
     transport = EmbeddedTransport()
     for query in ("", "?beta=true"):
         url = f"embedded:{file}/chat/completions{query}"

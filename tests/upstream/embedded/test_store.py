@@ -68,8 +68,17 @@ def test_what_is_not_here_is_said_with_the_fix(tmp_path: Path, source: str, word
 def test_a_path_is_a_model_by_its_name(tmp_path: Path) -> None:
     """Any file goes by its path, and is called after it."""
     file = tmp_path / "my model.gguf"
-    file.write_bytes(b"")
+    file.write_bytes(b"GGUF")
     assert locate(str(file)).name == "my model"
+
+
+@pytest.mark.parametrize("content", [b"", b"hi\n", b"gguf", b"PK\x03\x04"])
+def test_a_file_that_is_no_model_is_said(tmp_path: Path, content: bytes) -> None:
+    """What does not begin as a model file does is refused before anything is served."""
+    file = tmp_path / "bad.gguf"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"bad\.gguf is no model"):
+        locate(str(file))
 
 
 def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
