@@ -213,6 +213,8 @@ def test_text_cannot_steer_the_terminal(room: Room) -> None:
         terminal.wait_for("you>")
         terminal.type("hi")
         terminal.wait_for("\\x1b]0;owned\\x07\\x1b[2Jbye")
+        assert isinstance(terminal, PseudoTerminal)
+        assert not any(told in terminal.written for told in (b"\x1b]0;owned", b"\x1b[2Jbye"))
 
 
 def test_through_a_pipe(room: Room) -> None:

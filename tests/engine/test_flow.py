@@ -9,22 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
-from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.engine.delivery import Delivery
-from mustcall.engine.flow import Flow
-from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.lens import Lookout
 from mustcall.testing import Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
-from mustcall.wire.codec import Provenance, Stamp
-from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import respelled
 from support.exchanging import assembled
+from support.flowing import Flowing
 
 BODY: dict[str, Any] = {"model": "m", "messages": [], "input": [], "stream": True}
 TOOLS = (Tool(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}}),)
@@ -44,23 +37,7 @@ _ANNOUNCED = re.compile(rb"event: (?:response.output_item.added|content_block_st
 
 def carried(wire: Wire, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
     """What goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""
-    codec, log = codec_for(wire), AdaptationLog()
-    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=5), log, "req")
-    decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
-    lens = Lens(Lookout(tools=TOOLS), "t")
-    flow = Flow(decoder, wire, lens, Gate(closed=False), delivery, raw=True)
-    out: list[bytes] = []
-    for piece in pieces:
-        out.append(flow.feed(piece))
-        if flow.ended:
-            break
-    else:
-        out.append(flow.close())
-    assert flow.failure is None
-    reply = flow.reply()
-    if flow.raw and not flow.irregular:
-        return b"".join([*out, flow.rest()]), True
-    return b"".join([*out, delivery.write(delivery.shown.rest(respelled(reply, log)))]), False
+    return Flowing(wire, Lookout(tools=TOOLS)).carry(list(pieces))
 
 
 def text_of(wire: Wire, stream: bytes) -> str:

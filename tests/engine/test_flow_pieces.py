@@ -5,22 +5,19 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text
-from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.engine.delivery import Delivery
 from mustcall.engine.flow import Flow
-from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.lens import Lookout
 from mustcall.testing import Say, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
+from support.flowing import Flowing
 
 TOOLS = (Tool(name="f", parameters={"type": "object", "properties": {"q": {"type": "string"}}}),)
 CALL = '<tool_call>\n{"name": "f", "arguments": {"q": "x"}}\n</tool_call>'
@@ -29,11 +26,7 @@ WORDS = "Sunny, as it was all week and will be for some days more."
 
 def flow_of(wire: Wire) -> Flow:
     """A stream between two sides of one wire, looked through for calls."""
-    codec = codec_for(wire)
-    stamp = Stamp(token="t", created=5)
-    delivery = Delivery(codec, Request(model="m", messages=()), stamp, AdaptationLog(), "req")
-    decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
-    return Flow(decoder, wire, Lens(Lookout(tools=TOOLS), "t"), Gate(closed=False), delivery, raw=True)
+    return Flowing(wire, Lookout(tools=TOOLS)).flow
 
 
 def carried(flow: Flow, *pieces: bytes) -> bytes:

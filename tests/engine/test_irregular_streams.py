@@ -11,15 +11,12 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.delivery import Delivery
-from mustcall.engine.flow import Flow
-from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Lens
 from mustcall.testing import Call, RawStream, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Stamp
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import respelled
+from support.flowing import Flowing
 from support.sdk import Ask, Seen, ask
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}}
@@ -69,19 +66,7 @@ BENDS: dict[str, Bend] = {
 
 def carried(wire: Wire, pieces: list[bytes]) -> bytes:
     """What goes out of a stream whose bytes come in these pieces, if its reply is accepted as it is."""
-    codec, log = codec_for(wire), AdaptationLog()
-    delivery = Delivery(codec, Request(model="test-model", messages=()), Stamp(token="t", created=5), log, "req")
-    decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
-    flow = Flow(decoder, wire, Lens(None, ""), Gate(closed=False), delivery, raw=True)
-    out: list[bytes] = []
-    for piece in pieces:
-        out.append(flow.feed(piece))
-        if flow.ended:
-            break
-    else:
-        out.append(flow.close())
-    rest = delivery.write(delivery.shown.rest(respelled(flow.reply(), log))) if flow.irregular else flow.rest()
-    return b"".join([*out, rest])
+    return Flowing(wire).carry(pieces)[0]
 
 
 def seen(wire: Wire, stream: bytes) -> Seen:

@@ -124,6 +124,11 @@ class PseudoTerminal:
         """Press a key that is no character."""
         os.write(self._master, _KEYS[key])
 
+    @property
+    def written(self) -> bytes:
+        """Everything the terminal was told, as it came."""
+        return bytes(self._shown)
+
     def screen(self) -> str:
         """Return everything that was written, without what moves the cursor."""
         return _ESCAPES.sub("", bytes(self._shown).decode("utf-8", "replace")).replace("\r\n", "\n")

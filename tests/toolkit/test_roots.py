@@ -15,22 +15,22 @@ from mustcall.toolkit.roots import Purpose, Roots, default_roots, roots_at
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A root with a file, beside a folder that is not allowed."""
-    (tmp_path / "root" / "in").mkdir(parents=True)
-    (tmp_path / "root" / "in" / "note.txt").write_text("inside")
-    (tmp_path / "root2").mkdir()
-    (tmp_path / "root2" / "secret.txt").write_text("secret")
-    (tmp_path / "root" / "out").symlink_to(tmp_path / "root2")
-    (tmp_path / "root" / "leak.txt").symlink_to(tmp_path / "root2" / "secret.txt")
-    (tmp_path / "root" / "back").symlink_to(tmp_path / "root" / "in")
-    (tmp_path / "root" / "loop").symlink_to(tmp_path / "root" / "loop")
-    (tmp_path / "root" / ".env").write_text("KEY=1")
+    (tmp_path / "ours" / "in").mkdir(parents=True)
+    (tmp_path / "ours" / "in" / "note.txt").write_text("inside")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "secret.txt").write_text("secret")
+    (tmp_path / "ours" / "out").symlink_to(tmp_path / "theirs")
+    (tmp_path / "ours" / "leak.txt").symlink_to(tmp_path / "theirs" / "secret.txt")
+    (tmp_path / "ours" / "back").symlink_to(tmp_path / "ours" / "in")
+    (tmp_path / "ours" / "loop").symlink_to(tmp_path / "ours" / "loop")
+    (tmp_path / "ours" / ".env").write_text("KEY=1")
     return tmp_path
 
 
 @pytest.mark.parametrize("path", ["in/note.txt", "./in/../in/note.txt", "back/note.txt", "{root}/in/note.txt"])
 def test_what_is_inside_is_admitted(place: Path, path: str) -> None:
     """Relative, absolute, dotted and linked paths that end up inside are one and the same place."""
-    root = place / "root"
+    root = place / "ours"
     roots = roots_at([root], root)
     assert roots.admit(path.format(root=root), Purpose.READ) == root / "in" / "note.txt"
 
@@ -38,11 +38,11 @@ def test_what_is_inside_is_admitted(place: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "../root2/secret.txt",
-        "in/../../root2/secret.txt",
-        "{place}/root2/secret.txt",
-        "{place}/root/../root2/secret.txt",
-        "{place}/root2",
+        "../theirs/secret.txt",
+        "in/../../theirs/secret.txt",
+        "{place}/theirs/secret.txt",
+        "{place}/ours/../theirs/secret.txt",
+        "{place}/theirs",
         "out/secret.txt",
         "out",
         "leak.txt",
@@ -52,14 +52,14 @@ def test_what_is_inside_is_admitted(place: Path, path: str) -> None:
         "..",
         "//etc/passwd",
         "/proc/self/environ",
-        "in/note.txt\0/../../root2",
+        "in/note.txt\0/../../theirs",
         "x" * 5000,
         "~/x",
     ],
 )
 def test_what_leads_out_is_not(place: Path, path: str) -> None:
     """`..`, absolute paths, sibling names, links and loops do not get out; nothing outside is admitted."""
-    root = place / "root"
+    root = place / "ours"
     roots = roots_at([root], root)
     given_path = path.format(place=place)
     if path == "~/x":  # not expanded here: a name like any other, and it stays inside
@@ -71,18 +71,18 @@ def test_what_leads_out_is_not(place: Path, path: str) -> None:
 
 def test_being_there_makes_no_difference(place: Path) -> None:
     """Nobody learns from the refusal whether something outside exists."""
-    roots = roots_at([place / "root"], place / "root")
+    roots = roots_at([place / "ours"], place / "ours")
     messages: list[str] = []
     for name in ("secret.txt", "missin.txt"):
         with pytest.raises(ToolError) as raised:
-            roots.admit(f"../root2/{name}", Purpose.LIST)
+            roots.admit(f"../theirs/{name}", Purpose.LIST)
         messages.append(raised.value.message.replace(name, "NAME"))
     assert messages[0] == messages[1]
 
 
 def test_hidden_files_are_listed_and_not_read(place: Path) -> None:
     """A leading dot below the root keeps contents private; a root inside a hidden folder is the person's own choice."""
-    root = place / "root"
+    root = place / "ours"
     roots = roots_at([root], root)
     assert roots.admit(".env", Purpose.LIST)
     with pytest.raises(ToolError, match="hidden"):
@@ -103,20 +103,20 @@ def test_kernel_files_are_nobodys(place: Path) -> None:
 
 def test_default_roots(place: Path) -> None:
     """Names in the current, temporary and home folders; contents in the current one."""
-    home = place / "root2"
-    roots = default_roots(place / "root", home)
+    home = place / "theirs"
+    roots = default_roots(place / "ours", home)
     assert roots.admit("/tmp", Purpose.LIST) == Path("/tmp").resolve()  # noqa: S108  the question people ask
     assert roots.admit(tempfile.gettempdir(), Purpose.LIST)
     assert roots.admit(os.fspath(home), Purpose.LIST) == home
-    assert roots.readable == (place / "root",)
+    assert roots.readable == (place / "ours",)
     with pytest.raises(ToolError, match="may be read"):
         roots.admit(os.fspath(home / "secret.txt"), Purpose.READ)
 
 
-@pytest.mark.parametrize("here", ["", "root2"])
+@pytest.mark.parametrize("here", ["", "theirs"])
 def test_home_is_never_read_by_default(place: Path, here: str) -> None:
     """Started in the home, or above it, nothing is readable until `--root` says what."""
-    roots = default_roots(place / here, place / "root2")
+    roots = default_roots(place / here, place / "theirs")
     assert roots.readable == ()
     with pytest.raises(ToolError, match="--root"):
         roots.admit("secret.txt", Purpose.READ)
@@ -130,8 +130,8 @@ def test_the_whole_file_system_is_no_default() -> None:
 
 def test_chosen_roots_are_all_there_is(place: Path) -> None:
     """`--root` replaces the defaults; a relative path then starts in the current folder or the first root."""
-    roots = roots_at([place / "root2"], place / "root")
-    assert roots.admit("secret.txt", Purpose.READ) == place / "root2" / "secret.txt"
+    roots = roots_at([place / "theirs"], place / "ours")
+    assert roots.admit("secret.txt", Purpose.READ) == place / "theirs" / "secret.txt"
     with pytest.raises(ToolError):
         roots.admit(tempfile.gettempdir() + "/..", Purpose.LIST)
     with pytest.raises(ConfigError, match="gone"):
@@ -139,12 +139,12 @@ def test_chosen_roots_are_all_there_is(place: Path) -> None:
 
 
 @given(
-    parts=st.lists(st.sampled_from(["..", ".", "in", "out", "back", "loop", "root2", "root", "secret.txt", "", "x"]))
+    parts=st.lists(st.sampled_from(["..", ".", "in", "out", "back", "loop", "theirs", "ours", "secret.txt", "", "x"]))
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_path_gets_out(place: Path, parts: list[str]) -> None:
     """Whatever is made of names, dots and links, what is admitted lies inside the root."""
-    root = place / "root"
+    root = place / "ours"
     for path in ("/".join(parts), f"{root}/" + "/".join(parts)):
         try:
             admitted = roots_at([root], root).admit(path, Purpose.READ)

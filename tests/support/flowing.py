@@ -1,0 +1,41 @@
+"""One attempt's stream between two sides of one wire, outside of any turn."""
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.origin import Wire
+from mustcall.core.request import Request
+from mustcall.engine.delivery import Delivery
+from mustcall.engine.flow import Flow
+from mustcall.policy.gate import Gate
+from mustcall.policy.lens import Lens, Lookout
+from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.registry import codec_for
+from mustcall.wire.regularity import respelled
+
+__all__ = ["Flowing"]
+
+
+class Flowing:
+    """A flow and the caller's end of it."""
+
+    def __init__(self, wire: Wire, lookout: Lookout | None = None) -> None:
+        codec, self._log = codec_for(wire), AdaptationLog()
+        request = Request(model="test-model", messages=())
+        self.delivery = Delivery(codec, request, Stamp(token="t", created=5), self._log, "req")
+        decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
+        self.flow = Flow(decoder, wire, Lens(lookout, "t"), Gate(closed=False), self.delivery, raw=True)
+
+    def carry(self, pieces: list[bytes]) -> tuple[bytes, bool]:
+        """Return what goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""
+        flow = self.flow
+        out: list[bytes] = []
+        for piece in pieces:
+            out.append(flow.feed(piece))
+            if flow.ended:
+                break
+        else:
+            out.append(flow.close())
+        assert flow.failure is None
+        reply = flow.reply()
+        if flow.raw and not flow.irregular:
+            return b"".join([*out, flow.rest()]), True
+        return b"".join([*out, self.delivery.write(self.delivery.shown.rest(respelled(reply, self._log)))]), False
