@@ -25,9 +25,7 @@ def test_readme_block(block: str, capsys: pytest.CaptureFixture[str]) -> None:
         left: dict[str, Any] = {}
         exec(block.replace("http://127.0.0.1:8484", gateway.url), left)  # noqa: S102  our own README
         if "client" in left:
-            left[
-                "client"
-            ].close()  # or its sockets are found unclosed some time later
+            left["client"].close()  # or its sockets are found unclosed some time later
     assert capsys.readouterr().out.strip()
 
 
