@@ -41,15 +41,15 @@ PATHS = {
     "responses": "/v1/responses",
     "custom": "/v1/responses",
 }
-HALVES = {"chat": '{"a":"abc', "messages": '{"a":"abc', "responses": '{"a":"abc', "custom": '{"input":"abc'}
+HALVES = {"chat": '{"a":"wxyz', "messages": '{"a":"wxyz', "responses": '{"a":"wxyz', "custom": '{"input":"wxyz'}
 WHOLE: dict[str, Json] = {
-    "chat": {"a": "abc"},
-    "messages": {"a": "abc"},
-    "responses": {"a": "abc"},
-    "custom": {"input": "abc"},
+    "chat": {"a": "wxyz"},
+    "messages": {"a": "wxyz"},
+    "responses": {"a": "wxyz"},
+    "custom": {"input": "wxyz"},
 }
 #: What only half a call has in it, on any wire.
-HALF = "abc"
+HALF = "wxyz"
 
 callers = pytest.mark.parametrize("caller", BODIES)
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -169,11 +169,11 @@ def test_cut_on_the_same_wire(wire: str, stream: bool) -> None:
 def test_usage_at_the_limit_is_a_cut(stream: bool) -> None:
     """Rule 123: a call that parses is not trusted when every token allowed was used."""
     capped = {**BODIES["messages"], "max_tokens": 12, **({"stream": True} if stream else {})}
-    turn = Turn(Call("f", {"a": "abc"}))  # the scripted usage is 12 output tokens
+    turn = Turn(Call("f", {"a": "wxyz"}))  # the scripted usage is 12 output tokens
     with ScriptedUpstream(default=turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         answer = post(gateway.url + "/v1/messages", capped)
         fine = post(gateway.url + "/v1/messages", {**capped, "max_tokens": 13})
         assert len(upstream.requests) == 3
     assert answer.status == 502
     assert answer.headers["x-mustcall-verdicts"] == "truncated,truncated"
-    assert (fine.status, b"abc" in fine.body or b"tool_use" in fine.body) == (200, True)
+    assert (fine.status, b"wxyz" in fine.body or b"tool_use" in fine.body) == (200, True)
