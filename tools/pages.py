@@ -66,6 +66,8 @@ _OCCASIONS = {
     "answer_worked": "the question behind such a result",
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "step_cap": "the step cap is reached",
+    "answer_tool": "an answer is asked for through a tool: what that is for",
+    "answer_again": "what the answer tool was given did not fit",
     "answer_as_json": "an agent's structured answer is asked for in words; `{schema}` is its schema",
     "tool_failed": "an agent's tool failed; `{problem}` is its own word or the kind of the error",
     "tool_timed_out": "it took longer than its `timeout`",

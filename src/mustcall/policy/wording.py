@@ -54,6 +54,12 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     answer_as_json: str = (
         "Give the final answer as one JSON value that fits this JSON schema, with nothing before or after it:\n{schema}"
     )
+    #: The same as a tool, where tools and a schema do not go together: what it is for, and what is said when the answer
+    #: did not fit.
+    answer_tool: str = "Takes the final answer. Call it once nothing else has to be called."
+    answer_again: str = (
+        "The answer did not fit the requested schema: {problem}. Give it again by calling the tool `{tool}`."
+    )
     #: What stands in a tool's place in an agent's history (rules 90, 110); `{problem}` is one line.
     tool_failed: str = "The tool `{tool}` failed: {problem}."
     tool_timed_out: str = "The tool `{tool}` did not finish in time; whether it took effect is not known."
@@ -78,6 +84,7 @@ _PLACES = {
     "tool_cancelled": {"tool": ""},
     "hops_spent": {"tool": ""},
     "answer_as_json": {"schema": ""},
+    "answer_again": {"problem": "", "tool": ""},
 }
 
 

@@ -194,6 +194,33 @@ async def test_schema_output_beside_tools(wire: str) -> None:
     assert result.output == OSLO
 
 
+APART = {"schema_with_tools": False, "protocol": "native", "forced": "ignored", "reasoning": "never"}
+
+
+@wires
+@streaming
+async def test_an_answer_tool(wire: str, stream: bool) -> None:
+    """Rule 91: where tools and a schema do not go together a tool takes the answer, as at the gateway."""
+    given = Turn(Call("answer", {"city": "Oslo", "degrees": 21}))
+    bad = Turn(Call("answer", {"city": "Oslo"}))
+    result, bodies, _ = await answer(wire, [call(), bad, given], stream=stream, facts=APART)
+    assert ASKED not in str(bodies)
+    assert all(len(sent["tools"]) == 2 and not set(FORMATS[wire]) & set(sent) for sent in bodies)
+    assert fill(WORDS.answer_again, problem="degrees: integer, required", tool="answer") in str(bodies[2])
+    assert (result.output, result.text, len(result.calls)) == (OSLO, '{"city":"Oslo","degrees":21}', 1)
+    assert "answer_tool" not in str(result.messages)
+
+
+@wires
+async def test_an_answer_tool_and_spent_hops(wire: str) -> None:
+    """Rule 83: in the final round nothing can be called, and the answer is asked for in words, or by schema alone."""
+    for facts, alone in ((APART, False), (APART | {"schema_output": True}, wire != "messages")):
+        result, bodies, _ = await answer(wire, [call(), GOOD], hops=0, facts=facts)
+        assert (set(FORMATS[wire]) <= set(bodies[1])) is alone
+        assert (json.dumps(ASKED)[1:-1] in json.dumps(bodies[1])) is not alone
+        assert (result.output, len(bodies)) == (OSLO, 2)
+
+
 async def test_an_envelope_is_never_the_answer() -> None:
     """Rule 81: a call as bare JSON is either a call or asked again, never an answer, whatever the schema."""
     envelope = Turn(Say('{"name": "get_weather", "arguments": {"city": 3}}'))

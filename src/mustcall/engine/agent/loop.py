@@ -240,7 +240,10 @@ class Run:
         if self._reminder is not None:
             request = request.evolve(messages=(*request.messages, text_message(Role.USER, self._reminder)))
         if answering is not None:
-            request = request.evolve(output=answering.form(profile, tools=bool(roster.tools) and not last))
+            beside = bool(roster.tools) and (
+                not last or answering.way(profile) is Way.TOOL
+            )  # that one the turn sees to
+            request = request.evolve(output=answering.form(profile, tools=beside))
         if not (last and roster.tools):
             return _Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
@@ -264,7 +267,7 @@ class Run:
         plan, options = self._plan, self._plan.options
         instructions = plan.instructions
         if plan.answering is not None:
-            instructions = plan.answering.instructions(instructions, profile, plan.wording)
+            instructions = plan.answering.instructions(instructions, profile, plan.wording, tools=bool(roster.tools))
         kept = self._kept if self._response_id is not None else 0
         return Request(
             model=plan.model,
