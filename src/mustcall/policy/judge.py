@@ -31,7 +31,13 @@ from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.starving import is_starved
 
-__all__ = ["Case", "Judgement", "is_blank", "judge"]
+__all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
+
+_ONE_AT_A_TIME = "one call at a time was asked for"
+_BESIDE_CALLS = "other tools were called beside it"
+_GIVEN_BEFORE = "the answer was given before"
+#: Why a call is left out that a reply made beyond what it may.
+SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE})
 
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
@@ -75,7 +81,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     `reply` is what may be delivered if the verdict is accepted. `salvage` is the reply with its text calls promoted,
     where they are complete, on offer and valid. `problem` is one neutral line for a reminder; `keeps` tells whether
-    the text may stay in context; `cut_call` whether a call was cut off.
+    the text may stay in context; `cut_call` whether a call was cut off; `unreadable` whether its arguments are no JSON.
     """
 
     verdict: Verdict
@@ -84,6 +90,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     keeps: bool = False
     cut_call: bool = False
+    unreadable: bool = False
     blocks: bool = False
     notes: tuple[Adaptation, ...] = ()
 
@@ -157,9 +164,7 @@ def _judge_calls(
             return _judge_answer_call(case, reply, answers, notes)
         if answers:  # the tool phase comes first (rule 81)
             parts = tuple(part for part in parts if part not in answers)
-            dropped = Adaptation(
-                AdaptationKind.CALL_DROPPED, case.answer_tool.name, "other tools were called beside it"
-            )
+            dropped = Adaptation(AdaptationKind.CALL_DROPPED, case.answer_tool.name, _BESIDE_CALLS)
             notes = (*notes, dropped)
     checked = _Calls(case, notes)
     kept: list[Part] = []
@@ -170,7 +175,11 @@ def _judge_calls(
         call, verdict = checked.check(part)
         if verdict is not None:
             return Judgement(
-                verdict=verdict, reply=reply, problem=checked.problem, cut_call=verdict is Verdict.TRUNCATED
+                verdict=verdict,
+                reply=reply,
+                problem=checked.problem,
+                cut_call=verdict is Verdict.TRUNCATED,
+                unreadable=checked.unreadable,
             )
         if call is not None:
             kept.append(call)
@@ -206,7 +215,7 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
     if any(isinstance(part, Text) and part.text.strip() for part in reply.parts):
         notes = (*notes, Adaptation(AdaptationKind.TEXT_DROPPED, "text", "it came beside the answer"))
     if len(answers) > 1:
-        notes = (*notes, Adaptation(AdaptationKind.CALL_DROPPED, answers[0].name, "the answer was given before"))
+        notes = (*notes, Adaptation(AdaptationKind.CALL_DROPPED, answers[0].name, _GIVEN_BEFORE))
     taken = Adaptation(AdaptationKind.PART_RESHAPED, "answer", f"what the tool {answers[0].name} was given")
     whole = reply.evolve(parts=(*kept, Text(text=read.text)), finish=FinishReason.STOP, reported_finish=None)
     return Judgement(verdict=Verdict.ANSWERED, reply=whole, notes=(*notes, taken))
@@ -229,6 +238,7 @@ class _Calls:
         self._notes = list(notes)
         self.others: list[ToolCall] = []
         self.problem = ""
+        self.unreadable = False
         self.touched = False
 
     @property
@@ -252,6 +262,7 @@ class _Calls:
         checked = check_arguments(tool, call.arguments, null_is_absent=True)
         if checked.problems or checked.truncated:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
+            self.unreadable = checked.unreadable
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
         demand = self._case.demand
         if demand.names is not None and not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
@@ -263,7 +274,7 @@ class _Calls:
                 return None, None
             self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
         if self._case.request.parallel_tool_calls is False and self._delivered:
-            self.note(AdaptationKind.CALL_DROPPED, tool.name, "one call at a time was asked for")
+            self.note(AdaptationKind.CALL_DROPPED, tool.name, _ONE_AT_A_TIME)
             return None, None
         changes: dict[str, Any] = {}
         if checked.arguments != call.arguments:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import LoopBlocked, MustcallError, StructuredOutputError
+from mustcall.core.errors import LoopBlocked, ModelError, MustcallError, StructuredOutputError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
@@ -33,16 +33,17 @@ from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.step import Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
+from mustcall.engine.answers.envelopes import Malformed, ignored_calls, malformed_call, without_retries
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.definition import Approve
-from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
-from mustcall.policy.profile import Profile
+from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
@@ -113,6 +114,8 @@ class Run:
         self._hops = 0 if plan.answering is None else plan.answering.hops
         self._closing = False
         self._reminder: str | None = None
+        #: What was wrong with a call that could not be one, until the model has been told.
+        self._notice: str | None = None
         # What the model is saying right now; the calls it made, and the results that are there for them.
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
@@ -185,10 +188,22 @@ class Run:
 
         try:
             reply = await step.take(asked.request, asked.controls, say)
+        except ModelError as error:
+            malformed = malformed_call(error, plan.wording)
+            if plan.answering is None or malformed is None or not roster.tools or asked.capped:
+                raise
+            reply = malformed
         finally:
             if step.record is not None:
                 self._steps.append(step.record)
             self._usage += step.usage
+        self._notice = None
+        if isinstance(reply, Malformed):
+            await self._refuse(reply, emit)
+            await self._tell(StepFinished(self._steps[-1], self._number, step.usage), emit)
+            return
+        if plan.answering is not None:
+            self._calls += ignored_calls(self._steps[-1], self._number)
         calls = () if asked.capped else reply.calls
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
@@ -204,6 +219,19 @@ class Run:
         elif accepted:
             capped = asked.capped and self._reminder is None
             self._stopped = Stopped.STEP_CAP if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
+
+    async def _refuse(self, malformed: Malformed, emit: Emit) -> None:
+        """Let a malformed call cost a hop; the next request says what was wrong with it (rule 85)."""
+        self._saying = []
+        if self._hops == 0:
+            self._closing = True
+            malformed = msgspec.structs.replace(malformed, status=CallStatus.HOP_BUDGET_EXHAUSTED)
+        else:
+            self._hops -= 1
+            self._notice = malformed.sentence
+        record = malformed.record(self._number)
+        self._calls.append(record)
+        await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
 
     def _answers(self, reply: Reply, roster: Roster, asked: _Asked) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
@@ -237,14 +265,17 @@ class Run:
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
         last = capped or self._closing or self._reminder is not None
         answering = plan.answering
-        if self._reminder is not None:
-            request = request.evolve(messages=(*request.messages, text_message(Role.USER, self._reminder)))
+        told = self._reminder or self._notice
+        if told is not None:
+            request = request.evolve(messages=(*request.messages, text_message(Role.USER, told)))
         if answering is not None:
             beside = bool(roster.tools) and (
                 not last or answering.way(profile) is Way.TOOL
             )  # that one the turn sees to
             request = request.evolve(output=answering.form(profile, tools=beside))
         if not (last and roster.tools):
+            if answering is not None and (controls.protocol or profile.protocol) is Protocol.PROMPT:
+                controls = without_retries(controls)
             return _Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
