@@ -77,9 +77,13 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
         """Return the instructions with the schema in words, where it takes some."""
         if self.way(profile) is not Way.LAST and not self._in_words(profile, tools=tools):
             return given
-        schema = msgspec.json.encode(self.shape.schema, order="deterministic").decode()
-        asked = fill(wording.answer_as_json, schema=schema)
+        asked = self.in_words(wording)
         return asked if given is None else f"{given}\n\n{asked}"
+
+    def in_words(self, wording: Wording) -> str:
+        """Return the sentence that asks for the answer."""
+        schema = msgspec.json.encode(self.shape.schema, order="deterministic").decode()
+        return fill(wording.answer_as_json, schema=schema)
 
     def read(self, text: str, tools: Sequence[Tool]) -> Any:
         """Return the value a text is; raise `BadAnswer`. Blanks and one code fence around it are tolerated."""
