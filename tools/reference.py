@@ -123,8 +123,9 @@ def _value(value: Any) -> str:
         return repr(value.value)
     if isinstance(value, msgspec.Struct):
         return f"{type(value).__name__}()"
-    shown: Any = dict(value) if isinstance(value, types.MappingProxyType) else value
-    return repr(shown)
+    if type(value) is types.MappingProxyType:
+        return repr({**value})
+    return repr(value)
 
 
 def _signature(name: str, value: Any) -> str:
