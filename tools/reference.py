@@ -123,7 +123,7 @@ def _value(value: Any) -> str:
         return repr(value.value)
     if isinstance(value, msgspec.Struct):
         return f"{type(value).__name__}()"
-    if type(value) is types.MappingProxyType:
+    if not isinstance(value, dict) and hasattr(value, "keys"):
         return repr({**value})
     return repr(value)
 

@@ -242,6 +242,16 @@ def test_names_and_forms_that_are_taken() -> None:
     assert (got.text, "response_format" in rig.bodies[0]) == ("7", False)
 
 
+@ways
+def test_a_refused_force_of_ours(wire: str, stream: bool) -> None:
+    """Rule 33: a `required` that only we asked for is left out once it is refused; the caller hears nothing of it."""
+    refusal = Fail(400, "tool_choice is not supported while thinking mode is on: in thinking mode use auto")
+    with Rig(refusal, ANSWER, ANSWER, upstream=wire, house=house(**APART | {"forced": "always"})) as rig:
+        got = [rig.ask(wire, asking(wire, stream)) for _ in range(2)]
+    assert ["tool_choice" in body for body in rig.bodies] == [True, False, False]
+    assert [each.text for each in got] == [GOOD, GOOD]
+
+
 def test_no_room_for_another_tool() -> None:
     """Where the upstream takes no more tools than there are, the schema is put in words."""
     with Rig(Turn(Say(GOOD)), upstream="chat", house=house(**APART | {"most_tools": 1})) as rig:
