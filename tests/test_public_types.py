@@ -5,20 +5,31 @@ from typing import Any, assert_type
 from mustcall import (
     Agent,
     CallFinished,
+    CallStatus,
+    Controls,
+    ExecutedCall,
     FunctionTool,
+    GroundingRule,
+    Limits,
     Message,
+    MustcallError,
+    OnUnmet,
+    Options,
+    ReasoningConfig,
     RunEvent,
     RunFinished,
     RunResult,
     RunStream,
     Stopped,
     TextDelta,
+    ToolCall,
     ToolContext,
     Upstream,
     Usage,
     tool,
 )
-from mustcall.testing import Say, ScriptedUpstream, Turn
+from mustcall.core.errors import ErrorInfo
+from mustcall.testing import Call, Recorded, Say, ScriptedModel, ScriptedUpstream, Turn
 
 
 @tool
@@ -67,6 +78,50 @@ def test_types() -> None:
     assert_type(result.usage, Usage)
     assert_type(result.output, Any)
     assert result.text == "Hi."
+
+
+def test_types_of_calls_and_of_two_models() -> None:
+    """What was called has its name, status and result; two models take the same tools, and tell what each cost."""
+    model = ScriptedModel([Call("double", {"n": 2}), "Four."])
+    result = Agent(model, tools=[double]).run_sync("Twice two?", force="double", output=None)
+    call = result.calls[0]
+    assert_type(call, ExecutedCall)
+    assert_type((call.name, call.status, call.result, call.ok), tuple[str, CallStatus, str, bool])
+    assert_type(model.requests, list[Recorded])
+    assert (call.name, call.status, call.result) == ("double", CallStatus.OK, "4")
+    pair = Agent(planner=ScriptedModel(["Answer: four."]), caller=ScriptedModel(), tools=[double])
+    planned = pair.run_sync("Twice two?", output=None)
+    assert_type(planned.usage_by_model, dict[str, Usage])
+    assert_type(planned.force_satisfied, bool | None)
+    assert planned.text == "four."
+
+
+async def test_settings_types() -> None:
+    """Settings are typed values; an approval is a function, a source is whatever has its four methods."""
+
+    async def approve(call: ToolCall) -> bool:
+        return call.name == "double"
+
+    controls = Controls(limits=Limits(extra_calls=2), on_unmet=OnUnmet.ERROR)
+    rule = GroundingRule(name="sums", triggers="twice", tool="double")
+    options = Options(temperature=0.0, reasoning=ReasoningConfig(effort="low"))
+    agent = Agent(
+        ScriptedModel([Call("double", {"n": 2}), "Four."]),
+        tools=[double],
+        controls=controls,
+        rules=[rule],
+        options=options,
+        approve=approve,
+    )
+    assert_type(agent.upstream, Upstream)
+    assert_type(agent.planner, Upstream | None)
+    try:
+        result = await agent.run("Twice two?", output={"type": "object"}, check=False)
+    except MustcallError as error:
+        assert_type(error.code, str)
+        raise
+    assert_type(result.error, ErrorInfo | None)
+    assert result.calls[0].ok
 
 
 async def test_stream_types() -> None:

@@ -26,6 +26,10 @@ from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.wording import Wording
 from mustcall.profiles import markdown as profiles
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
+
+from reference import reference
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _REGION = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
@@ -66,6 +70,11 @@ _OCCASIONS = {
     "answer_worked": "the question behind such a result",
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "step_cap": "the step cap is reached",
+    "plan": "two models: in the planner's instructions",
+    "plan_into_calls": "two models: in the instructions of the one that calls",
+    "plan_result": "two models: a result, as the planner reads it",
+    "answer_tool": "an answer is asked for through a tool: what that is for",
+    "answer_again": "what the answer tool was given did not fit",
     "answer_as_json": "an agent's structured answer is asked for in words; `{schema}` is its schema",
     "tool_failed": "an agent's tool failed; `{problem}` is its own word or the kind of the error",
     "tool_timed_out": "it took longer than its `timeout`",
@@ -163,6 +172,7 @@ def turns() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "profiles.md": profiles,
+    "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
     "turns.md": turns,
 }

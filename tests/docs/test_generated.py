@@ -28,9 +28,8 @@ GATEWAY = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
 #: Sections A to E, G, K, L, N and P of the requirements, and what the agent loop keeps of H and I.
 RULES = (
     *range(1, 55),
-    *range(70, 85),
-    86,
-    *range(90, 93),
+    *range(70, 87),
+    *range(89, 93),
     *range(100, 111),
     *range(112, 117),
     *range(121, 137),
