@@ -21,6 +21,7 @@ __all__ = [
     "CapMode",
     "Caps",
     "Charge",
+    "ChargeKey",
     "CostCap",
     "ModelPrice",
     "NextCall",
@@ -47,6 +48,7 @@ _ROUNDING = 1e-9
 class BudgetKind(StrEnum):
     """What can run out."""
 
+    CALLS = "calls"
     COST = "cost"
     TOKENS = "tokens"
     TIME = "time"
@@ -54,12 +56,17 @@ class BudgetKind(StrEnum):
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The most one session may use of each; 0 is no cap (rule 94)."""
+    """The most one session may use of each; 0 is no cap (rule 94).
+
+    `calls` are upstream calls, retries included. `egress_bytes` and `hosts` bound what tools fetch (rule 99).
+    """
 
     cost_usd: float = 0.0
     tokens: int = 0
+    calls: int = 0
     seconds: float = 0.0
     egress_bytes: int = 0
+    hosts: int = 0
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +74,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     cost_usd: float = 0.0
     tokens: int = 0
+    calls: int = 0
     egress_bytes: int = 0
     estimated: bool = False
 
@@ -74,6 +82,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         return Charge(
             cost_usd=self.cost_usd + other.cost_usd,
             tokens=self.tokens + other.tokens,
+            calls=self.calls + other.calls,
             egress_bytes=self.egress_bytes + other.egress_bytes,
             estimated=self.estimated or other.estimated,
         )
@@ -83,9 +92,18 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         return Charge(
             cost_usd=max(0.0, self.cost_usd - other.cost_usd),
             tokens=max(0, self.tokens - other.tokens),
+            calls=max(0, self.calls - other.calls),
             egress_bytes=max(0, self.egress_bytes - other.egress_bytes),
             estimated=self.estimated,
         )
+
+
+class ChargeKey(msgspec.Struct, frozen=True):
+    """What a charge is for: the turn (or run), its step, and the how-manieth call in it. One key is charged once."""
+
+    turn: str
+    step: str
+    attempt: int
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +239,7 @@ def check(caps: Caps, spending: Spending, now: float) -> Trip | None:
     for kind, cap, amount in (
         (BudgetKind.COST, caps.cost_usd, used.cost_usd),
         (BudgetKind.TOKENS, caps.tokens, used.tokens),
+        (BudgetKind.CALLS, caps.calls, used.calls),
         (BudgetKind.TIME, caps.seconds, now - spending.started),
         (BudgetKind.EGRESS, caps.egress_bytes, used.egress_bytes),
     ):
@@ -269,6 +288,7 @@ def _is_reached(amount: float, cap: float) -> bool:
 _WORDS = {
     BudgetKind.COST: ("cost", "US dollars", "cost_usd"),
     BudgetKind.TOKENS: ("token", "tokens", "tokens"),
+    BudgetKind.CALLS: ("call", "calls", "calls"),
     BudgetKind.TIME: ("time", "seconds", "seconds"),
     BudgetKind.EGRESS: ("egress", "bytes", "egress_bytes"),
 }
