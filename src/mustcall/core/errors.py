@@ -241,10 +241,18 @@ class BudgetSpent(MustcallError):
 
 
 class BreakerOpen(MustcallError):
-    """The upstream failed again and again and is left alone for a while; `details` says for how long."""
+    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
 
     code = "breaker_open"
     status = 503
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+        self.retry_after = retry_after
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the time to wait."""
+        return msgspec.structs.replace(super().info(), retry_after=self.retry_after)
 
 
 class UpstreamError(MustcallError):

@@ -6,9 +6,7 @@ odd count is read as nothing rather than as a credit.
 """
 
 import math
-from collections.abc import Iterable
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import assert_never
 
 import msgspec
@@ -31,12 +29,12 @@ __all__ = [
     "TurnCap",
     "charge_for",
     "check",
-    "find_price",
     "has_time",
     "next_call",
     "release",
     "reserve",
     "settle",
+    "trip_turn",
     "weigh_turn",
 ]
 
@@ -137,12 +135,17 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars per million tokens. Cached and newly cached input cost what input costs unless said otherwise."""
+    """US dollars per million tokens. Cached and newly cached input cost what input costs unless said otherwise.
+
+    `long` is the price of a call whose input is above `long_above` tokens.
+    """
 
     input: float
     output: float
     cached: float | None = None
     cache_write: float | None = None
+    long_above: int = 0
+    long: "Price | None" = None
 
 
 class ModelPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -185,11 +188,6 @@ class NextCall(StrEnum):
     STOP = "stop"
 
 
-def find_price(prices: Iterable[ModelPrice], model: str) -> Price | None:
-    """Return the price of a model, None if it is not known. The first pattern that matches wins."""
-    return next((entry.price for entry in prices if fnmatchcase(model, entry.model)), None)
-
-
 def charge_for(usage: Usage | None, price: Price | None) -> Charge:
     """Return what a reply costs; an unknown price, or no usage, gives cost 0 and says `estimated` (rule 98)."""
     if usage is None:
@@ -198,6 +196,8 @@ def charge_for(usage: Usage | None, price: Price | None) -> Charge:
     tokens = given + written
     if price is None:
         return Charge(tokens=tokens, estimated=True)
+    if price.long is not None and given > price.long_above:
+        price = price.long
     cached = min(max(0, usage.cached_tokens), given)
     stored = min(max(0, usage.cache_write_tokens), given - cached)
     dollars = (
@@ -260,6 +260,16 @@ def weigh_turn(cap: TurnCap, observed_usd: float) -> CostCap:
         mode=cap.mode,
         exceeded=exceeded,
         blocked=exceeded and cap.mode is CapMode.ENFORCE,
+    )
+
+
+def trip_turn(cap: CostCap) -> Trip:
+    """Return the refusal of a turn that has spent its cap and its final round (rules 89, 95)."""
+    return Trip(
+        error=f"the turn's cost cap is exceeded: {cap.observed_usd:.6g} of {cap.cap_usd:.6g} US dollars",
+        error_code="cost_cap_exceeded",
+        error_kind=BudgetKind.COST,
+        operator_hint="raise the turn's cost cap, or set its mode to warn",
     )
 
 

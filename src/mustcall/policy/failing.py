@@ -10,7 +10,7 @@ from enum import StrEnum
 from mustcall.core.errors import ErrorInfo, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.policy.backoff import is_transient
 
-__all__ = ["FailureClass", "failure_of"]
+__all__ = ["FailureClass", "failure_of", "is_healthy"]
 
 
 class FailureClass(StrEnum):
@@ -40,9 +40,18 @@ _BY_STATUS = {
 }
 
 
+#: Refusals that tell nothing of an upstream's health, and nothing against it: keys, quotas, payment.
+_NO_NEWS = frozenset({401, 402, 403, 429})
+
+
 def failure_of(error: ErrorInfo) -> FailureClass | None:
     """Return the class of a failure, None for one that says nothing about the upstream's health."""
     own = _BY_CODE.get(error.code)
     if own is not None:
         return own
     return _BY_STATUS.get(error.status, FailureClass.SERVER) if is_transient(error) else None
+
+
+def is_healthy(error: ErrorInfo) -> bool:
+    """Tell whether a refusal is a sign of health: one for the request's own fault is an answer like any other."""
+    return failure_of(error) is None and error.status not in _NO_NEWS
