@@ -87,6 +87,11 @@ class TurnRecord(msgspec.Struct, kw_only=True):
         return self._cost.estimated
 
     @property
+    def counted(self) -> bool:
+        """Whether a budget counted what the turn cost."""
+        return any(attempt.cost_usd is not None for attempt in self.attempts)
+
+    @property
     def _cost(self) -> Charge:
         total = Charge()
         for attempt in self.attempts:

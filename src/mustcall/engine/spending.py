@@ -35,7 +35,20 @@ from mustcall.policy.failing import FailureClass
 from mustcall.profiles.prices import Prices
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Budget", "Metering", "Purse", "check_budget"]
+__all__ = [
+    "BreakerRule",
+    "Budget",
+    "CapMode",
+    "Caps",
+    "MemoryMeter",
+    "Meter",
+    "Metering",
+    "ModelPrice",
+    "Price",
+    "Purse",
+    "TurnCap",
+    "check_budget",
+]
 
 _logger = logging.getLogger("mustcall.budget")
 
