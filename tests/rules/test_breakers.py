@@ -1,7 +1,7 @@
 """Breakers by upstream and failure class: gateways and agents leave alone what keeps failing (rules 94 and 111)."""
 
 import itertools
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ class Stand:
         flags = [f"{name}:{wire}={self._upstream.base_url}" for name in ("a", "b")]
         self._gateway = RunningGateway(*flags, house=house, clock=self.clock)
 
-    def __enter__(self) -> "Stand":
+    def __enter__(self) -> Self:
         self._gateway.start()
         return self
 
@@ -90,7 +90,8 @@ def test_an_open_breaker_refuses_at_once(wire: str, stream: bool) -> None:
 def test_a_probe_that_succeeds_closes_it() -> None:
     """Rule 111: after the cool-down one call is let through to see; when it succeeds everything is as before."""
     with Stand(DOWN, DOWN, OPEN, DOWN, OPEN) as stand:
-        stand.ask(), stand.ask()
+        for _ in range(2):
+            stand.ask()
         stand.clock.advance(30)
         assert [stand.ask().status for _ in range(3)] == [200, 500, 200]
         assert stand.calls == 5
@@ -99,7 +100,8 @@ def test_a_probe_that_succeeds_closes_it() -> None:
 def test_a_probe_that_fails_opens_it_again() -> None:
     """Rule 111: one failed probe is enough, and the cool-down begins anew."""
     with Stand(DOWN, DOWN, DOWN, OPEN) as stand:
-        stand.ask(), stand.ask()
+        for _ in range(2):
+            stand.ask()
         stand.clock.advance(30)
         assert [stand.ask().status for _ in range(2)] == [500, 503]
         stand.clock.advance(29.5)
@@ -163,9 +165,11 @@ def test_retries_stop_when_the_breaker_opens() -> None:
     """Rule 94: a turn's own retries are checked like first calls."""
     clock = FakeClock()
     house = House(budget=Budget(breaker=RULE))
-    with ScriptedUpstream([DOWN] * 5) as upstream:
-        with RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway:
-            got = read_outcome("chat", post(gateway.url + PATHS["chat"], request("chat")))
+    with (
+        ScriptedUpstream([DOWN] * 5) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+    ):
+        got = read_outcome("chat", post(gateway.url + PATHS["chat"], request("chat")))
     assert (got.status, got.error["code"], got.attempts, len(upstream.requests)) == (503, "breaker_open", 2, 2)
 
 
@@ -173,16 +177,18 @@ def test_a_refused_call_is_no_probe() -> None:
     """Rules 94, 111: a call that the budget refuses leaves the probe to the next one."""
     clock = FakeClock()
     house = House(budget=Budget(breaker=RULE, caps=Caps(calls=3)), controls=Controls(limits=Limits(extra_calls=0)))
-    with ScriptedUpstream([DOWN, DOWN, OPEN, OPEN]) as upstream:
-        with RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway:
+    with (
+        ScriptedUpstream([DOWN, DOWN, OPEN, OPEN]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+    ):
 
-            def ask(session: str) -> int:
-                headers = {"x-mustcall-session": session}
-                return post(gateway.url + PATHS["chat"], request("chat"), headers).status
+        def ask(session: str) -> int:
+            headers = {"x-mustcall-session": session}
+            return post(gateway.url + PATHS["chat"], request("chat"), headers).status
 
-            assert [ask("s"), ask("s")] == [500, 500]
-            clock.advance(30)
-            assert [ask("s"), ask("s"), ask("t")] == [200, 429, 200]
+        assert [ask("s"), ask("s")] == [500, 500]
+        clock.advance(30)
+        assert [ask("s"), ask("s"), ask("t")] == [200, 429, 200]
 
 
 async def test_agents_on_one_upstream_share_its_breaker() -> None:

@@ -3,18 +3,16 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall import Agent, Budget, BudgetSpent, Caps, ToolContext, Upstream, tool
-from mustcall.core.errors import MustcallError
+from mustcall import Agent, Budget, BudgetSpent, Caps, ToolContext, tool
 from mustcall.core.origin import Wire
 from mustcall.engine.accounts import MemoryMeter
-from mustcall.engine.exchange import Inbound
+from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import CapMode, Metering, ModelPrice, Price, TurnCap
 from mustcall.engine.tooling.outcomes import CallStatus
@@ -22,15 +20,15 @@ from mustcall.engine.turns import House, Turns
 from mustcall.gateway.budgets import SessionBy
 from mustcall.gateway.settings import settings_from_flags
 from mustcall.policy.budget import Charge, ChargeKey, Spending
-from mustcall.policy.controls import Controls, Limits
+from mustcall.policy.controls import Controls, Limits, Salvage
 from mustcall.policy.profile import Protocol
-from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn, Usage
-from mustcall.testing.transport import FakeReply
+from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import UpstreamCall
 from rules.driving import PATHS, WAYS, WORDS, request
 from rules.outcomes import Outcome, read_outcome
-from support.agents import WIRES, agent_on, ask_body, get_weather, offer, results, said, user
+from support.agents import WIRES, agent_on, ask_body, results, said, user
 from support.http import post
 
 #: A scripted reply has 25 tokens in and 12 out; gpt-4o costs 2.5 and 10 dollars a million.
@@ -63,18 +61,34 @@ def details(outcome: Outcome) -> dict[str, Any]:
     return outcome.error["details"]
 
 
+async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = False) -> WholeReply | StreamedReply:
+    """Take one turn without a gateway, on the account `s`."""
+    endpoint = Endpoint(name="u", wire=Wire.CHAT, base_url="http://u/v1")
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}).encode()
+    inbound = Inbound(
+        wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
+    )
+    progress = Progress()
+    metered = turns.metered(metering, "s", inbound, endpoint, "m", progress=progress)
+    taking = turns.take(
+        inbound, endpoint, None, asked="m", controls=Controls(), progress=progress, deadline=1e12, metered=metered
+    )
+    return await metered.follow(taking)
+
+
 # --- sessions at the gateway -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_a_session_that_has_spent_its_money(wire: str, stream: bool) -> None:
     """Rule 94: the cap is checked before each call; a trip says all it must and makes no upstream call."""
-    with ScriptedUpstream([OPEN] * 3) as upstream:
-        with gateway_on(upstream, wire, Budget(caps=Caps(cost_usd=2 * COST))) as gateway:
-            got = [
-                ask(gateway, wire, headers={"x-mustcall-session": name}, stream=stream)
-                for name in ("s", "s", "s", "other")
-            ]
+    with (
+        ScriptedUpstream([OPEN] * 3) as upstream,
+        gateway_on(upstream, wire, Budget(caps=Caps(cost_usd=2 * COST))) as gateway,
+    ):
+        got = [
+            ask(gateway, wire, headers={"x-mustcall-session": name}, stream=stream) for name in ("s", "s", "s", "other")
+        ]
     assert [one.status for one in got] == [200, 200, 429, 200]
     assert len(upstream.requests) == 3
     refused = got[2]
@@ -150,13 +164,15 @@ def test_wall_time() -> None:
     """Rule 94: a session's time runs from its first call, and at >= it is over."""
     clock = FakeClock()
     house = House(budget=Budget(caps=Caps(seconds=60)))
-    with ScriptedUpstream([OPEN] * 2) as upstream:
-        with RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway:
-            statuses = [ask(gateway, "chat").status]
-            clock.advance(59)
-            statuses.append(ask(gateway, "chat").status)
-            clock.advance(1)
-            got = ask(gateway, "chat")
+    with (
+        ScriptedUpstream([OPEN] * 2) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+    ):
+        statuses = [ask(gateway, "chat").status]
+        clock.advance(59)
+        statuses.append(ask(gateway, "chat").status)
+        clock.advance(1)
+        got = ask(gateway, "chat")
     assert (statuses, got.status, details(got)["error_kind"]) == ([200, 200], 429, "time")
     assert len(upstream.requests) == 2
 
@@ -210,12 +226,12 @@ def test_usage_nobody_told_is_estimated() -> None:
         ScriptedUpstream([OPEN] * 3) as upstream,
         gateway_on(upstream, "chat", Budget(caps=Caps(tokens=150))) as gateway,
     ):
-        silent = {"stream": True, "stream_options": {"include_usage": False}}
+        silent: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": False}}
         got = [ask(gateway, "chat", **silent) for _ in range(3)]
     assert [one.status for one in got] == [200, 200, 429]
 
 
-# --- one turn ----------------------------------------------------------------------------------------------------------
+# --- one turn --------------------------------------------------------------------------------------------------------
 
 
 def test_a_turns_own_cap() -> None:
@@ -264,13 +280,15 @@ def test_a_transport_retry_is_no_final_round() -> None:
 def test_the_ceiling_stands_above() -> None:
     """Rule 96: a budget with room does not raise the number of extra calls."""
     budget = Budget(caps=Caps(calls=100))
-    with ScriptedUpstream([Turn(TEXT_CALL)] * 9) as upstream:
-        with gateway_on(upstream, "chat", budget, limits=Limits(extra_calls=1)) as gateway:
-            got = ask(gateway, "chat")
+    with (
+        ScriptedUpstream([Turn(TEXT_CALL)] * 9) as upstream,
+        gateway_on(upstream, "chat", budget, limits=Limits(extra_calls=1)) as gateway,
+    ):
+        got = ask(gateway, "chat")
     assert (got.status, len(upstream.requests)) == (502, 2)
 
 
-# --- agents ------------------------------------------------------------------------------------------------------------
+# --- agents ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -295,15 +313,15 @@ async def test_a_run_that_has_spent_its_cap(wire: str) -> None:
     with ScriptedUpstream(script, strict=True) as upstream:
         result = await agent_on(upstream, wire, tools=[get_weather], budget=budget).run("Weather?")
     refusal = "The call of `get_weather` was refused: what may be spent on this is spent."
-    bodies = [one.body for one in upstream.requests]
+    asked = user(wire, "Weather?")
     called = said(wire, 0, ("get_weather", {"city": "Oslo"}))
-    answered = results(wire, 0, refusal, failed=True)
-    assert bodies[0] == ask_body(wire, [user(wire, "Weather?")])
-    assert len(bodies) == 2
-    sent = bodies[1]["input" if wire == "responses" else "messages"]
-    assert sent[: 1 + len(called)] == [user(wire, "Weather?"), *called]
-    assert refusal in json.dumps(answered) and refusal in json.dumps(sent)
-    assert bodies[1]["tool_choice"] == ({"type": "none"} if wire == "messages" else "none")
+    written = refusal if wire == "messages" else f"Error: {refusal}"
+    last = [asked, *called, *results(wire, 0, written, failed=True), user(wire, WORDS.step_cap)]
+    none = {"type": "none"} if wire == "messages" else "none"
+    assert [one.body for one in upstream.requests] == [
+        ask_body(wire, [asked]),
+        ask_body(wire, last, tool_choice=none),
+    ]
     assert (ran, [call.status for call in result.calls]) == ([], [CallStatus.COST_CAP_EXCEEDED])
     assert (result.text, result.stopped) == ("I cannot tell.", "cost_cap")
     assert result.cost_usd == pytest.approx(2 * COST)
@@ -353,7 +371,9 @@ async def test_a_budget_spent_in_the_middle_of_a_stream() -> None:
     """Rules 94, 135: after text went out, a refused attempt is still the typed error for who runs an agent."""
     script: list[Answer] = [Turn(Say("Let me see. "), TEXT_CALL), OPEN]
     with ScriptedUpstream(script) as upstream:
-        agent = agent_on(upstream, "chat", model="gpt-4o", budget=Caps(calls=1), controls=Controls(salvage="never"))
+        agent = agent_on(
+            upstream, "chat", model="gpt-4o", budget=Caps(calls=1), controls=Controls(salvage=Salvage.NEVER)
+        )
         with pytest.raises(BudgetSpent) as caught:
             await _streamed(agent)
     assert caught.value.details is not None
@@ -372,6 +392,20 @@ async def test_what_is_given_up_is_not_reserved_for_ever() -> None:
     assert (account.running, account.in_flight, account.spent.calls) == (0, Charge(), 1)
     assert account.spent.estimated
     assert account.spent.tokens > 0
+
+
+async def test_a_stream_nobody_reads_is_settled() -> None:
+    """Rules 94, 116: a caller that goes away before the first piece leaves no reservation and no connection behind."""
+    chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    piece = b"data: %b\n\n" % json.dumps(chunk).encode()
+    reply = FakeReply(piece, piece, headers={"content-type": "text/event-stream"})
+    clock, meter = FakeClock(), MemoryMeter()
+    turns = Turns(FakeTransport([reply]), clock)
+    taken = await take(turns, Metering(Budget(), clock, meter=meter), "t", stream=True)
+    assert isinstance(taken, StreamedReply)
+    assert (await meter.spending("s")).running == 1
+    await taken.chunks.aclose()
+    assert ((await meter.spending("s")).running, reply.closed) == (0, True)
 
 
 async def test_costs_without_a_budget() -> None:
@@ -429,7 +463,7 @@ async def test_what_tools_fetch() -> None:
     assert result.error.details["error_code"] == "session_egress_cap"
 
 
-# --- many at once ------------------------------------------------------------------------------------------------------
+# --- many at once ----------------------------------------------------------------------------------------------------
 
 
 class _Busy:
@@ -489,30 +523,13 @@ async def _crowd(seed: int, callers: int, cap: float, dearest: int, expected: in
     metering = Metering(budget, clock, meter=meter)
     transport = _Busy(meter, cap, seed, dearest)
     turns = Turns(transport, clock)
-    endpoint = Endpoint(name="u", wire=Wire.CHAT, base_url="http://u/v1")
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
     made = 0
 
     async def caller(number: int) -> None:
         nonlocal made
         for turn in range(6):
-            progress = Progress()
-            inbound = Inbound(
-                wire=Wire.CHAT, body=body, headers={}, query="", stream=False, token=f"{number}-{turn}", request_id="r"
-            )
-            metered = turns.metered(metering, "s", inbound, endpoint, "m", progress=progress)
-            taking = turns.take(
-                inbound,
-                endpoint,
-                None,
-                asked="m",
-                controls=Controls(),
-                progress=progress,
-                deadline=1e12,
-                metered=metered,
-            )
             try:
-                await metered.follow(taking)
+                await take(turns, metering, f"{number}-{turn}")
                 made += 1
             except BudgetSpent:
                 await asyncio.sleep(0)
@@ -524,7 +541,7 @@ async def _crowd(seed: int, callers: int, cap: float, dearest: int, expected: in
     assert account.spent.cost_usd <= cap + transport.most * dearest / 1_000_000 + 1e-9
 
 
-# --- the account book --------------------------------------------------------------------------------------------------
+# --- the account book ------------------------------------------------------------------------------------------------
 
 
 async def test_a_key_is_charged_once() -> None:
