@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
     from mustcall.engine.agent.upstream import Upstream
+    from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
+    from mustcall.engine.coordinating.results import CoordinateResult
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
@@ -53,6 +55,8 @@ _HOMES = {
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
     "mustcall.engine.agent.upstream": ("Upstream",),
+    "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
+    "mustcall.engine.coordinating.results": ("CoordinateResult",),
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
@@ -67,6 +71,7 @@ __all__ = [
     "CallStarted",
     "CallStatus",
     "Controls",
+    "CoordinateResult",
     "ExecutedCall",
     "FunctionTool",
     "GroundingRule",
@@ -97,6 +102,8 @@ __all__ = [
     "Upstream",
     "Usage",
     "__version__",
+    "coordinate",
+    "coordinate_sync",
     "tool",
 ]
 

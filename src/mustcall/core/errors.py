@@ -16,6 +16,8 @@
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
+    ├── RoleFailed                  502  a role that a coordinated answer cannot do without gave no usable answer
+    ├── QuorumMissed                502  too few critics of a coordinated answer gave a usable one
     ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -61,6 +63,8 @@ __all__ = [
     "ModelError",
     "MustcallError",
     "PhantomCall",
+    "QuorumMissed",
+    "RoleFailed",
     "StarvedPrompt",
     "StructuredOutputError",
     "TextToolCallError",
@@ -229,6 +233,20 @@ class ToolRefused(ToolError):
     """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
 
     code = "tool_refused"
+
+
+class RoleFailed(MustcallError):
+    """The proposer or the synthesizer of a coordinated answer failed. `details` says which, and with what."""
+
+    code = "role_failed"
+    status = 502
+
+
+class QuorumMissed(MustcallError):
+    """Fewer critics than the quorum gave a usable answer. `details` says what each failed with."""
+
+    code = "quorum_missed"
+    status = 502
 
 
 class BudgetSpent(MustcallError):

@@ -1,0 +1,106 @@
+"""Who takes part in a coordinated answer, and what one of them hands over when asked.
+
+A member is an agent with one role. Everything about its turns, its tools and the fit of its answer is the agent's; here
+a run becomes the record of a role's work.
+"""
+
+import msgspec
+
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.verdict import Verdict
+from mustcall.engine.agent.agent import Agent
+from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
+from mustcall.engine.coordinating.results import InnerCall, RoleRun
+from mustcall.engine.records import AttemptRecord
+from mustcall.engine.tooling.outcomes import CallStatus
+
+__all__ = ["Member", "Participant", "inner_calls", "read_participant"]
+
+
+class Participant(msgspec.Struct, frozen=True):
+    """A model with more to say about it than where it is. `instructions` go behind those of its role."""
+
+    upstream: Upstream
+    model: str | None = None
+    instructions: str | None = None
+    options: Options | None = None
+
+
+def read_participant(given: Upstream | str | Participant) -> Participant:
+    """Return what people name a model by as one value; raise `ConfigError`."""
+    match given:
+        case Participant():
+            return given
+        case Upstream():
+            return Participant(given)
+        case _:
+            return Participant(Upstream(given))
+
+
+class Member(msgspec.Struct, frozen=True):
+    """An agent in a role. `name` tells members of one role apart."""
+
+    role: RoleKind
+    name: str
+    agent: Agent
+
+    async def work(self, prompt: str, hops: int, number: int) -> RoleRun:
+        """Return what came of the role's work in a round; a failure is one of the things that can come of it."""
+        clock = self.agent.upstream.clock
+        began = clock.monotonic()
+        result = await self.agent.run(prompt, output=ENVELOPES[self.role], hops=hops, check=False)
+        output: Envelope | None = result.output
+        error = result.error
+        if output is None and error is None:  # a refusal is an end of its own, not a bad answer
+            error = ErrorInfo(
+                message=f"the model gave no answer: {result.stopped}", status=502, code=str(result.stopped)
+            )
+        return RoleRun(
+            role=self.role,
+            name=self.name,
+            upstream=self.agent.upstream.endpoint.name,
+            model=self.agent.model,
+            round=number,
+            output=output,
+            error=error,
+            inner_tool_calls=inner_calls(result, hops),
+            attempts=sum(step.calls for step in result.steps),
+            usage=result.usage,
+            seconds=clock.monotonic() - began,
+        )
+
+
+#: What a discarded attempt says of the call it tried to make. An accepted one is in the run's own calls.
+_TRIED = {
+    Verdict.TEXT_CALL: CallStatus.PARSE_ERROR,
+    Verdict.PHANTOM_CALL: CallStatus.PARSE_ERROR,
+    Verdict.UNKNOWN_TOOL: CallStatus.REFUSED,
+    Verdict.BAD_ARGUMENTS: CallStatus.SCHEMA_ERROR,
+}
+#: Calls that took no hop.
+_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.IGNORED_EXTRA)
+
+
+def inner_calls(result: RunResult, hops: int) -> tuple[InnerCall, ...]:
+    """Return the calls of a run, and the tries at one that never became a call, in the order of its steps."""
+    found: list[InnerCall] = []
+    taken = 0
+    for number, step in enumerate(result.steps, 1):
+        executed = [each for each in result.calls if each.step == number]
+        for attempt in step.attempts:
+            status = _tried(attempt, kept=bool(executed) and attempt is step.attempts[-1])
+            if status is not None:
+                found.append(InnerCall(hop=min(taken, hops) + 1, name="", status=status))
+        for each in executed:
+            free = each.status in _FREE
+            taken += not free
+            status = CallStatus.REFUSED if each.status is CallStatus.UNKNOWN_TOOL else each.status
+            found.append(InnerCall(hop=taken + free, name=each.call.name, status=status))
+    return tuple(found)
+
+
+def _tried(attempt: AttemptRecord, *, kept: bool) -> CallStatus | None:
+    return None if kept or attempt.verdict is None else _TRIED.get(attempt.verdict)
