@@ -35,7 +35,7 @@ from mustcall.engine.agent.step import Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.definition import Approve
-from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
@@ -190,8 +190,6 @@ class Run:
                 self._steps.append(step.record)
             self._usage += step.usage
         calls = () if asked.capped else reply.calls
-        if asked.capped and plan.answering is not None:
-            self._calls += [_ignored(call, self._number) for call in reply.calls]
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
             raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
@@ -346,11 +344,6 @@ class Run:
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)
-
-
-def _ignored(call: ToolCall, step: int) -> ExecutedCall:
-    """Return the record of a call that came where none may come any more; it is no part of the history (rule 89)."""
-    return ExecutedCall(call=call, result="", status=CallStatus.IGNORED_EXTRA, tries=0, step=step)
 
 
 def _text_of(reply: Reply) -> str:

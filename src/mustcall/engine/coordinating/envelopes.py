@@ -6,7 +6,7 @@ elsewhere.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -22,20 +22,8 @@ class RoleKind(StrEnum):
     SYNTHESIZER = "synthesizer"
 
 
-class Stance(StrEnum):
-    """What a critic makes of a proposal."""
-
-    AGREE = "agree"
-    REVISE = "revise"
-    REJECT = "reject"
-
-
-class Confidence(StrEnum):
-    """How sure the final answer is."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
+Stance = Literal["agree", "revise", "reject"]
+Confidence = Literal["low", "medium", "high"]
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +46,7 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     """The final answer."""
 
     answer: Annotated[str, Meta(min_length=1, description="The final answer.")]
-    confidence: Annotated[Confidence, Meta(description="How sure it is.")] = Confidence.MEDIUM
+    confidence: Annotated[Confidence, Meta(description="How sure it is.")] = "medium"
     open_points: Annotated[tuple[str, ...], Meta(description="What stays disputed or unknown.")] = ()
 
 

@@ -6,6 +6,7 @@ a run becomes the record of a role's work.
 
 import msgspec
 
+from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.verdict import Verdict
 from mustcall.engine.agent.agent import Agent
@@ -13,9 +14,9 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
-from mustcall.engine.coordinating.results import InnerCall, RoleRun
-from mustcall.engine.records import AttemptRecord
+from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
 from mustcall.engine.tooling.outcomes import CallStatus
+from mustcall.policy.remedy import Remedy
 
 __all__ = ["Member", "Participant", "inner_calls", "read_participant"]
 
@@ -66,41 +67,44 @@ class Member(msgspec.Struct, frozen=True):
             round=number,
             output=output,
             error=error,
-            inner_tool_calls=inner_calls(result, hops),
+            inner_tool_calls=inner_calls(result),
             attempts=sum(step.calls for step in result.steps),
             usage=result.usage,
             seconds=clock.monotonic() - began,
         )
 
 
-#: What a discarded attempt says of the call it tried to make. An accepted one is in the run's own calls.
+#: What a discarded attempt says of the call it tried to make.
 _TRIED = {
-    Verdict.TEXT_CALL: CallStatus.PARSE_ERROR,
-    Verdict.PHANTOM_CALL: CallStatus.PARSE_ERROR,
-    Verdict.UNKNOWN_TOOL: CallStatus.REFUSED,
-    Verdict.BAD_ARGUMENTS: CallStatus.SCHEMA_ERROR,
+    Verdict.TEXT_CALL: InnerStatus.PARSE_ERROR,
+    Verdict.PHANTOM_CALL: InnerStatus.PARSE_ERROR,
+    Verdict.UNKNOWN_TOOL: InnerStatus.REFUSED,
+    Verdict.BAD_ARGUMENTS: InnerStatus.SCHEMA_ERROR,
 }
-#: Calls that took no hop.
-_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.IGNORED_EXTRA)
 
 
-def inner_calls(result: RunResult, hops: int) -> tuple[InnerCall, ...]:
+def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
     """Return the calls of a run, and the tries at one that never became a call, in the order of its steps."""
     found: list[InnerCall] = []
     taken = 0
     for number, step in enumerate(result.steps, 1):
-        executed = [each for each in result.calls if each.step == number]
-        for attempt in step.attempts:
-            status = _tried(attempt, kept=bool(executed) and attempt is step.attempts[-1])
-            if status is not None:
-                found.append(InnerCall(hop=min(taken, hops) + 1, name="", status=status))
-        for each in executed:
-            free = each.status in _FREE
-            taken += not free
-            status = CallStatus.REFUSED if each.status is CallStatus.UNKNOWN_TOOL else each.status
-            found.append(InnerCall(hop=taken + free, name=each.call.name, status=status))
+        found += [
+            InnerCall(hop=taken + 1, name="", status=_TRIED[verdict])
+            for verdict in (each.verdict for each in step.attempts if each.remedy is not Remedy.SALVAGE)
+            if verdict is not None and verdict in _TRIED
+        ]
+        for each in result.calls:
+            if each.step == number:
+                runs = each.status is not CallStatus.HOP_BUDGET_EXHAUSTED
+                taken += runs
+                found.append(InnerCall(hop=taken + (not runs), name=each.call.name, status=_status(each.status)))
+        found += [
+            InnerCall(hop=taken + 1, name=change.subject, status=InnerStatus.IGNORED_EXTRA)
+            for change in step.adaptations
+            if change.kind is AdaptationKind.CALL_DROPPED
+        ]
     return tuple(found)
 
 
-def _tried(attempt: AttemptRecord, *, kept: bool) -> CallStatus | None:
-    return None if kept or attempt.verdict is None else _TRIED.get(attempt.verdict)
+def _status(status: CallStatus) -> InnerStatus:
+    return InnerStatus.REFUSED if status is CallStatus.UNKNOWN_TOOL else InnerStatus(str(status))

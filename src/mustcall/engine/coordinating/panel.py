@@ -14,7 +14,7 @@ import msgspec
 from mustcall.core.errors import ErrorInfo, MustcallError, QuorumMissed, RoleFailed
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.loop import Hook
-from mustcall.engine.coordinating.envelopes import Critique, Proposal, RoleKind, Stance, Synthesis
+from mustcall.engine.coordinating.envelopes import Critique, Proposal, RoleKind, Synthesis
 from mustcall.engine.coordinating.events import CoordinateEvent, OnEvent, RoleFinished, RoleProgress, RoleStarted
 from mustcall.engine.coordinating.members import Member
 from mustcall.engine.coordinating.prompts import ask_critic, ask_proposer, ask_synthesizer
@@ -73,7 +73,7 @@ class _Round(msgspec.Struct, frozen=True):
     @property
     def settled(self) -> bool:
         """Whether there is nothing left to debate."""
-        return all(critique.stance is Stance.AGREE for _, critique in self.critiques)
+        return all(critique.stance == "agree" for _, critique in self.critiques)
 
 
 class Panel:

@@ -1,13 +1,14 @@
 """What a coordinated answer came to: plain values, whole at any moment of it."""
 
+from enum import StrEnum
+
 import msgspec
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.reply import Usage
 from mustcall.engine.coordinating.envelopes import Critique, Envelope, Proposal, RoleKind, Synthesis
-from mustcall.engine.tooling.outcomes import CallStatus
 
-__all__ = ["CoordinateResult", "InnerCall", "RoleRun", "WorkerTools"]
+__all__ = ["CoordinateResult", "InnerCall", "InnerStatus", "RoleRun", "WorkerTools"]
 
 
 class WorkerTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,8 +21,26 @@ class WorkerTools(msgspec.Struct, frozen=True, kw_only=True):
     applies_to: tuple[RoleKind, ...]
 
 
+class InnerStatus(StrEnum):
+    """What became of a call that a role made or tried to make (rule 89)."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    #: It was not approved, its tool said no, or it is not among the accepted ones.
+    REFUSED = "refused"
+    #: It was not written as a call is.
+    PARSE_ERROR = "parse_error"
+    SCHEMA_ERROR = "schema_error"
+    HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
+    COST_CAP_EXCEEDED = "cost_cap_exceeded"
+    #: It came where nothing could be called any more.
+    IGNORED_EXTRA = "ignored_extra"
+
+
 class InnerCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a role made or tried to make (rule 89). `hop` is the one it took, or would have taken.
+    """A call that a role made or tried to make. `hop` is the one it took, or would have taken.
 
     `name` is empty where no name could be read. Nothing ran under any status but `ok`, `failed`, `timed_out` and, where
     the tool itself said no, `refused`.
@@ -29,7 +48,7 @@ class InnerCall(msgspec.Struct, frozen=True, kw_only=True):
 
     hop: int
     name: str
-    status: CallStatus
+    status: InnerStatus
 
 
 class RoleRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,10 +20,6 @@ class CallStatus(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     CANCELLED = "cancelled"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
-    #: It was made where none may be made any more.
-    IGNORED_EXTRA = "ignored_extra"
-    #: It could not be read; only in the record of a role's tries (`coordinate`), as no call came of it.
-    PARSE_ERROR = "parse_error"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
