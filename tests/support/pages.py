@@ -1,6 +1,7 @@
 """A small web on loopback for the tests of `fetch`: pages by their paths, and how often anybody came."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -60,10 +61,12 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(pages: Mapping[str, Answer], host: str = "127.0.0.1") -> AsyncGenerator[Site]:
+async def serving(
+    pages: Mapping[str, Answer], host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[Site]:
     """Serve pages for the length of a test."""
     site = Site(pages, host)
-    server = await asyncio.start_server(site.serve, host, 0)
+    server = await asyncio.start_server(site.serve, host, 0, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
     try:
         yield site

@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import ssl
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from mustcall.toolkit.fetch import Egress, fetch_tool, look_up
 from support.pages import fetcher, page, serving, to_loopback
 
 HERE = ("127.0.0.1/32",)
+TLS = Path(__file__).parents[1] / "support" / "tls"
 SECRET = b"the metadata of the cloud"
 
 
@@ -269,6 +272,21 @@ async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.Monke
         monkeypatch.setenv("http_proxy", proxy.url)
         assert await fetcher(f"127.0.0.1:{site.port}", private=HERE).get(site.url) == "direct"
     assert proxy.connections == 0
+
+
+async def test_a_pinned_address_must_still_prove_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS the certificate is checked for the name, whatever address the connection goes to."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "cert.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    async with serving({"/": page(b"proved")}, tls=context) as site:
+        reader = fetcher(f"*:{site.port}", private=HERE)
+        assert await reader.get(f"https://localhost:{site.port}/") == "proved"
+        with pytest.raises(ToolError, match="cannot connect"):
+            await reader.get(f"https://site.test:{site.port}/")
+        site._pages = {"/": page(b"", status="302 Found", location=f"http://localhost:{site.port}/")}
+        with pytest.raises(ToolRefused, match="not protected"):
+            await reader.get(f"https://localhost:{site.port}/")
 
 
 # --- caps ---------------------------------------------------------------------------------------------------------

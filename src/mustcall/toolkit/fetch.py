@@ -18,6 +18,7 @@ import msgspec
 from mustcall.core.errors import ConfigError, ToolError, ToolRefused, UpstreamError
 from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
+from mustcall.engine.tooling.threads import in_thread
 from mustcall.policy.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
 from mustcall.toolkit.pages import is_text, page_text
 from mustcall.upstream.pinned import PinnedReply, get_pinned
@@ -144,7 +145,7 @@ class Fetcher:
         if not is_text(kind):
             raise ToolError(f"what is there is not text but {kind[:80]}")
         body, whole = await _body(reply, meter)
-        text = page_text(body, kind)
+        text: str = await in_thread(lambda: page_text(body, kind))  # a hostile page takes a second
         return text if whole else f"{text}\n[cut: the page has more than {len(body)} bytes]"
 
 
