@@ -24,7 +24,7 @@ class Site:
     """A server that answers by the path, and counts its connections and requests."""
 
     def __init__(self, pages: Mapping[str, Answer], host: str) -> None:
-        self._pages = pages
+        self.pages = pages
         self.host = host
         self.port = 0
         self.connections = 0
@@ -42,7 +42,7 @@ class Site:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             self.heads.append(head)
             path = head.split(" ")[1].partition("?")[0]
-            answer = self._pages.get(path, page(b"nothing here", status="404 Not Found"))
+            answer = self.pages.get(path, page(b"nothing here", status="404 Not Found"))
             last = b""
             for piece in answer:
                 while piece is None:
@@ -91,8 +91,8 @@ def fetcher(
     private: Sequence[str] = (),
     resolve: Resolve | None = None,
     egress: Egress | None = None,
-    **limits: float,
+    limits: FetchLimits | None = None,
 ) -> Fetcher:
     """A fetcher that looks nothing up on the net: names are at 127.0.0.1 unless said otherwise."""
     look = resolve or to_loopback(("127.0.0.1",))[0]
-    return Fetcher(allow, private=private, resolve=look, egress=egress, limits=FetchLimits(**limits))
+    return Fetcher(allow, private=private, resolve=look, egress=egress, limits=limits)

@@ -13,7 +13,7 @@ from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
 from mustcall.policy.egress import is_public
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
-from mustcall.toolkit.fetch import Egress, fetch_tool, look_up
+from mustcall.toolkit.fetch import Egress, FetchLimits, fetch_tool, look_up
 from support.pages import fetcher, page, serving, to_loopback
 
 HERE = ("127.0.0.1/32",)
@@ -228,7 +228,7 @@ MOVES = {
 async def test_redirects_are_checked_hop_by_hop(location: str, status: str) -> None:
     """Rule 99: where a page says it has moved to is checked like the first place; the one inside is never asked."""
     async with serving({"/": page(SECRET)}) as inside, serving({}, "127.0.0.2") as outside:
-        outside._pages = {"/": page(b"", status=status, location=location.format(port=inside.port))}
+        outside.pages = {"/": page(b"", status=status, location=location.format(port=inside.port))}
         resolve, _ = to_loopback(("127.0.0.2",), ("127.0.0.1",))
         reader = fetcher(f"site.test:{outside.port}", f"*:{inside.port}", private=["127.0.0.2/32"], resolve=resolve)
         with pytest.raises(ToolRefused):
@@ -239,7 +239,7 @@ async def test_redirects_are_checked_hop_by_hop(location: str, status: str) -> N
 async def test_names_that_change() -> None:
     """A name is looked up once, and the connection goes where the check was; what it says later is another answer."""
     async with serving({"/": page(b"outside")}, "127.0.0.2") as outside:
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", outside.port)
+        inside = await asyncio.start_server(outside.serve, "127.0.0.1", outside.port)
         resolve, asked = to_loopback(("127.0.0.2",), ("127.0.0.1",))
         reader = fetcher(f"site.test:{outside.port}", private=["127.0.0.2/32"], resolve=resolve)
         url = f"http://site.test:{outside.port}/"
@@ -247,7 +247,7 @@ async def test_names_that_change() -> None:
         assert asked == ["site.test"]
         with pytest.raises(ToolRefused, match="not public"):  # a new page is a new check
             await reader.get(url)
-        server.close()
+        inside.close()
     assert outside.connections == 1
 
 
@@ -284,7 +284,7 @@ async def test_a_pinned_address_must_still_prove_its_name(monkeypatch: pytest.Mo
         assert await reader.get(f"https://localhost:{site.port}/") == "proved"
         with pytest.raises(ToolError, match="cannot connect"):
             await reader.get(f"https://site.test:{site.port}/")
-        site._pages = {"/": page(b"", status="302 Found", location=f"http://localhost:{site.port}/")}
+        site.pages = {"/": page(b"", status="302 Found", location=f"http://localhost:{site.port}/")}
         with pytest.raises(ToolRefused, match="not protected"):
             await reader.get(f"https://localhost:{site.port}/")
 
@@ -325,7 +325,7 @@ LONG: dict[str, Callable[[], list[bytes | float | None]]] = {
 async def test_long_pages_are_cut(answer: Callable[[], list[bytes | float | None]]) -> None:
     """Rule 99: a page that is too long, or becomes it, is cut at the cap and says so; the connection is dropped."""
     async with serving({"/": answer()}) as site:
-        reader = fetcher(f"127.0.0.1:{site.port}", private=HERE, page_bytes=100_000)
+        reader = fetcher(f"127.0.0.1:{site.port}", private=HERE, limits=FetchLimits(page_bytes=100_000))
         text = await reader.get(site.url)
     assert text.endswith("bytes]")
     assert "[cut: the page has more than" in text
@@ -346,7 +346,7 @@ async def test_slow_pages_are_given_up(answer: list[bytes | float | None]) -> No
     """One limit stands over the whole page, however it is dragged out."""
     async with serving({"/": answer}) as site:
         with pytest.raises(ToolError, match=r"within 0\.3 s|in time"):
-            await fetcher(f"127.0.0.1:{site.port}", private=HERE, seconds=0.3).get(site.url)
+            await fetcher(f"127.0.0.1:{site.port}", private=HERE, limits=FetchLimits(seconds=0.3)).get(site.url)
 
 
 @pytest.mark.parametrize(

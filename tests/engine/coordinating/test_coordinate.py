@@ -1,6 +1,7 @@
 """Answers that several models make together: exact requests of every role, what runs and what does not."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -103,20 +104,20 @@ class Models:
     """Scripted models for every role."""
 
     def __init__(self, upstreams: Mapping[str, ScriptedUpstream], wire: str) -> None:
-        self._upstreams = upstreams
+        self.upstreams = upstreams
         self._wire = wire
 
     def at(self, name: str) -> Upstream:
         """A role's upstream."""
-        return Upstream(f"{self._wire}={self._upstreams[name].base_url}", model="m", api_key="k")
+        return Upstream(f"{self._wire}={self.upstreams[name].base_url}", model="m", api_key="k")
 
     def bodies(self, name: str) -> list[Any]:
         """What a role was sent."""
-        return [one.body for one in self._upstreams[name].requests]
+        return [one.body for one in self.upstreams[name].requests]
 
     async def ask(self, **settings: Any) -> CoordinateResult:
         """Coordinate an answer of them all."""
-        critics = [self.at(name) for name in self._upstreams if name.startswith("critic")]
+        critics = [self.at(name) for name in self.upstreams if name.startswith("critic")]
         settings.setdefault("critics", critics)
         return await coordinate(QUESTION, proposer=self.at("proposer"), synthesizer=self.at("synthesizer"), **settings)
 
@@ -138,6 +139,11 @@ def models(wire: str = "chat", **scripts: Script) -> Iterator[Models]:
             },
             wire,
         )
+
+
+def always(answer: Answer) -> Script:
+    """A script of one answer."""
+    return itertools.repeat(answer)
 
 
 def statuses(result: CoordinateResult, name: str) -> list[tuple[int, str, str]]:
@@ -184,7 +190,7 @@ async def test_empty_worker_tools_change_no_byte(wire: str) -> None:
     for settings in ({}, {"worker_tools": []}, {"worker_tools": ["shell"], "allowed": [get_weather], "hop_budget": 9}):
         with models(wire) as panel:
             await panel.ask(**settings)
-            sent.append([one.raw for upstream in panel._upstreams.values() for one in upstream.requests])
+            sent.append([one.raw for upstream in panel.upstreams.values() for one in upstream.requests])
     assert sent[0] == sent[1] == sent[2]
     assert len(sent[0]) == 4
 
@@ -468,8 +474,7 @@ async def test_rounds() -> None:
 
 async def test_rounds_are_bounded() -> None:
     """Critics that never agree are heard so many times and no more; agreement in the first round ends the debate."""
-    never = lambda _: REVISE  # noqa: E731
-    with models(proposer=lambda _: PROPOSAL, critic_1=never, critic_2=never) as panel:
+    with models(proposer=always(PROPOSAL), critic_1=always(REVISE), critic_2=always(REVISE)) as panel:
         result = await panel.ask(rounds=3)
         assert [len(panel.bodies(name)) for name in ("proposer", "critic_1", "synthesizer")] == [3, 3, 1]
     assert result.rounds == 3
@@ -492,7 +497,7 @@ async def test_critics_work_side_by_side() -> None:
     """No critic waits for another: the second is asked while the first has not answered."""
     with models(critic_1=[Hang(AGREES)], critic_2=[Hang(AGREES)]) as panel:
         asking = asyncio.create_task(panel.ask())
-        critics = [panel._upstreams[name] for name in ("critic_1", "critic_2")]
+        critics = [panel.upstreams[name] for name in ("critic_1", "critic_2")]
         for critic in critics:
             await critic.await_requests(1)
         assert panel.bodies("synthesizer") == []
@@ -505,7 +510,7 @@ async def test_cancelling_ends_everything() -> None:
     """Who stops waiting stops the roles: their upstreams are cut off, and nobody is asked any more."""
     with models(critic_1=[Hang(AGREES)], critic_2=[Hang(AGREES)]) as panel:
         asking = asyncio.create_task(panel.ask())
-        critics = [panel._upstreams[name] for name in ("critic_1", "critic_2")]
+        critics = [panel.upstreams[name] for name in ("critic_1", "critic_2")]
         for critic in critics:
             await critic.await_requests(1)
         asking.cancel()
@@ -555,8 +560,8 @@ async def test_one_session_id() -> None:
 
         id = "mine"
 
-    with models(proposer=lambda _: PROPOSAL, critic_1=lambda _: AGREES, critic_2=lambda _: AGREES) as panel:
-        panel._upstreams["synthesizer"]._make = lambda _: FINAL
+    scripts = {"proposer": PROPOSAL, "critic_1": AGREES, "critic_2": AGREES, "synthesizer": FINAL}
+    with models(**{name: always(answer) for name, answer in scripts.items()}) as panel:
         ids = [(await panel.ask(session=given)).session for given in ("s1", Session(), None, None)]
     assert ids[:2] == ["s1", "mine"]
     assert ids[2] != ids[3]
