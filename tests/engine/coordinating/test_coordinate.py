@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -123,7 +123,7 @@ class Models:
 
 
 @contextmanager
-def models(wire: str = "chat", **scripts: Script) -> Iterator[Models]:
+def models(wire: str = "chat", /, **scripts: Script) -> Generator[Models]:
     """Scripted models for the length of a test: a good one for each role that no script is given for."""
     healthy: dict[str, Script] = {
         "proposer": [PROPOSAL],
@@ -187,7 +187,9 @@ async def test_a_call_without_metadata() -> None:
 async def test_empty_worker_tools_change_no_byte(wire: str) -> None:
     """Rule 86: with no accepted tool every request is the plain one, byte for byte, whatever else was asked for."""
     sent: list[list[bytes]] = []
-    for settings in ({}, {"worker_tools": []}, {"worker_tools": ["shell"], "allowed": [get_weather], "hop_budget": 9}):
+    unlisted = {"worker_tools": ["shell"], "allowed": [get_weather], "hop_budget": 9}
+    asked: list[dict[str, Any]] = [{}, {"worker_tools": []}, unlisted]
+    for settings in asked:
         with models(wire) as panel:
             await panel.ask(**settings)
             sent.append([one.raw for upstream in panel.upstreams.values() for one in upstream.requests])
