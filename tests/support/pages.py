@@ -5,7 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from mustcall.toolkit.fetch import Egress, Fetcher, FetchLimits, Resolve
+from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, Resolve
 
 __all__ = ["Site", "fetcher", "page", "serving", "to_loopback"]
 
@@ -90,9 +90,9 @@ def fetcher(
     *allow: str,
     private: Sequence[str] = (),
     resolve: Resolve | None = None,
-    egress: Egress | None = None,
+    fetched: FetchedSoFar | None = None,
     limits: FetchLimits | None = None,
 ) -> Fetcher:
     """A fetcher that looks nothing up on the net: names are at 127.0.0.1 unless said otherwise."""
     look = resolve or to_loopback(("127.0.0.1",))[0]
-    return Fetcher(allow, private=private, resolve=look, egress=egress, limits=limits)
+    return Fetcher(allow, private=private, resolve=look, fetched=fetched, limits=limits)

@@ -13,7 +13,7 @@ from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
 from mustcall.policy.egress import is_public
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
-from mustcall.toolkit.fetch import Egress, FetchLimits, fetch_tool, look_up
+from mustcall.toolkit.fetch import FetchedSoFar, FetchLimits, fetch_tool, look_up
 from support.pages import fetcher, page, serving, to_loopback
 
 HERE = ("127.0.0.1/32",)
@@ -206,7 +206,7 @@ async def test_what_must_not_be_reached(url: str) -> None:
         with pytest.raises(ToolRefused):
             await reader.get(url.format(port=site.port))
     assert site.connections == 0
-    assert reader.egress.hosts == set()
+    assert reader.fetched.hosts == set()
 
 
 MOVES = {
@@ -330,7 +330,7 @@ async def test_long_pages_are_cut(answer: Callable[[], list[bytes | float | None
     assert text.endswith("bytes]")
     assert "[cut: the page has more than" in text
     assert len(text) < 100_100
-    assert reader.egress.spent < 100_000 + 2 * 1024 * 1024
+    assert reader.fetched.spent < 100_000 + 2 * 1024 * 1024
 
 
 SLOW: dict[str, list[bytes | float | None]] = {
@@ -370,9 +370,9 @@ async def test_odd_answers_fail(answer: bytes) -> None:
 
 async def test_bytes_of_a_session() -> None:
     """Rule 99: the pages of a session share a cap; when it is spent, nothing more is fetched."""
-    egress = Egress(most_bytes=25)
+    fetched = FetchedSoFar(most_bytes=25)
     async with serving({"/": page(b"0123456789")}) as site:
-        reader = fetcher(f"127.0.0.1:{site.port}", private=HERE, egress=egress)
+        reader = fetcher(f"127.0.0.1:{site.port}", private=HERE, fetched=fetched)
         assert [await reader.get(site.url) for _ in range(2)] == ["0123456789"] * 2
         assert await reader.get(site.url) == "01234\n[cut: the page has more than 5 bytes]"
         with pytest.raises(ToolRefused, match="fetched its 25 bytes"):
@@ -380,11 +380,25 @@ async def test_bytes_of_a_session() -> None:
     assert site.connections == 3
 
 
+async def test_a_session_that_bounds_its_tools() -> None:
+    """Rule 99: where the run has a session with caps, they stand beside the fetcher's own; the lower one decides."""
+    session = FetchedSoFar(most_bytes=15, most_hosts=1)
+    async with serving({"/": page(b"0123456789")}) as site:
+        reader = fetcher(f"*:{site.port}", private=HERE)
+        assert await reader.get(site.url, session) == "0123456789"
+        with pytest.raises(ToolRefused, match="used its 1 hosts"):
+            await reader.get(f"http://other.test:{site.port}/", session)
+        assert await reader.get(site.url, session) == "01234\n[cut: the page has more than 5 bytes]"
+        with pytest.raises(ToolRefused, match="fetched its 15 bytes"):
+            await reader.get(site.url, session)
+        assert await reader.get(site.url) == "0123456789"
+
+
 async def test_hosts_of_a_session() -> None:
     """Rule 99: the hosts of a session have a cap; one that was used stays allowed."""
-    egress = Egress(most_hosts=2)
+    fetched = FetchedSoFar(most_hosts=2)
     async with serving({"/": page(b"ok")}) as site:
-        reader = fetcher(f"*:{site.port}", private=HERE, egress=egress)
+        reader = fetcher(f"*:{site.port}", private=HERE, fetched=fetched)
         urls = [f"http://{name}.test:{site.port}/" for name in "abc"]
         assert [await reader.get(url) for url in urls[:2]] == ["ok", "ok"]
         with pytest.raises(ToolRefused, match="used its 2 hosts"):

@@ -1,6 +1,7 @@
 """`mustcall coordinate`: one question, several models. The answer alone goes to standard output."""
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.coordinate import coordinate
 from mustcall.engine.coordinating.events import OnEvent
 from mustcall.engine.coordinating.results import CoordinateResult
+from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.turns import House
 from mustcall.gateway.settings import settings_from_flags
@@ -56,6 +58,15 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     quorum: int
     session: str | None
     max_tokens: int | None
+    max_cost: float
+
+    def budget(self, house: House) -> Budget:
+        """Return what may be spent: the configured budget, lowered by what was asked for."""
+        budget = house.budget or Budget()
+        if not self.max_cost:
+            return budget
+        most = min(self.max_cost, budget.caps.cost_usd or self.max_cost)
+        return msgspec.structs.replace(budget, caps=msgspec.structs.replace(budget.caps, cost_usd=most))
 
 
 @click.command(name="coordinate")
@@ -84,6 +95,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--quorum", type=click.IntRange(0), default=1, show_default=True, help="Critics that must answer.")
 @click.option("--session", metavar="ID", help="What to call this session.  [default: a new one]")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens per turn.  [default: the upstream's own limit]")
+@click.option("--max-cost", type=click.FloatRange(0), default=0.0, help="US dollars in all, where prices are known.")
 @click.option(
     "--upstream", "upstreams", multiple=True, metavar="[NAME:]WIRE=URL", help="Where models are, as for `run`."
 )
@@ -140,17 +152,20 @@ async def _ask(question: str, wanted: _Wanted, flags: Flags, on_event: OnEvent |
         critics = [find(each) for each in wanted.critics] or [proposer] * _CRITICS
         synthesizer = find(wanted.synthesizer) if wanted.synthesizer else proposer
         verifier = find(wanted.verifier) if wanted.verifier else synthesizer
+        session = wanted.session or f"ses_{os.urandom(8).hex()}"
+        budget = wanted.budget(found.house)
         return await coordinate(
             question.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
             proposer=proposer,
             critics=critics,
             synthesizer=synthesizer,
             worker_tools=wanted.worker_tools or None,
-            allowed=_allowed(wanted, verifier),
+            allowed=_allowed(wanted.allow, Verifier(verifier, budget=budget, session=session)),
             hop_budget=wanted.hops,
             rounds=wanted.rounds,
             quorum=wanted.quorum,
-            session=wanted.session,
+            session=session,
+            budget=budget,
             options=Options(max_tokens=wanted.max_tokens),
             controls=found.house.controls,
             wording=found.house.wording,
@@ -161,12 +176,12 @@ async def _ask(question: str, wanted: _Wanted, flags: Flags, on_event: OnEvent |
         await transport.close()
 
 
-def _allowed(wanted: _Wanted, verifier: Upstream) -> list[FunctionTool]:
+def _allowed(prefixes: tuple[str, ...], verifier: Verifier) -> list[FunctionTool]:
     """Return every tool that can be asked for."""
     harmless = builtin_tools(Roots(base=Path()))
     return [
-        fetch_tool(Fetcher(wanted.allow)),
-        verify_tool(Verifier(verifier)),
+        fetch_tool(Fetcher(prefixes)),
+        verify_tool(verifier),
         *(tool for tool in harmless if tool.name in _HARMLESS),
     ]
 

@@ -23,6 +23,8 @@ def coordination_as_json(result: CoordinateResult) -> JsonObject:
         "rounds": result.rounds,
         "attempts": result.attempts,
         "usage": _usage(result.usage),
+        "cost_usd": result.cost_usd,
+        "estimated": result.estimated,
         "roles": [_role(role, metadata=metadata) for role in result.roles],
     }
     if metadata:
@@ -37,7 +39,7 @@ def coordination_lines(result: CoordinateResult) -> list[str]:
     lines: list[str] = []
     if result.synthesis is not None:
         lines.append(f"confidence: {result.synthesis.confidence}")
-        lines += [f"open: {point}" for point in result.synthesis.open_points]
+        lines += [f"open: {point}" for point in dict.fromkeys(result.synthesis.open_points)]
     tools = result.worker_tools
     if tools is not None and tools.rejected:
         lines.append(f"not allowed as a tool: {', '.join(tools.rejected)}")
@@ -45,7 +47,7 @@ def coordination_lines(result: CoordinateResult) -> list[str]:
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     lines.append(
         f"{rounds}, {result.attempts} model calls, {usage.input_tokens} tokens in and {usage.output_tokens} out, "
-        f"session {result.session}"
+        f"{_cost(result)}, session {result.session}"
     )
     return lines
 
@@ -60,6 +62,8 @@ def _role(role: RoleRun, *, metadata: bool) -> JsonObject:
         "output": msgspec.to_builtins(role.output),
         "attempts": role.attempts,
         "usage": _usage(role.usage),
+        "cost_usd": role.cost_usd,
+        "estimated": role.estimated,
         "seconds": round(role.seconds, 3),
     }
     if metadata:
@@ -67,6 +71,12 @@ def _role(role: RoleRun, *, metadata: bool) -> JsonObject:
     if role.error is not None:
         told["error"] = _error(role.error)
     return told
+
+
+def _cost(result: CoordinateResult) -> str:
+    if not result.estimated:
+        return f"${result.cost_usd:.4f}"
+    return f"${result.cost_usd:.4f} or more" if result.cost_usd else "cost not known"
 
 
 def _usage(usage: Usage) -> JsonObject:

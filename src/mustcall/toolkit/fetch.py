@@ -10,20 +10,21 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Final, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 from urllib.parse import urljoin
 
 import msgspec
 
 from mustcall.core.errors import ConfigError, ToolError, ToolRefused, UpstreamError
-from mustcall.core.origin import JsonObject
-from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
+from mustcall.engine.metering import Egress
+from mustcall.engine.tooling.definition import FunctionTool, ToolContext
+from mustcall.engine.tooling.functions import tool
 from mustcall.engine.tooling.threads import in_thread
 from mustcall.policy.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
 from mustcall.toolkit.pages import is_text, page_text
 from mustcall.upstream.pinned import PinnedReply, get_pinned
 
-__all__ = ["Egress", "FetchLimits", "Fetcher", "Resolve", "fetch_tool", "look_up"]
+__all__ = ["FetchLimits", "FetchedSoFar", "Fetcher", "Resolve", "fetch_tool", "look_up"]
 
 _T = TypeVar("_T")
 
@@ -42,32 +43,30 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     redirects: int = 4
 
 
-class Egress:
-    """What one session has fetched, and may still fetch. A host that was used stays allowed (rule 99)."""
+class FetchedSoFar:
+    """An `Egress` of its own: what a fetcher has fetched, and may still fetch. A host that was used stays allowed."""
 
     def __init__(self, *, most_bytes: int = 4 * _MEBIBYTE, most_hosts: int = 8) -> None:
         self.most_bytes = most_bytes
         self.most_hosts = most_hosts
         self.hosts: set[str] = set()
-        #: Bytes on the wire and bytes after decompression, whichever are more; a last read may go over the cap.
+        #: Bytes as they came or as they are read, whichever are more; a last read may go over the cap.
         self.spent = 0
 
-    def enter(self, host: str) -> None:
-        """Count a host; raise `Denied` where a cap is reached."""
-        if self.spent >= self.most_bytes:
-            raise Denied(f"this session has fetched its {self.most_bytes} bytes")
+    async def visit(self, host: str) -> int:
+        """Count a host and return the bytes that are left; raise `ToolRefused` where a cap is reached."""
         if host not in self.hosts and len(self.hosts) >= self.most_hosts:
-            raise Denied(f"this session has used its {self.most_hosts} hosts")
+            raise ToolRefused(f"this session has used its {self.most_hosts} hosts")
+        if self.spent >= self.most_bytes:
+            raise ToolRefused(f"this session has fetched its {self.most_bytes} bytes")
         self.hosts.add(host)
+        return self.most_bytes - self.spent
 
-    def spend(self, count: int) -> None:
-        """Count bytes."""
-        self.spent += count
-
-    @property
-    def left(self) -> int:
-        """The bytes that may still be fetched."""
-        return max(self.most_bytes - self.spent, 0)
+    async def charge(self, size: int) -> None:
+        """Count bytes; raise `ToolRefused` once the cap is reached."""
+        self.spent += size
+        if self.spent >= self.most_bytes:
+            raise ToolRefused(f"this session has fetched its {self.most_bytes} bytes")
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
@@ -87,22 +86,25 @@ class Fetcher:
         self,
         allow: Iterable[str] = (),
         *,
-        egress: Egress | None = None,
+        fetched: FetchedSoFar | None = None,
         limits: FetchLimits | None = None,
         private: Iterable[str] = (),
         resolve: Resolve = look_up,
     ) -> None:
         self._allow = [_read("allow", entry, read_prefix) for entry in allow]
         self._private = [_read("private", entry, read_network) for entry in private]
-        self.egress = egress or Egress()
+        self.fetched = fetched or FetchedSoFar()
         self.limits = limits or FetchLimits()
         self._resolve = resolve
 
-    async def get(self, url: str) -> str:
-        """Return the text of a page; raise `ToolRefused` for what may not be fetched and `ToolError` for a failure."""
+    async def get(self, url: str, session: Egress | None = None) -> str:
+        """Return the text of a page; raise `ToolRefused` for what may not be fetched and `ToolError` for a failure.
+
+        A `session` that bounds what its tools fetch is asked and told besides.
+        """
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._follow(read_place(url))
+                return await self._follow(read_place(url), (self.fetched, session) if session else (self.fetched,))
         except Denied as denied:
             raise ToolRefused(str(denied)) from None
         except TimeoutError:
@@ -110,11 +112,11 @@ class Fetcher:
         except UpstreamError as error:
             raise ToolError(error.message) from None
 
-    async def _follow(self, place: Place) -> str:
+    async def _follow(self, place: Place, bounds: Sequence[Egress]) -> str:
         """Return the text of a page, wherever it has moved to."""
         for _ in range(self.limits.redirects + 1):
             addresses = await self._admit(place)
-            meter = _Meter(self.egress, self.limits.page_bytes)
+            meter = await _Meter.begun(place.host, bounds, self.limits.page_bytes)
             async with get_pinned(place.url, addresses, seconds=self.limits.seconds, count=meter.came) as reply:
                 if reply.status not in _REDIRECTS or "location" not in reply.headers:
                     return await self._text(place, reply, meter)
@@ -135,7 +137,6 @@ class Fetcher:
             raise ToolError(f"the host {place.host} has no address")
         if not all(is_public(address, self._private) for address in addresses):
             raise Denied(f"{place.host} is at an address that is not public")
-        self.egress.enter(place.host)
         return addresses
 
     async def _text(self, place: Place, reply: PinnedReply, meter: "_Meter") -> str:
@@ -156,28 +157,40 @@ class _Enough(Exception):
 class _Meter:
     """Counts the bytes of one page, as they came and as they are read, whichever are more."""
 
-    def __init__(self, egress: Egress, most: int) -> None:
-        self._egress = egress
-        self.room = min(most, egress.left)
+    def __init__(self, bounds: Sequence[Egress], room: int) -> None:
+        self._bounds = bounds
+        self.room = room
         self._came = 0
         self._read = 0
+        self._spent = False
 
-    def came(self, count: int) -> None:
+    @classmethod
+    async def begun(cls, host: str, bounds: Sequence[Egress], most: int) -> Self:
+        """Begin a page of a host; raise `ToolRefused` where a cap is reached."""
+        left = [await bound.visit(host) for bound in bounds]
+        return cls(bounds, min(most, *(each for each in left if each is not None)))
+
+    async def came(self, count: int) -> None:
         """Count bytes on the wire; raise `_Enough` if there were too many before: they may give nothing to read."""
-        enough = self._came > self.room
-        self._spend(self._came + count, self._read)
+        enough = self._spent or self._came > self.room
+        await self._spend(self._came + count, self._read)
         if enough:
             raise _Enough
 
-    def read(self, count: int) -> None:
+    async def read(self, count: int) -> None:
         """Count bytes after decompression; raise `_Enough`."""
-        self._spend(self._came, self._read + count)
+        await self._spend(self._came, self._read + count)
         if self._read > self.room:
             raise _Enough
 
-    def _spend(self, came: int, read: int) -> None:
-        self._egress.spend(max(came, read) - max(self._came, self._read))
+    async def _spend(self, came: int, read: int) -> None:
+        more = max(came, read) - max(self._came, self._read)
         self._came, self._read = came, read
+        for bound in self._bounds if more else ():
+            try:
+                await bound.charge(more)
+            except ToolRefused:  # what has come is read, and no more
+                self._spent = True
 
 
 async def _body(reply: PinnedReply, meter: _Meter) -> tuple[bytes, bool]:
@@ -187,7 +200,7 @@ async def _body(reply: PinnedReply, meter: _Meter) -> tuple[bytes, bool]:
         async with aclosing(reply.chunks()) as chunks:
             async for piece in chunks:
                 body += piece
-                meter.read(len(piece))
+                await meter.read(len(piece))
     except _Enough:
         return bytes(body[: meter.room]), False
     return bytes(body), True
@@ -196,17 +209,14 @@ async def _body(reply: PinnedReply, meter: _Meter) -> tuple[bytes, bool]:
 def fetch_tool(fetcher: Fetcher) -> FunctionTool:
     """Return the tool `fetch` over a fetcher."""
 
-    async def run(arguments: JsonObject) -> str:
-        return await fetcher.get(arguments["url"])
+    @tool(name="fetch", timeout=fetcher.limits.seconds + 5.0, side_effect=False, idempotent=True)
+    async def fetch(
+        url: Annotated[str, "The page's address, such as https://example.org/page."], context: ToolContext
+    ) -> str:
+        """Read a web page."""
+        return await fetcher.get(url, context.egress)
 
-    url = {"type": "string", "description": "The page's address, such as https://example.org/page."}
-    return FunctionTool(
-        "fetch",
-        "Read a web page.",
-        {"type": "object", "properties": {"url": url}, "required": ["url"], "additionalProperties": False},
-        run,
-        settings=ToolSettings(timeout=fetcher.limits.seconds + 5.0, side_effect=False, idempotent=True),
-    )
+    return fetch
 
 
 def _moved(place: Place, location: str) -> Place:

@@ -17,8 +17,11 @@ from mustcall.core.reply import Usage
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.metering import Meter
+from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
 from mustcall.engine.tooling.wrapping import wrapped
+from mustcall.policy.budget import Caps
 
 __all__ = ["Finding", "FoundVerdict", "Verifier", "verify_tool"]
 
@@ -60,10 +63,30 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verifier:
-    """Checks claims with a model of its own. `usage` are the tokens of all checks so far."""
+    """Checks claims with a model of its own. `usage` are the tokens of all checks so far.
 
-    def __init__(self, upstream: Upstream | str, *, model: str | None = None, options: Options | None = None) -> None:
-        self._agent = Agent(upstream, model=model, instructions=_INSTRUCTIONS, options=options)
+    `budget`, `session` and `meter` are the agent's: with those of a run its checks are spent by the same session.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream | str,
+        *,
+        model: str | None = None,
+        options: Options | None = None,
+        budget: Budget | Caps | None = None,
+        session: str | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._agent = Agent(
+            upstream,
+            model=model,
+            instructions=_INSTRUCTIONS,
+            options=options,
+            budget=budget,
+            session=session,
+            meter=meter,
+        )
         self.usage = Usage()
         #: Upstream calls so far, retries included.
         self.attempts = 0

@@ -6,7 +6,7 @@ uncompressed, with a word for every byte that was read, so that whoever reads ca
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
@@ -17,10 +17,14 @@ from mustcall.upstream.inflating import inflated
 from mustcall.upstream.request import read_url, write_head
 from mustcall.upstream.seam import UpstreamCall
 
-__all__ = ["PinnedReply", "get_pinned"]
+__all__ = ["Count", "PinnedReply", "get_pinned"]
 
 #: What is sent of us. Answers are asked for uncompressed; those that come compressed all the same are read.
 _HEADERS = {"User-Agent": "mustcall", "Accept": "text/*, application/json, */*;q=0.1", "Accept-Encoding": "identity"}
+
+
+Count = Callable[[int], Awaitable[None]]
+"""Is told of the bytes that came; what it raises ends the reading."""
 
 
 class _Fixed(Resolver):
@@ -45,7 +49,7 @@ def _numeric(address: str, port: int) -> tuple[int, int, int, str, object]:
 class PinnedReply:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, connection: Connection, seconds: float, count: Callable[[int], None]) -> None:
+    def __init__(self, connection: Connection, seconds: float, count: Count) -> None:
         self._connection = connection
         self._seconds = seconds
         self._count = count
@@ -67,7 +71,7 @@ class PinnedReply:
         while True:
             if connection.pieces:
                 piece = connection.take()
-                self._count(len(piece))
+                await self._count(len(piece))
                 yield piece
             elif connection.phase is Phase.DONE:
                 return
@@ -79,7 +83,7 @@ class PinnedReply:
 
 @asynccontextmanager
 async def get_pinned(
-    url: str, addresses: Sequence[str], *, seconds: float, count: Callable[[int], None]
+    url: str, addresses: Sequence[str], *, seconds: float, count: Count
 ) -> AsyncGenerator[PinnedReply]:
     """Get a URL from one of these addresses; raise an `UpstreamError`. `count` is told of every byte of a body.
 

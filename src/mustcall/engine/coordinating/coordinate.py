@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError
 from mustcall.engine.agent.agent import Agent
@@ -21,12 +21,15 @@ from mustcall.engine.coordinating.panel import Course, Panel, Progress
 from mustcall.engine.coordinating.prompts import instructions_for
 from mustcall.engine.coordinating.results import CoordinateResult, WorkerTools
 from mustcall.engine.coordinating.workers import accept_tools
+from mustcall.engine.metering import Meter
+from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import ToolLike
+from mustcall.policy.budget import Caps
 from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording
 
-__all__ = ["WORKERS", "SessionLike", "coordinate", "coordinate_sync"]
+__all__ = ["WORKERS", "coordinate", "coordinate_sync"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,15 +39,6 @@ WORKERS = (RoleKind.PROPOSER, RoleKind.CRITIC)
 
 #: Turns that an agent needs besides its hops: a refused call, the final round, and one for an answer that did not fit.
 _SPARE_STEPS = 4
-
-
-class SessionLike(Protocol):
-    """A session, of which only its id is known here."""
-
-    @property
-    def id(self) -> str:
-        """What it goes by."""
-        ...
 
 
 async def coordinate(
@@ -59,7 +53,9 @@ async def coordinate(
     hop_budget: int = 2,
     rounds: int = 1,
     quorum: int = 1,
-    session: str | SessionLike | None = None,
+    session: str | None = None,
+    budget: Budget | Caps | None = None,
+    meter: Meter | None = None,
     options: Options | None = None,
     controls: Controls | None = None,
     wording: Wording | None = None,
@@ -73,8 +69,9 @@ async def coordinate(
     `worker_tools` are for the proposer and the critics (`applies_to`), never for the synthesizer: tools, or names of
     tools in `allowed`. With `allowed` only what stands in it can run, whatever is asked for (rule 87). Each role may
     make `hop_budget` tool executions before its answer. `rounds` of proposal and critique are held at most; one whose
-    critics all agree is the last. At least `quorum` critics must answer. `options`, `controls`, `wording`, `timeout`
-    and `approve` are those of every role's agent. `on_event` sees what happens.
+    critics all agree is the last. At least `quorum` critics must answer. Everything is spent by one `session`, a new
+    one unless it is named; `budget` bounds it, and its accounts are `meter`'s. `options`, `controls`, `wording`,
+    `timeout` and `approve` are those of every role's agent. `on_event` sees what happens.
 
     Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer and `QuorumMissed` if too few critics
     do; with `check=False` return what there is, `error` saying so.
@@ -85,6 +82,7 @@ async def coordinate(
     roles = _roles(applies_to)
     _check(len(members[1]), hop_budget, rounds, quorum)
     progress = Progress(on_event)
+    spender = session or f"ses_{os.urandom(8).hex()}"
 
     def member(role: RoleKind, name: str, who: Participant, tools: tuple[FunctionTool, ...]) -> Member:
         agent = Agent(
@@ -98,6 +96,9 @@ async def coordinate(
             max_steps=hop_budget + _SPARE_STEPS,
             timeout=timeout,
             approve=approve,
+            budget=budget or Budget(),  # without caps: what roles cost is counted all the same
+            session=spender,
+            meter=meter,
             hooks=[progress.hook(name)] if on_event is not None else (),
         )
         return Member(role, name, agent)
@@ -113,7 +114,7 @@ async def coordinate(
             await stack.enter_async_context(each.agent)
         course = Course(
             question=question,
-            session=_session_id(session),
+            session=spender,
             rounds=rounds,
             quorum=quorum,
             hops=hop_budget,
@@ -166,13 +167,3 @@ def _check(critics: int, hop_budget: int, rounds: int, quorum: int) -> None:
         raise ConfigError(f"rounds must be 1 or more, got {rounds}")
     if not 0 <= quorum <= critics:
         raise ConfigError(f"quorum must be between 0 and the number of critics ({critics}), got {quorum}")
-
-
-def _session_id(session: str | SessionLike | None) -> str:
-    match session:
-        case None:
-            return f"ses_{os.urandom(8).hex()}"
-        case str():
-            return session
-        case _:
-            return session.id

@@ -70,6 +70,8 @@ class Member(msgspec.Struct, frozen=True):
             inner_tool_calls=inner_calls(result),
             attempts=sum(step.calls for step in result.steps),
             usage=result.usage,
+            cost_usd=result.cost_usd,
+            estimated=result.estimated,
             seconds=clock.monotonic() - began,
         )
 
@@ -81,6 +83,8 @@ _TRIED = {
     Verdict.UNKNOWN_TOOL: InnerStatus.REFUSED,
     Verdict.BAD_ARGUMENTS: InnerStatus.SCHEMA_ERROR,
 }
+#: Calls that took no hop.
+_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED)
 
 
 def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
@@ -95,7 +99,7 @@ def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
         ]
         for each in result.calls:
             if each.step == number:
-                runs = each.status is not CallStatus.HOP_BUDGET_EXHAUSTED
+                runs = each.status not in _FREE
                 taken += runs
                 found.append(InnerCall(hop=taken + (not runs), name=each.call.name, status=_status(each.status)))
         found += [

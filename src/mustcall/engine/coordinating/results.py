@@ -66,6 +66,9 @@ class RoleRun(msgspec.Struct, frozen=True, kw_only=True):
     #: Upstream calls, retries included.
     attempts: int = 0
     usage: Usage = Usage()
+    #: What it cost as far as prices are known; `estimated` says that something of it is not.
+    cost_usd: float = 0.0
+    estimated: bool = False
     seconds: float = 0.0
 
 
@@ -92,6 +95,16 @@ class CoordinateResult(msgspec.Struct, frozen=True, kw_only=True):
         for role in self.roles:
             total += role.usage
         return total
+
+    @property
+    def cost_usd(self) -> float:
+        """What all roles cost, as far as prices are known."""
+        return sum(role.cost_usd for role in self.roles)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether something of the cost is not known."""
+        return any(role.estimated for role in self.roles)
 
     @property
     def attempts(self) -> int:
