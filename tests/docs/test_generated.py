@@ -29,8 +29,8 @@ GATEWAY = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
 RULES = (
     *range(1, 55),
     *range(70, 85),
-    86,
-    *range(90, 93),
+    *range(86, 93),
+    99,
     *range(100, 111),
     *range(112, 117),
     *range(121, 137),

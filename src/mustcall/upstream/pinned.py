@@ -98,7 +98,7 @@ async def get_pinned(
             connection = await Dialler(loop).dial(fixed, to.host, lambda: Connection(loop, _gone), tls=to.tls)
     except TimeoutError:
         raise UpstreamTimeout(f"no connection to {to.host} within {seconds:g} s") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that TLS cannot say is a ValueError
         raise UpstreamUnavailable(f"cannot connect to {to.host}: {type(error).__name__}") from None
     try:
         if not connection.begin(head, b"", bodiless=False):

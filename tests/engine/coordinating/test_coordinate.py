@@ -572,6 +572,7 @@ async def test_one_session_id() -> None:
         ({"rounds": 0}, "rounds"),
         ({"hop_budget": -1}, "hop_budget"),
         ({"worker_tools": [3]}, "no tool"),
+        ({"worker_tools": "fetch"}, "list of tools"),
         ({"critics": ["chat=http://127.0.0.1:9/v1"]}, "no model is named"),
         ({"critics": ["nonsense"]}, "wire=URL"),
     ],

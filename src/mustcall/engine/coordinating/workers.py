@@ -32,6 +32,8 @@ async def accept_tools(
     wanted: Iterable[str | ToolLike], allowed: Iterable[ToolLike] | None, stack: AsyncExitStack
 ) -> Accepted:
     """Return what of the wanted tools may run, opened; the stack closes what was. Raise `ConfigError`."""
+    if isinstance(wanted, str):
+        raise ConfigError(f"worker_tools must be a list of tools, not the text {wanted!r}; write [{wanted!r}]")
     asked = [each if isinstance(each, str) else read_tools([each])[0] for each in wanted]
     given = _once([each for each in asked if not isinstance(each, str)])
     permitted = await open_roster(given if allowed is None else read_tools(allowed), stack)
