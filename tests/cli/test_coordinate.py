@@ -1,6 +1,8 @@
 """`mustcall coordinate`: several models on one question, as a person or a script uses it, on real loopback HTTP."""
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -17,7 +19,7 @@ from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.events import CallFinished, CallStarted
 from mustcall.engine.coordinating import Proposal, RoleFinished, RoleKind, RoleProgress, RoleRun, RoleStarted
 from mustcall.engine.tooling.outcomes import CallStatus
-from mustcall.testing import Answer, Call, Fail, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 
 Asked = tuple[int, str, str]
 
@@ -161,6 +163,24 @@ def test_a_cap_on_cost(run: Callable[..., Asked]) -> None:
         code, _, err = run("What?", "--upstream", f"chat={upstream.base_url}", "--max-cost", "-1")
     assert code == 2
     assert "max-cost" in err
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C stops every role and cuts their upstreams off; exit code 130, and one line."""
+    with ScriptedUpstream([Hang(Turn(Say("never")))]) as upstream:
+        command = ["coordinate", "What?", "--upstream", f"chat={upstream.base_url}", "--proposer", "m"]
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-m", "mustcall", *command],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        upstream.wait_for_requests(1, 30)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "mustcall: stopped\n")
+        assert process.returncode == 130
+        upstream.wait_for_connections(0)
 
 
 def test_the_screen_is_redrawn() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
-from mustcall.policy.egress import is_public
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import FetchedSoFar, FetchLimits, fetch_tool, look_up
 from support.pages import fetcher, page, serving, to_loopback
@@ -433,27 +432,3 @@ async def test_a_page_is_data() -> None:
     assert told.endswith("characters]\n</untrusted-data>")
     assert told.count("</untrusted-data>") == 1
     assert len(told) < 4200
-
-
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("93.184.215.14", True),
-        ("2606:2800:21f:cb07:6820:80da:af6b:8b2c", True),
-        ("172.15.255.255", True),
-        ("172.16.0.0", False),
-        ("192.0.2.1", False),
-        ("198.19.255.255", False),
-        ("2001::1", False),
-        ("2001:db8::1", False),
-        ("fec0::1", False),
-        ("ff02::1", False),
-        ("fe80::1%eth0", False),
-        ("2606:2800:21f::1%eth0", False),
-        ("localhost", False),
-        ("", False),
-    ],
-)
-def test_public_addresses(address: str, public: bool) -> None:
-    """Only what is handed out to the public net is public."""
-    assert is_public(address) is public

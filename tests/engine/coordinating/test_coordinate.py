@@ -25,6 +25,7 @@ from mustcall.engine.coordinating import (
     WorkerTools,
 )
 from mustcall.engine.coordinating.prompts import INSTRUCTIONS
+from mustcall.engine.tooling import SourcedTool
 from mustcall.policy.wording import Wording, fill
 from mustcall.testing import Answer, Call, Fail, Hang, Refuse, Say, Script, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import fetch_tool
@@ -332,6 +333,51 @@ async def test_allow_list() -> None:
         result = await panel.ask(worker_tools=["get_weather"])  # a name alone permits nothing
     assert result.worker_tools is not None
     assert (result.worker_tools.accepted, result.worker_tools.rejected) == ((), ("get_weather",))
+
+
+class Notes:
+    """A source of two tools that notes what happens to it."""
+
+    name = "notes"
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+
+    async def open(self) -> None:
+        """Connect."""
+        self.happened.append("open")
+
+    async def list(self) -> Sequence[SourcedTool]:
+        """Offer both."""
+        return [SourcedTool(name=name, schema={"type": "object"}) for name in ("search_notes", "drop_notes")]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Run one."""
+        self.happened.append(f"{name} {len(arguments)}")
+        return "done"
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self.happened.append("close")
+
+
+async def test_sources() -> None:
+    """Rule 87: a source is opened once for all roles; of a listed one only the named tools are accepted and run."""
+    script: list[Answer] = [Turn(Call("search_notes", {})), PROPOSAL]
+    notes = Notes()
+    with models(proposer=script, critic_1=[Turn(Call("search_notes", {})), AGREES]) as panel:
+        result = await panel.ask(worker_tools=[notes])
+    assert notes.happened == ["open", "search_notes 0", "search_notes 0", "close"]
+    assert result.worker_tools is not None
+    assert result.worker_tools.accepted == ("search_notes", "drop_notes")
+    notes = Notes()
+    script = [Turn(Call("drop_notes", {})), PROPOSAL]
+    with models(proposer=script) as panel:
+        result = await panel.ask(worker_tools=["search_notes"], allowed=[notes])
+        with pytest.raises(ConfigError, match="by their names"):
+            await panel.ask(worker_tools=[notes], allowed=[notes])
+    assert notes.happened == ["open", "close", "open", "close"]
+    assert statuses(result, "proposer") == [(1, "", "refused")]
 
 
 async def test_excluded_roles() -> None:
