@@ -2,10 +2,12 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +15,24 @@ from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import FetchedSoFar, FetchLimits, fetch_tool, look_up
+from mustcall.upstream.dialling import Dialler
 from support.pages import fetcher, page, serving, to_loopback
 
 HERE = ("127.0.0.1/32",)
 TLS = Path(__file__).parents[1] / "support" / "tls"
 SECRET = b"the metadata of the cloud"
+
+
+@pytest.fixture(autouse=True)
+def stay_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test leave the machine, also where the code under test is wrong."""
+    connect = Dialler._connect  # pyright: ignore[reportPrivateUsage]
+
+    async def guarded(self: Dialler, address: Any) -> socket.socket:
+        assert address[4][0].startswith("127."), f"a connection to {address[4][0]}"
+        return await connect(self, address)
+
+    monkeypatch.setattr(Dialler, "_connect", guarded)
 
 
 # --- what it does -------------------------------------------------------------------------------------------------
