@@ -134,6 +134,7 @@ class Metered:
             raise
         if isinstance(taken, StreamedReply):
             chunks = self._followed(taken.chunks)
+            await anext(chunks)  # one that never began could not be closed, and its call never settled
             noted = (*taken.adaptations, *self._purse.notes)
             return msgspec.structs.replace(taken, chunks=chunks, adaptations=noted)
         await self._close()
@@ -143,6 +144,7 @@ class Metered:
     async def _followed(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         try:
             async with aclosing(chunks) as pieces:
+                yield b""
                 async for piece in pieces:
                     yield piece
         finally:
