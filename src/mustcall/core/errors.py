@@ -17,6 +17,14 @@
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
     ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
+    ├── LedgerError                 500  the store of runs, responses and traces did not do its part
+    │   ├── LedgerUnavailable       503  it cannot be reached, or did not answer in time
+    │   ├── LedgerFull              503  there is no room to write
+    │   ├── LedgerReadOnly          503  it may not be written
+    │   ├── LedgerMismatch          500  it was made by a newer version, or by another build
+    │   ├── LedgerBroken            500  the file is damaged, or is no ledger
+    │   ├── FenceLost               409  the run belongs to another owner now, or has ended
+    │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
@@ -44,6 +52,7 @@ from typing import Any, ClassVar
 import msgspec
 
 __all__ = [
+    "AlreadyRecorded",
     "BadArguments",
     "BodyTooLarge",
     "BudgetSpent",
@@ -51,12 +60,19 @@ __all__ = [
     "ConfigError",
     "EmptyReply",
     "ErrorInfo",
+    "FenceLost",
     "FetchFailed",
     "ForceUnmet",
     "ForcedToolMissing",
     "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
+    "LedgerBroken",
+    "LedgerError",
+    "LedgerFull",
+    "LedgerMismatch",
+    "LedgerReadOnly",
+    "LedgerUnavailable",
     "LoopBlocked",
     "ModelError",
     "MustcallError",
@@ -236,6 +252,60 @@ class BudgetSpent(MustcallError):
 
     code = "budget_spent"
     status = 429
+
+
+class LedgerError(MustcallError):
+    """The ledger did not do its part."""
+
+    code = "ledger_error"
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger cannot be reached, or did not answer in time. What was written last may or may not be there."""
+
+    code = "ledger_unavailable"
+    status = 503
+    retryable = True
+
+
+class LedgerFull(LedgerError):
+    """There is no room to write: the disk is full, or the file may not grow."""
+
+    code = "ledger_full"
+    status = 503
+
+
+class LedgerReadOnly(LedgerError):
+    """The ledger may be read and not written."""
+
+    code = "ledger_read_only"
+    status = 503
+
+
+class LedgerMismatch(LedgerError):
+    """The ledger was made by a newer version, or by another build."""
+
+    code = "ledger_mismatch"
+
+
+class LedgerBroken(LedgerError):
+    """The file is damaged, or is no ledger."""
+
+    code = "ledger_broken"
+
+
+class FenceLost(LedgerError):
+    """The run belongs to another owner now, or has ended: nothing was written, and nothing more may be done for it."""
+
+    code = "fence_lost"
+    status = 409
+
+
+class AlreadyRecorded(LedgerError):
+    """The step was written before, by somebody else: who wrote it acts, nobody else does."""
+
+    code = "already_recorded"
+    status = 409
 
 
 class UpstreamError(MustcallError):
