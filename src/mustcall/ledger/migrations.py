@@ -36,10 +36,10 @@ MIGRATIONS = (
         "0001_journal",
         (
             """CREATE TABLE mustcall_run (
-                id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, owner TEXT, fence {int} NOT NULL,
-                lease_until {real}, data {bytes} NOT NULL, outcome {bytes},
+                seq {serial}, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, status TEXT NOT NULL, owner TEXT,
+                fence {int} NOT NULL, lease_until {real}, data {bytes} NOT NULL, outcome {bytes},
                 created {real} NOT NULL, updated {real} NOT NULL)""",
-            "CREATE INDEX mustcall_run_status ON mustcall_run (status, created)",
+            "CREATE INDEX mustcall_run_status ON mustcall_run (status, seq)",
             """CREATE TABLE mustcall_event (
                 seq {serial}, run TEXT NOT NULL, step TEXT NOT NULL, attempt {int} NOT NULL, kind TEXT NOT NULL,
                 fence {int} NOT NULL, data {bytes} NOT NULL, at {real} NOT NULL, UNIQUE (run, step, attempt, kind))""",
@@ -97,7 +97,8 @@ MIGRATIONS = (
     ),
 )
 
-#: Every table with its columns in order; the order of tables is the one in which they can be filled.
+#: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
+#: run in its ledger is left out: it is another one in another ledger.
 TABLES: dict[str, tuple[str, ...]] = {
     "run": ("id", "kind", "status", "owner", "fence", "lease_until", "data", "outcome", "created", "updated"),
     "event": ("seq", "run", "step", "attempt", "kind", "fence", "data", "at"),

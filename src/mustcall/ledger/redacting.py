@@ -31,7 +31,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("email", re.compile(r"()(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
-    ("number", re.compile(r"()(?<![\w.])\+?\d(?:[ -]?\d){11,18}(?![\w.])")),
+    ("number", re.compile(r"()(?<![\w.])\+?\d(?:[ -]?\d){11,18}(?!\w|\.\d)")),
 )
 
 #: Fields whose text is a secret whatever it looks like.

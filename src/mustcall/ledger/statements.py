@@ -33,7 +33,7 @@ RUN_CLAIM = Statement(
 RUN_CLAIM_FREE = Statement(
     f"""UPDATE mustcall_run SET status = 'running', owner = :owner, fence = fence + 1, lease_until = {{now}} + :lease,
     updated = {{now}} WHERE id IN (SELECT id FROM mustcall_run WHERE status IN ('queued', 'running')
-    AND kind = :kind AND (owner IS NULL OR lease_until < {{now}}) ORDER BY created LIMIT :most {{skip}})
+    AND kind = :kind AND (owner IS NULL OR lease_until < {{now}}) ORDER BY seq LIMIT :most {{skip}})
     RETURNING {_RUN}"""
 )
 RUN_RENEW = Statement(
@@ -51,7 +51,7 @@ RUN_CANCEL = Statement(
 RUN_GET = Statement(f"SELECT {_RUN} FROM mustcall_run WHERE id = :id")
 RUN_LIST = Statement(
     f"""SELECT {_RUN} FROM mustcall_run WHERE (:status = '' OR status = :status) AND (:kind = '' OR kind = :kind)
-    AND created < :before ORDER BY created DESC, id LIMIT :most"""
+    AND created < :before ORDER BY created DESC, seq DESC LIMIT :most"""
 )
 RUN_SHRED = Statement("UPDATE mustcall_run SET data = :data WHERE id = :id")
 
@@ -189,7 +189,7 @@ OLDEST = Statement(
 
 COUNT = {table: Statement(f"SELECT COUNT(*) FROM mustcall_{table}") for table in TABLES}
 EXPORT = {
-    table: Statement(f"SELECT {', '.join(columns)} FROM mustcall_{table} ORDER BY 1")
+    table: Statement(f"SELECT {', '.join(columns)} FROM mustcall_{table} ORDER BY {'seq' if table == 'run' else 1}")
     for table, columns in TABLES.items()
 }
 EVENT_IMPORT = Statement(
