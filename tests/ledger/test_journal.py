@@ -38,9 +38,7 @@ async def test_of_many_claims_one_wins(ledger: Ledger) -> None:
     """Sixteen owners start one run at once: exactly one has it."""
     claims = await asyncio.gather(*(ledger.start_run("r", b"", owner=f"o{n}", lease=30) for n in range(16)))
     assert sum(claim.won for claim in claims) == 1
-    assert {claim.run.owner for claim in claims if not claim.won} == {
-        claim.run.owner for claim in claims if claim.won
-    }
+    assert {claim.run.owner for claim in claims if not claim.won} == {claim.run.owner for claim in claims if claim.won}
 
 
 async def test_an_expired_lease_is_taken_over(ledger: Ledger) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, LedgerUnavailable
 from mustcall.ledger import default_place, open_ledger
 
 
@@ -40,8 +40,6 @@ def test_a_place_that_is_none(place: str) -> None:
 
 async def test_an_unopened_ledger_says_so(place: str) -> None:
     """Nothing hangs on a ledger that was not opened, or is closed."""
-    from mustcall.core.errors import LedgerUnavailable  # noqa: PLC0415
-
     ledger = open_ledger(place)
     with pytest.raises(LedgerUnavailable, match="not open"):
         await ledger.get_run("r")

@@ -33,7 +33,9 @@ def test_masks(text: str, masked: str) -> None:
 def test_json_stays_json() -> None:
     """Numbers, names and structure are untouched; a field that names a secret loses its text."""
     body = b'{"created":1700000000123456,"authorization":"anything","n":null,"list":[1.5,true]}'
-    assert redact(body) == b'{"created":1700000000123456,"authorization":"[redacted secret]","n":null,"list":[1.5,true]}'
+    assert (
+        redact(body) == b'{"created":1700000000123456,"authorization":"[redacted secret]","n":null,"list":[1.5,true]}'
+    )
 
 
 def test_settings() -> None:

@@ -57,7 +57,7 @@ class PostgresStore:
         if self._pool is not None:
             return
         try:
-            from psycopg import Error  # noqa: PLC0415  an extra, imported only if it is used
+            from psycopg import AsyncConnection, Error  # noqa: PLC0415  an extra, imported only if it is used
             from psycopg_pool import AsyncConnectionPool  # noqa: PLC0415  as above
         except ImportError:
             raise ConfigError(
@@ -74,9 +74,11 @@ class PostgresStore:
         )
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
-                await pool.open(wait=True, timeout=_OPEN_SECONDS)
-                async with pool.connection() as connection:
+                # By itself first: a pool would keep trying, and would not say what is wrong.
+                connection = await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
+                async with connection:
                     await self._migrate(connection)
+                await pool.open()
         except (Error, TimeoutError) as error:
             await pool.close(_CLOSE_SECONDS)
             raise self._typed(error) from None
@@ -133,10 +135,10 @@ class PostgresStore:
         raise AssertionError("the last try returns or raises")
 
     async def _migrate(self, connection: "AsyncConnection[Sequence[Any]]") -> None:
-        encoding = await (await connection.execute("SHOW server_encoding")).fetchone()
-        if encoding is None or encoding[0] != "UTF8":
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
             raise LedgerMismatch(
-                f"the database at {self.place} is encoded in {encoding and encoding[0]}, the ledger needs UTF8: make "
+                f"the database at {self.place} is encoded in {encoding}, the ledger needs UTF8: make "
                 "one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
             )
         async with connection.transaction():
