@@ -9,6 +9,7 @@
     │   ├── ForeignOrigin           403  a web page that is not on the list
     │   ├── UnknownModel            404  no route serves the model
     │   ├── UnknownRoute            404  no such path
+    │   ├── UnknownState            404  a response, item or thread that is not kept, or not for this caller
     │   ├── WrongMethod             405  the path takes another method
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
@@ -87,6 +88,7 @@ __all__ = [
     "Unauthorized",
     "UnknownModel",
     "UnknownRoute",
+    "UnknownState",
     "UnknownToolCalled",
     "UnsupportedFeature",
     "UpstreamError",
@@ -195,6 +197,17 @@ class UnknownRoute(CallerError):
 
     code = "unknown_route"
     status = 404
+
+
+class UnknownState(CallerError):
+    """A response, item or thread is not kept: it never was, it expired, or it is another caller's."""
+
+    code = "not_found"
+    status = 404
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the class word that OpenAI has for it."""
+        return msgspec.structs.replace(super().info(), type="invalid_request_error")
 
 
 class WrongMethod(CallerError):

@@ -4,7 +4,7 @@ It knows values and statements. What a run means, when a turn is recorded and wh
 """
 
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.opening import OFF, default_place, open_ledger
+from mustcall.ledger.opening import OFF, default_place, open_ledger, shown_place
 from mustcall.ledger.values import (
     AttemptTrace,
     BreakerRow,
@@ -47,4 +47,5 @@ __all__ = [
     "TurnTrace",
     "default_place",
     "open_ledger",
+    "shown_place",
 ]

@@ -5,7 +5,8 @@ what is kept of what was said, in traces and in the journals of runs that have e
 and a response that its caller asked to be stored, are kept as they are.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -174,9 +175,14 @@ class Ledger:
 
     # Turns.
 
-    async def put_turns(self, turns: Sequence[TurnTrace]) -> None:
-        """Write turns with their attempts."""
-        await self.store.write(lambda _: traces.put_turns(turns, self.contents), limit=self._limit)
+    async def put_turns(self, turns: Sequence[TurnTrace] | Callable[[], Sequence[TurnTrace]]) -> None:
+        """Write turns with their attempts. What makes them is called off the loop."""
+        if callable(turns) and not self.store.threaded:
+            turns = await asyncio.to_thread(turns)
+        made = turns
+        await self.store.write(
+            lambda _: traces.put_turns(made() if callable(made) else made, self.contents), limit=self._limit
+        )
 
     async def turns(self, *, before: float = _ALWAYS, most: int = 100) -> list[TurnTrace]:
         """Return turns, the newest first, without their attempts."""
