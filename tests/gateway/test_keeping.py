@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.http import post
-from support.remembering import gateway_with_ledger
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.keeping import LedgerSettings, read_age, read_size
@@ -15,9 +14,14 @@ from mustcall.ledger import Contents, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from support.http import post
+from support.remembering import gateway_with_ledger
 
-ASK = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+}
 
 
 async def turns(place: Path) -> list[TurnTrace]:
@@ -68,9 +72,7 @@ async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool) ->
         assert shown in traced.reply or stream
 
 
-async def test_a_ledger_that_cannot_be_opened_is_gone_without(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_ledger_that_cannot_be_opened_is_gone_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One clear line in the log, and the gateway serves."""
     (tmp_path / "file").write_text("")
     with (
@@ -128,7 +130,7 @@ async def test_the_queue_writes_by_itself(tmp_path: Path) -> None:
         queue = TraceQueue[int](ledger, _numbered, Notices(), every=0.01)
         for number in range(10):
             queue.put(number)
-        while len(await ledger.turns()) < 10:
+        while len(await ledger.turns()) < 10:  # noqa: ASYNC110  the queue tells nobody
             await asyncio.sleep(0.01)
 
 
@@ -157,7 +159,13 @@ def test_ages_and_sizes() -> None:
         1_209_600,
         None,
     ]
-    assert [read_size(text) for text in ("500MB", "2GB", "10", "1k", "0")] == [500_000_000, 2_000_000_000, 10, 1000, None]
+    assert [read_size(text) for text in ("500MB", "2GB", "10", "1k", "0")] == [
+        500_000_000,
+        2_000_000_000,
+        10,
+        1000,
+        None,
+    ]
     for text in ("soon", "5", "-1d", ""):
         with pytest.raises(ConfigError, match="keep is a time like 30d"):
             read_age(text)
@@ -168,7 +176,9 @@ def test_ages_and_sizes() -> None:
 def test_which_ledger(tmp_path: Path) -> None:
     """Flags over the file over the environment; `off` is none; what is no place is refused."""
     file = tmp_path / "mustcall.toml"
-    file.write_text('[[upstream]]\nname = "u"\nwire = "chat"\nbase_url = "http://127.0.0.1:1/v1"\n[ledger]\nkeep = "7d"\n')
+    file.write_text(
+        '[[upstream]]\nname = "u"\nwire = "chat"\nbase_url = "http://127.0.0.1:1/v1"\n[ledger]\nkeep = "7d"\n'
+    )
     env = {"HOME": "/home/ann"}
     found = load_settings(file, environment=env).ledger
     assert found is not None

@@ -7,10 +7,10 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from support.postgres import postgres_server
-from support.remembering import gateway_with_ledger
 
 from mustcall.testing import Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from support.postgres import postgres_server
+from support.remembering import gateway_with_ledger
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -30,7 +30,7 @@ def said(recorded: Recorded) -> list[tuple[str, str]]:
     """Return roles and texts of what an upstream was sent, on chat or messages."""
     out: list[tuple[str, str]] = []
     for message in recorded.body["messages"]:
-        content = message["content"]
+        content: str | list[dict[str, Any]] | None = message["content"]
         if isinstance(content, list):
             content = " ".join(str(block.get("text") or block.get("content") or block["type"]) for block in content)
         out.append((message["role"], content or ""))
@@ -59,7 +59,8 @@ def test_a_conversation_goes_on(upstream: tuple[str, ScriptedUpstream], tmp_path
             model="m", input=[{"role": "user", "content": "Sure?"}], previous_response_id=second.id
         )
     assert second.output_text == third.output_text == "You are Ann."
-    assert (first.store, second.previous_response_id, first.previous_response_id) == (True, first.id, None)
+    assert (second.previous_response_id, first.previous_response_id) == (first.id, None)
+    assert first.to_dict()["store"] is True
     sent = said(served.requests[2])
     assert [pair for pair in sent if pair[0] != "system"] == [
         ("user", "I am Ann."),
@@ -119,7 +120,9 @@ def test_retrieve_list_and_delete(tmp_path: Path) -> None:
         gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}") as gateway,
         client(gateway) as ai,
     ):
-        made = ai.responses.create(model="m", input=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+        made = ai.responses.create(
+            model="m", input=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+        )
         assert ai.responses.retrieve(made.id) == made
         listed = ai.responses.input_items.list(made.id)
         assert [item.content[0].text for item in listed.data] == ["b", "a"]  # type: ignore[union-attr, index]
@@ -168,7 +171,7 @@ def test_what_is_not_to_be_stored_is_not(tmp_path: Path) -> None:
     ):
         kept = ai.responses.create(model="m", input="a")
         unkept = ai.responses.create(model="m", input="b", store=False, previous_response_id=kept.id)
-        assert (kept.store, unkept.store) == (True, False)
+        assert (kept.to_dict()["store"], unkept.to_dict()["store"]) == (True, False)
         with pytest.raises(openai.NotFoundError):
             ai.responses.retrieve(unkept.id)
         with pytest.raises(openai.NotFoundError):
@@ -351,7 +354,7 @@ def test_the_anthropic_tool_runner_keeps_its_thread(wire: str, stream: bool, tmp
             stream=stream,
         )  # type: ignore[call-overload]
         final = runner.until_done()
-    assert final.content[0].text == "It rains."
+    assert final.to_dict()["content"][0]["text"] == "It rains."  # type: ignore[index]
     assert len(served.requests) == 2  # no replay: the state was there
     last = served.requests[1].body
     assert [message["role"] for message in last["messages"] if message["role"] != "system"][:2] == ["user", "assistant"]
@@ -379,7 +382,10 @@ def test_a_lost_thread_is_replayed(tmp_path: Path) -> None:
         assert body["error"]["details"] == {"error_code": "thread_not_found"}
         with pytest.raises(anthropic.BadRequestError, match="`thread` must be"):
             ai.beta.messages.create(
-                model="m", max_tokens=10, messages=[{"role": "user", "content": "x"}], thread={"type": "other"}  # type: ignore[typeddict-item]
+                model="m",
+                max_tokens=10,
+                messages=[{"role": "user", "content": "x"}],
+                thread={"type": "other"},  # type: ignore[typeddict-item]
             )
     assert served.requests == []
 

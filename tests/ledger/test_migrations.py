@@ -70,8 +70,8 @@ async def test_a_newer_ledger_is_refused(place: str) -> None:
     async with open_ledger(place):
         pass
     number = len(MIGRATIONS) + 1
-    execute(place, f"INSERT INTO mustcall_migration VALUES ({number}, '9999_future', 'x', 0)")
-    with pytest.raises(LedgerMismatch, match="newer than this version of mustcall .*9999_future.*upgrade"):
+    execute(place, f"INSERT INTO mustcall_migration VALUES ({number}, '9999_future', 'x', 0)")  # noqa: S608
+    with pytest.raises(LedgerMismatch, match=r"newer than this version of mustcall .*9999_future.*upgrade"):
         await open_ledger(place).open()
 
 
