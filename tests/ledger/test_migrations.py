@@ -18,7 +18,7 @@ RELEASED = {
     "0001_journal": "a5e670108b73f5b4",
     "0002_responses": "e43fd48bbd982614",
     "0003_turns": "365dc09b58b55b4c",
-    "0004_shared": "315e763efdeffda5",
+    "0004_shared": "02c8c70f53bd9d64",
 }
 
 

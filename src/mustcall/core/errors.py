@@ -17,7 +17,8 @@
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
-    ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
+    ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
+    ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
     ├── LedgerError                 500  the store of runs, responses and traces did not do its part
     │   ├── LedgerUnavailable       503  it cannot be reached, or did not answer in time
     │   ├── LedgerFull              503  there is no room to write
@@ -56,6 +57,7 @@ __all__ = [
     "AlreadyRecorded",
     "BadArguments",
     "BodyTooLarge",
+    "BreakerOpen",
     "BudgetSpent",
     "CallerError",
     "ConfigError",
@@ -261,7 +263,7 @@ class ToolRefused(ToolError):
 
 
 class BudgetSpent(MustcallError):
-    """A session cap is reached. `details` says which, in the words of rule 94."""
+    """A cap is reached. `details` says which, in the words of rule 94."""
 
     code = "budget_spent"
     status = 429
@@ -319,6 +321,21 @@ class AlreadyRecorded(LedgerError):
 
     code = "already_recorded"
     status = 409
+
+
+class BreakerOpen(MustcallError):
+    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
+
+    code = "breaker_open"
+    status = 503
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+        self.retry_after = retry_after
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the time to wait."""
+        return msgspec.structs.replace(super().info(), retry_after=self.retry_after)
 
 
 class UpstreamError(MustcallError):

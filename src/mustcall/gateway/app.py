@@ -20,7 +20,6 @@ from mustcall.core.errors import (
     ForeignOrigin,
     GatewayBusy,
     InvalidRequest,
-    ModelError,
     MustcallError,
     Unauthorized,
     UnknownRoute,
@@ -31,9 +30,10 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.keeping import Keeper, TurnEnd
-from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
@@ -80,7 +80,10 @@ def _strip(path: str) -> str:
 #: Our headers that a web page may read.
 _EXPOSED = b", ".join(
     b"x-mustcall-" + name
-    for name in (b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace")
+    for name in (
+        *(b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace"),
+        *(b"cost-usd", b"cost-estimated"),
+    )
 )
 
 
@@ -91,8 +94,15 @@ class _Gone(Exception):
 class Gateway:
     """One gateway process: settings, a pool of upstream connections, and the count of requests under way."""
 
-    def __init__(self, settings: Settings, transport: Transport | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        metering: Metering | None = None,
+    ) -> None:
         self._settings = settings
+        self._metering = metering
         self._transport = transport
         self._clock = clock or SystemClock()
         self._service: Service | None = None
@@ -130,10 +140,14 @@ class Gateway:
                 return
 
     async def _open_ledger(self) -> None:
-        """Open the ledger if one is wanted; one that cannot be opened is gone without."""
+        """Open the ledger if one is wanted, and keep the budget's accounts in it."""
         if self._settings.ledger is not None:
-            keeper = Keeper(self._settings.ledger)
-            self._keeper = keeper if await keeper.open() else None
+            keeper = self._keeper = Keeper(self._settings.ledger)
+            await keeper.open()
+            budget = self._settings.house.budget
+            if self._metering is None and budget is not None:
+                self._metering = keeper.metering(budget, self._clock)
+                keeper.listen()
 
     def _serve(self) -> Service:
         """Return the service, made on first use because its connections belong to the running loop."""
@@ -141,7 +155,7 @@ class Gateway:
             if self._transport is None:
                 self._transport = SchemeTransport()
             memory = self._keeper.memory if self._keeper is not None else None
-            self._service = Service(self._settings, self._transport, self._clock, memory)
+            self._service = Service(self._settings, self._transport, self._clock, self._metering, memory)
         return self._service
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,13 +181,9 @@ class Gateway:
         record = call.progress.record
         noted = record.adaptations if record is not None else ()
         headers = reply_headers(call.request_id, {}, noted, content_type=_JSON, record=record)
-        if isinstance(problem, ModelError):
-            # Clients retry 5xx by themselves; this turn has already been tried as often as it may.
-            headers.append((b"x-should-retry", b"false"))
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
-        if isinstance(problem, GatewayBusy):
-            headers.append((b"retry-after", b"1"))
+        headers += retry_advice(problem)
         await call.send_whole(
             problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
         )

@@ -13,11 +13,14 @@ import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError
 from mustcall.core.origin import Wire
+from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Budget, Metering
 from mustcall.gateway.memory import Memory, tenant_of_key
 from mustcall.ledger import OFF, AttemptTrace, Contents, Ledger, TurnTrace, default_place, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
+from mustcall.upstream.retry import Clock
 
 __all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
 
@@ -25,6 +28,9 @@ __all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
 _SWEEP = 3600.0
 #: Seconds after which a reservation that nobody settled counts as spent.
 _WRITE_OFF = 3600.0
+#: Seconds after which a ledger that could not be opened is tried again.
+_OPEN_AGAIN = 10.0
+_CLOSED = "the ledger cannot be opened: no traces, no stored responses"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -42,6 +48,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     contents: Contents = Contents.NONE
     #: Whether responses are kept for callers that go on from them, where the upstream keeps none.
     responses: bool = True
+    #: What a cap does while the ledger cannot be asked: `closed` refuses, `open` lets calls through uncounted.
+    when_away: WhenAway = WhenAway.CLOSED
 
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
@@ -100,29 +108,55 @@ class Keeper:
         self.memory = Memory(self.ledger, self.notices) if settings.responses else None
         self.traces = TraceQueue(self.ledger, describe, self.notices)
         self.keeps_contents = settings.contents is not Contents.NONE
-        self._sweeper: asyncio.Task[None] | None = None
+        self._meter: LedgerMeter | None = None
+        self._breakers: LedgerBreakers | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._opened = False
 
-    async def open(self) -> bool:
-        """Open the ledger and begin to remove what is old; False, with a word in the log, if it cannot be opened."""
-        try:
-            await self.ledger.open()
-        except LedgerError as error:
-            self.notices.failed("the ledger cannot be opened: no traces, no stored responses", error)
-            return False
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
-        return True
+    def metering(self, budget: Budget, clock: Clock) -> Metering:
+        """Return a budget whose accounts and breakers all replicas share."""
+        self._meter = LedgerMeter(self.ledger, self.notices, self._settings.when_away)
+        self._breakers = LedgerBreakers(self.ledger, self.notices, clock)
+        return Metering(budget, clock, meter=self._meter, breakers=self._breakers)
+
+    async def open(self) -> None:
+        """Open the ledger and look after it. One that cannot be opened is tried again, with a word in the log."""
+        await self._try_to_open()
+        self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
+
+    def listen(self) -> None:
+        """Begin to hear of breakers that other replicas opened."""
+        if self._breakers is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._breakers.listen()))
 
     async def close(self) -> None:
         """Write what waits and close the ledger."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
+                await task
+        if self._meter is not None:
+            await self._meter.finish()
+        if self._breakers is not None:
+            await self._breakers.finish()
+        if self._opened:
             await self.traces.flush()
         await self.ledger.close()
 
+    async def _try_to_open(self) -> None:
+        try:
+            await self.ledger.open()
+        except LedgerError as error:
+            self.notices.failed(_CLOSED, error)
+        else:
+            self._opened = True
+            self.notices.over(_CLOSED)
+
     async def _sweep(self) -> None:
         age, size = read_age(self._settings.keep), read_size(self._settings.max_size)
+        while not self._opened:
+            await asyncio.sleep(_OPEN_AGAIN)
+            await self._try_to_open()
         while True:
             try:
                 await self.ledger.prune(age=age, size=size)

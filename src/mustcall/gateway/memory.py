@@ -15,7 +15,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import InvalidRequest, MustcallError, UnknownState
+from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.ledger import Ledger, StoredResponse
@@ -99,7 +99,11 @@ class Memory:
             case {"type": "create"}:
                 chain: list[StoredResponse] = []
             case {"type": "continue", "previous_message_id": str() as previous}:
-                chain = await self._chain(previous, tenant, Wire.MESSAGES)
+                try:
+                    chain = await self._chain(previous, tenant, Wire.MESSAGES)
+                except LedgerError as error:  # the client can send everything, and does when it is told this
+                    self._notices.failed("threads are not held", error)
+                    raise _unknown(previous, Wire.MESSAGES) from None
             case _:
                 raise InvalidRequest('`thread` must be {"type": "create"} or {"type": "continue", …}', param="thread")
         new = fields.get("messages", msgspec.Raw(b"[]"))

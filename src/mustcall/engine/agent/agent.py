@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.engine.accounts import shared_meter
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
 from mustcall.engine.agent.options import Options
@@ -23,9 +24,12 @@ from mustcall.engine.agent.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
+from mustcall.engine.metering import Meter
+from mustcall.engine.spending import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
+from mustcall.policy.budget import Caps
 from mustcall.policy.controls import Controls, OnUnmet
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.wording import Wording, check_wording
@@ -41,7 +45,8 @@ class Agent:
     gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event.
+    every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
+    run; its accounts are `meter`'s, this process's own unless said otherwise.
 
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
@@ -63,6 +68,9 @@ class Agent:
         timeout: float = 600.0,
         approve: Approve | None = None,
         hooks: Iterable[Hook] = (),
+        budget: Budget | Caps | None = None,
+        session: str | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.upstream = upstream if isinstance(upstream, Upstream) else Upstream(upstream)
         self.model = model or self.upstream.model
@@ -85,6 +93,8 @@ class Agent:
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
+            metering=_metering(budget, self.upstream, meter),
+            session=session,
         )
         self._shared = Shared(self._opened)
         self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster]]] = []
@@ -196,7 +206,17 @@ class Agent:
                 raise ConfigError(f"{name} must be 1 or more, got {value}")
         if plan.timeout <= 0:
             raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
+        if plan.metering is not None:
+            check_budget(plan.metering.budget)
         Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
+
+
+def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter | None) -> Metering | None:
+    if budget is None:
+        return None
+    if isinstance(budget, Caps):
+        budget = Budget(caps=budget)
+    return Metering(budget, upstream.clock, meter=meter or shared_meter(), breakers=upstream.breakers)
 
 
 async def _nowhere(event: RunEvent) -> None:

@@ -6,6 +6,7 @@ messages a step sends. A run can be looked at while it goes on, and what it show
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
@@ -34,11 +35,13 @@ from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.step import Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.spending import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
+from mustcall.policy.budget import NextCall
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
@@ -81,6 +84,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
+    metering: Metering | None = None
+    session: str | None = None
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -100,6 +105,8 @@ class Run:
         #: Where a stateful upstream keeps the conversation, and how much of it it has.
         self._response_id = after.response_id if after is not None and plan.stateful else None
         self._kept = after.kept if after is not None and self._response_id is not None else 0
+        #: What the run may spend; None where nothing is counted.
+        self._purse = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
         self._calls: list[ExecutedCall] = []
         self._steps: list[TurnRecord] = []
         self._usage = Usage()
@@ -112,6 +119,7 @@ class Run:
         self._output: Any = None
         self._hops = 0 if plan.answering is None else plan.answering.hops
         self._closing = False
+        self._spent = False
         self._reminder: str | None = None
         # What the model is saying right now; the calls it made, and the results that are there for them.
         self._saying: list[str] = []
@@ -137,6 +145,7 @@ class Run:
             calls=tuple(self._calls),
             steps=tuple(self._steps),
             usage=self._usage,
+            cost_cap=None if self._purse is None else self._purse.cost_cap,
             force_satisfied=_force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
@@ -153,7 +162,12 @@ class Run:
         """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
         plan = self._plan
         runner = Runner(
-            roster, concurrency=plan.concurrency, approve=plan.approve, wording=plan.wording, clock=plan.clock
+            roster,
+            concurrency=plan.concurrency,
+            approve=plan.approve,
+            wording=plan.wording,
+            clock=plan.clock,
+            egress=self._purse,
         )
         try:
             while self._stopped is None:
@@ -173,7 +187,15 @@ class Run:
         self._number += 1
         asked = self._asked(roster, turns.profile(plan.endpoint, plan.model))
         held: list[TextDelta | ReasoningDelta] = []
-        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
+        step = Step(
+            turns,
+            plan.endpoint,
+            plan.clock,
+            timeout=plan.timeout,
+            extra=plan.options.extra,
+            purse=self._purse,
+            number=self._number,
+        )
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
@@ -203,7 +225,8 @@ class Run:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
-            self._stopped = Stopped.STEP_CAP if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
+            stop = Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
+            self._stopped = stop if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
 
     def _answers(self, reply: Reply, roster: Roster, asked: _Asked) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
@@ -311,12 +334,15 @@ class Run:
             await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
 
         allowed = calls if self._plan.answering is None else calls[: self._hops]
+        refuse = runner.refused
+        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
+            allowed, refuse, self._spent = (), runner.unaffordable, True
         self._hops -= len(allowed)
         done = list(await runner.run_all(allowed, self._number, started, finished))
         for call in calls[len(allowed) :]:
             self._closing = True
             await started(call)
-            done.append(runner.refused(call, self._number))
+            done.append(refuse(call, self._number))
             await finished(done[-1])
         results = [executed.result for executed in done]
         if loop is not None and loop.advise:

@@ -20,6 +20,7 @@ class CallStatus(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     CANCELLED = "cancelled"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
+    COST_CAP_EXCEEDED = "cost_cap_exceeded"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
