@@ -21,6 +21,7 @@ COMMANDS = {
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
     "coordinate": ("mustcall.cli.coordinate", "Let several models answer a question together."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
+    "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),

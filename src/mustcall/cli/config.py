@@ -6,6 +6,7 @@ import click
 
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
+from mustcall.ledger import shown_place
 
 __all__ = ["command"]
 
@@ -30,6 +31,7 @@ def check(file: Path | None) -> None:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+    click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""
         click.echo(f"route        {route.model} -> {route.upstream}{renamed}")

@@ -9,6 +9,7 @@
     │   ├── ForeignOrigin           403  a web page that is not on the list
     │   ├── UnknownModel            404  no route serves the model
     │   ├── UnknownRoute            404  no such path
+    │   ├── UnknownState            404  a response, item or thread that is not kept, or not for this caller
     │   ├── WrongMethod             405  the path takes another method
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
@@ -20,6 +21,14 @@
     ├── QuorumMissed                502  too few critics of a coordinated answer gave a usable one
     ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
     ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
+    ├── LedgerError                 500  the store of runs, responses and traces did not do its part
+    │   ├── LedgerUnavailable       503  it cannot be reached, or did not answer in time
+    │   ├── LedgerFull              503  there is no room to write
+    │   ├── LedgerReadOnly          503  it may not be written
+    │   ├── LedgerMismatch          500  it was made by a newer version, or by another build
+    │   ├── LedgerBroken            500  the file is damaged, or is no ledger
+    │   ├── FenceLost               409  the run belongs to another owner now, or has ended
+    │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
@@ -47,6 +56,7 @@ from typing import Any, ClassVar
 import msgspec
 
 __all__ = [
+    "AlreadyRecorded",
     "BadArguments",
     "BodyTooLarge",
     "BreakerOpen",
@@ -55,12 +65,19 @@ __all__ = [
     "ConfigError",
     "EmptyReply",
     "ErrorInfo",
+    "FenceLost",
     "FetchFailed",
     "ForceUnmet",
     "ForcedToolMissing",
     "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
+    "LedgerBroken",
+    "LedgerError",
+    "LedgerFull",
+    "LedgerMismatch",
+    "LedgerReadOnly",
+    "LedgerUnavailable",
     "LoopBlocked",
     "ModelError",
     "MustcallError",
@@ -77,6 +94,7 @@ __all__ = [
     "Unauthorized",
     "UnknownModel",
     "UnknownRoute",
+    "UnknownState",
     "UnknownToolCalled",
     "UnsupportedFeature",
     "UpstreamError",
@@ -187,6 +205,17 @@ class UnknownRoute(CallerError):
     status = 404
 
 
+class UnknownState(CallerError):
+    """A response, item or thread is not kept: it never was, it expired, or it is another caller's."""
+
+    code = "not_found"
+    status = 404
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the class word that OpenAI has for it."""
+        return msgspec.structs.replace(super().info(), type="invalid_request_error")
+
+
 class WrongMethod(CallerError):
     """The path is served for another method."""
 
@@ -256,6 +285,60 @@ class BudgetSpent(MustcallError):
 
     code = "budget_spent"
     status = 429
+
+
+class LedgerError(MustcallError):
+    """The ledger did not do its part."""
+
+    code = "ledger_error"
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger cannot be reached, or did not answer in time. What was written last may or may not be there."""
+
+    code = "ledger_unavailable"
+    status = 503
+    retryable = True
+
+
+class LedgerFull(LedgerError):
+    """There is no room to write: the disk is full, or the file may not grow."""
+
+    code = "ledger_full"
+    status = 503
+
+
+class LedgerReadOnly(LedgerError):
+    """The ledger may be read and not written."""
+
+    code = "ledger_read_only"
+    status = 503
+
+
+class LedgerMismatch(LedgerError):
+    """The ledger was made by a newer version, or by another build."""
+
+    code = "ledger_mismatch"
+
+
+class LedgerBroken(LedgerError):
+    """The file is damaged, or is no ledger."""
+
+    code = "ledger_broken"
+
+
+class FenceLost(LedgerError):
+    """The run belongs to another owner now, or has ended: nothing was written, and nothing more may be done for it."""
+
+    code = "fence_lost"
+    status = 409
+
+
+class AlreadyRecorded(LedgerError):
+    """The step was written before, by somebody else: who wrote it acts, nobody else does."""
+
+    code = "already_recorded"
+    status = 409
 
 
 class BreakerOpen(MustcallError):

@@ -154,6 +154,17 @@ class MemoryBreakers:
         with self._lock:
             return dict(self._breakers.get(upstream, {}))
 
+    def adopt(self, upstream: str, failure: FailureClass, breaker: Breaker) -> None:
+        """Take a breaker as somebody else knows it; one that is as new is forgotten."""
+        with self._lock:
+            kept = {**self._breakers.get(upstream, {}), failure: breaker}
+            if breaker == Breaker():
+                del kept[failure]
+            if kept:
+                self._breakers[upstream] = kept
+            else:
+                self._breakers.pop(upstream, None)
+
     def _record(self, upstream: str, rule: BreakerRule, ends: dict[FailureClass, CallEnd]) -> None:
         now, fresh = self._clock.monotonic(), Breaker()
         old = self._breakers.get(upstream, {})

@@ -153,9 +153,12 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("holding", "record")
+    __slots__ = ("holding", "model", "record", "upstream")
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
         self.holding = False
         self.record: TurnRecord | None = None
+        #: The model that was asked for and the upstream it went to; empty before that is known.
+        self.model = ""
+        self.upstream = ""

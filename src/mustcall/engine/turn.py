@@ -50,7 +50,7 @@ from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding
-from mustcall.wire.codec import Provenance, Stamp, StreamDecoder, Target
+from mustcall.wire.codec import Provenance, StreamDecoder, Target
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
@@ -97,7 +97,7 @@ class Turn:
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._tries = Tries(lambda: course.may_call, self._count_call)
-        self._stamp = Stamp(token=inbound.token, created=int(setting.clock.now()))
+        self._stamp = inbound.stamp(int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
         self._bound: int | None = None
         self._limit: int | None = None

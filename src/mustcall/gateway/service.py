@@ -16,7 +16,9 @@ from mustcall.engine.spending import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.budgets import session_of
+from mustcall.gateway.memory import THREAD, Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
+from mustcall.gateway.stored import serve_stored
 from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
@@ -36,13 +38,19 @@ class Service:
     """The operations behind the routes."""
 
     def __init__(
-        self, settings: Settings, transport: Transport, clock: Clock, metering: Metering | None = None
+        self,
+        settings: Settings,
+        transport: Transport,
+        clock: Clock,
+        metering: Metering | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._settings = settings
         self._transport = transport
         self._clock = clock
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house)
+        self._memory = memory
         budget = settings.house.budget
         if metering is None and budget is not None:
             metering = Metering(budget, clock)
@@ -60,10 +68,17 @@ class Service:
         progress: Progress,
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
-        """Serve one request for one reply. `caller` are its headers with the key that stays here, if there is one."""
+        """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         controls, body = take_controls(body, headers, self._turns.house.controls)
+        memory, keeps = self._memory, None
+        if memory is not None and wire is Wire.MESSAGES and THREAD in body:
+            keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
+            headers = without_threads(headers)
         seen = codec_for(wire).peek(body)
         endpoint, model = self._route(seen.model, wire)
+        progress.model, progress.upstream = seen.model, endpoint.name
+        if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
+            keeps, body = await memory.recall_response(body, tenant_of(caller or headers), token)
         inbound = Inbound(
             wire=wire,
             body=body,
@@ -72,6 +87,8 @@ class Service:
             stream=seen.stream,
             token=token,
             request_id=f"req_{token}",
+            stored=keeps is not None and keeps.stores,
+            previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None
@@ -89,7 +106,8 @@ class Service:
             deadline=deadline,
             metered=metered,
         )
-        return await (taking if metered is None else metered.follow(taking))
+        reply = await (taking if metered is None else metered.follow(taking))
+        return reply if keeps is None else await keeps.keep(reply)
 
     def _metered(
         self,
@@ -154,6 +172,21 @@ class Service:
             info = codec.decode_error(reply.status, counted)
             counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
         return WholeReply(status=reply.status, body=counted, upstream_headers=reply.headers)
+
+    async def stored(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], caller: Mapping[str, str]
+    ) -> WholeReply:
+        """Answer for one stored response."""
+        return await serve_stored(
+            method,
+            path,
+            query,
+            headers,
+            tenant_of(caller),
+            memory=self._memory,
+            endpoints=self._settings.endpoints,
+            transport=self._transport,
+        )
 
     async def models(self, headers: Mapping[str, str]) -> bytes:
         """List the models on offer: routed names, and what the upstreams list themselves, under names that work.

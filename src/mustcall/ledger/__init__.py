@@ -1,0 +1,45 @@
+"""The store of runs, responses, turns, budgets, breakers and learnt facts: SQLite in a file, PostgreSQL for many.
+
+It knows values and statements. What a run means, when a turn is recorded and who may spend what is decided above it.
+"""
+
+from mustcall.ledger.ledger import Ledger
+from mustcall.ledger.opening import OFF, default_place, open_ledger, shown_place
+from mustcall.ledger.values import (
+    AttemptTrace,
+    BreakerRow,
+    Claim,
+    Contents,
+    Event,
+    FactRow,
+    Health,
+    NewEvent,
+    Pruned,
+    Run,
+    RunEnd,
+    RunStatus,
+    StoredResponse,
+    TurnTrace,
+)
+
+__all__ = [
+    "OFF",
+    "AttemptTrace",
+    "BreakerRow",
+    "Claim",
+    "Contents",
+    "Event",
+    "FactRow",
+    "Health",
+    "Ledger",
+    "NewEvent",
+    "Pruned",
+    "Run",
+    "RunEnd",
+    "RunStatus",
+    "StoredResponse",
+    "TurnTrace",
+    "default_place",
+    "open_ledger",
+    "shown_place",
+]

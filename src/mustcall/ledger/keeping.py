@@ -1,0 +1,121 @@
+"""How long things are kept: removal by age and by size, counting, and the way out and in as JSON lines.
+
+A conversation is as old as its last response and goes as a whole; a run goes only when it has ended, an account when
+nobody has used it for that long. Removal by size removes by age until enough is gone, so what is newest stays.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import InvalidRequest
+from mustcall.ledger import statements as sql
+from mustcall.ledger.migrations import TABLES
+from mustcall.ledger.program import Ask, Program, ask
+from mustcall.ledger.redacting import keep
+from mustcall.ledger.values import Contents, Pruned
+
+__all__ = ["count_rows", "export_table", "measure", "oldest_age", "prune_older", "put_rows", "read_lines", "write_line"]
+
+#: The columns that hold contents, and are bytes.
+_CONTENTS = {
+    "run": ("data", "outcome"),
+    "event": ("data",),
+    "response": ("input", "body", "settings"),
+    "turn": ("request", "reply"),
+    "fact": ("value",),
+}
+
+
+def prune_older(age: float) -> Program[Pruned]:
+    """Remove what is older than `age` seconds."""
+    turns, conversations, runs, _, accounts = yield [
+        Ask(sql.PRUNE_TURNS, {"age": age}),
+        Ask(sql.PRUNE_CONVERSATIONS, {"age": age}),
+        Ask(sql.PRUNE_RUNS, {"age": age}),
+        Ask(sql.PRUNE_CHARGES, {"age": age}),
+        Ask(sql.PRUNE_ACCOUNTS, {"age": age}),
+    ]
+    responses = 0
+    if turns:
+        yield from ask(sql.PRUNE_ATTEMPTS)
+    if conversations:
+        rows = yield from ask(sql.PRUNE_RESPONSES)
+        responses = len(rows)
+        yield from ask(sql.PRUNE_ITEMS)
+    if runs:
+        yield from ask(sql.PRUNE_EVENTS)
+    if accounts:
+        yield from ask(sql.PRUNE_HOSTS)
+    return Pruned(turns=len(turns), responses=responses, runs=len(runs))
+
+
+def measure() -> Program[int]:
+    """Return about how many bytes are stored."""
+    rows = yield from ask(sql.STORED_BYTES)
+    return int(rows[0][0])
+
+
+def oldest_age() -> Program[float | None]:
+    """Return the age in seconds of the oldest thing that may be removed."""
+    rows = yield from ask(sql.OLDEST)
+    return None if rows[0][0] is None else float(rows[0][0])
+
+
+def count_rows() -> Program[dict[str, int]]:
+    """Return the number of rows of each table."""
+    answers = yield [Ask(statement, {}) for statement in sql.COUNT.values()]
+    return {table: int(rows[0][0]) for table, rows in zip(sql.COUNT, answers, strict=True)}
+
+
+def export_table(table: str) -> Program[list[Sequence[Any]]]:
+    """Return every row of a table."""
+    return (yield from ask(sql.EXPORT[table]))
+
+
+def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:
+    """Return a row as a line of JSON, with as much of its contents as is wanted."""
+    named: dict[str, Any] = dict(zip(TABLES[table], row, strict=True))
+    for column in _CONTENTS.get(table, ()):
+        held = named[column]
+        if held is not None:
+            kept = bytes(held) if table == "fact" else keep(bytes(held), contents)
+            try:
+                named[column] = kept.decode()
+            except UnicodeDecodeError:
+                named[column] = {"base64": b64encode(kept).decode()}
+    return msgspec.json.encode({"table": table, "row": named}) + b"\n"
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
+    """Read exported lines back; raise `InvalidRequest` naming the line that is none."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            read = msgspec.json.decode(line, type=_Line)
+            row = {column: read.row[column] for column in TABLES[read.table]}
+            for column in _CONTENTS.get(read.table, ()):
+                held = row[column]
+                if held is not None:
+                    row[column] = held.encode() if isinstance(held, str) else b64decode(str(held["base64"]))
+        except (msgspec.MsgspecError, KeyError, AttributeError, ValueError) as error:
+            raise InvalidRequest(f"line {number} is no line of an exported ledger: {error}") from None
+        if read.table == "event":
+            # Numbers of another ledger may be taken here; the order of the lines is the order of the journal.
+            yield Ask(sql.EVENT_IMPORT, {name: value for name, value in row.items() if name != "seq"})
+        else:
+            yield Ask(sql.IMPORT[read.table], row)
+
+
+def put_rows(batch: Sequence[Ask]) -> Program[None]:
+    """Write rows that were read back; one that is there already stays as it is."""
+    if batch:
+        yield batch
+
+
+class _Line(msgspec.Struct):
+    table: str
+    row: dict[str, Any]

@@ -1,0 +1,50 @@
+"""Which ledger is meant: a path, a URL, or the default file in the user's state directory."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from mustcall.core.errors import ConfigError
+from mustcall.ledger.ledger import LIMIT, Ledger
+from mustcall.ledger.postgres import PostgresStore
+from mustcall.ledger.sqlite import SqliteStore
+from mustcall.ledger.values import Contents
+
+__all__ = ["OFF", "default_place", "open_ledger", "shown_place"]
+
+#: The word for no ledger at all.
+OFF = "off"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def default_place(environment: Mapping[str, str] | None = None) -> str:
+    """Return where the ledger is if nobody says: MUSTCALL_LEDGER, DATABASE_URL, else a file in the state directory."""
+    env = os.environ if environment is None else environment
+    named = env.get("MUSTCALL_LEDGER") or ""
+    if named:
+        return named
+    shared = env.get("DATABASE_URL") or ""
+    if shared.startswith(_POSTGRES):
+        return shared
+    state = env.get("XDG_STATE_HOME") or ""
+    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return str(base / "mustcall" / "ledger.db")
+
+
+def shown_place(place: str) -> str:
+    """Return a place as it may be shown: an address without user, password and options."""
+    return open_ledger(place).store.place
+
+
+def open_ledger(place: str | Path | None = None, *, contents: Contents = Contents.FULL, limit: float = LIMIT) -> Ledger:
+    """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`."""
+    where = str(place) if place is not None else default_place()
+    if where.startswith(_POSTGRES):
+        return Ledger(PostgresStore(where), contents=contents, limit=limit)
+    path = where.removeprefix("sqlite:///") if where.startswith("sqlite:///") else where
+    if "://" in path:
+        scheme = path.partition("://")[0]
+        raise ConfigError(f"a ledger is a file or a postgresql:// URL, not {scheme}://")
+    if not path or path == OFF:
+        raise ConfigError("no ledger is named: give a path or a postgresql:// URL")
+    return Ledger(SqliteStore(Path(path).expanduser()), contents=contents, limit=limit)

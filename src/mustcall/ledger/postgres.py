@@ -1,0 +1,213 @@
+"""The ledger in PostgreSQL, for many replicas: a small pool of connections on the running loop.
+
+A write whose connection broke is tried again on another one, and its program is told so: what it finds already
+written may be its own. A database that does not answer is left alone for a moment, so that requests in the meantime
+are not kept waiting. psycopg is imported when a ledger is opened and not before.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from mustcall.core.errors import ConfigError, LedgerError, LedgerFull, LedgerMismatch, LedgerReadOnly, LedgerUnavailable
+from mustcall.ledger import statements as sql
+from mustcall.ledger.migrations import missing
+from mustcall.ledger.program import Ask, Program, Rows
+from mustcall.ledger.store import Maker
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+_POOL_SIZE = 8
+_CONNECT_SECONDS = 5
+_OPEN_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
+#: Seconds for which a database that did not answer is not asked again.
+_REST = 0.5
+#: The advisory lock under which tables are made: an arbitrary number of ours.
+_LOCK = int.from_bytes(hashlib.sha256(b"mustcall ledger").digest()[:7], "big")
+
+
+class PostgresStore:
+    """One database, used from one loop."""
+
+    kind = "postgres"
+    threaded = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: AsyncConnectionPool[AsyncConnection[Sequence[Any]]] | None = None
+        self._rests_until = 0.0
+
+    @property
+    def place(self) -> str:
+        """The database's address without user, password and options."""
+        parts = urlsplit(self._url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    async def open(self) -> None:
+        """Connect, check the encoding, and bring the tables up to date."""
+        if self._pool is not None:
+            return
+        try:
+            from psycopg import AsyncConnection, Error  # noqa: PLC0415  an extra, imported only if it is used
+            from psycopg_pool import AsyncConnectionPool  # noqa: PLC0415  as above
+        except ImportError:
+            raise ConfigError(
+                f"the ledger at {self.place} needs psycopg: pip install 'mustcall[postgres]', or use a file"
+            ) from None
+        pool: AsyncConnectionPool[AsyncConnection[Sequence[Any]]] = AsyncConnectionPool(
+            self._url,
+            min_size=1,
+            max_size=_POOL_SIZE,
+            open=False,
+            configure=_configure,
+            kwargs={"autocommit": True, "connect_timeout": _CONNECT_SECONDS},
+            reconnect_timeout=30.0,
+        )
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                # By itself first: a pool would keep trying, and would not say what is wrong.
+                connection = await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
+                async with connection:
+                    await self._migrate(connection)
+                await pool.open()
+        except (Error, TimeoutError) as error:
+            await pool.close(_CLOSE_SECONDS)
+            raise self._typed(error) from None
+        except BaseException:
+            await pool.close(_CLOSE_SECONDS)
+            raise
+        self._pool = pool
+
+    async def close(self) -> None:
+        """Close every connection, within a time limit."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close(_CLOSE_SECONDS)
+
+    async def write(self, make: Maker[T], *, limit: float) -> T:
+        """Run a program in one transaction; try again where a connection broke."""
+        return await self._patiently(make, limit)
+
+    async def read(self, make: Maker[T], *, limit: float) -> T:
+        """Run a program that only reads."""
+        return await self._patiently(make, limit)
+
+    async def problems(self) -> list[str]:
+        """PostgreSQL checks itself; only the answer counts here."""
+        return []
+
+    async def shrink(self) -> None:
+        """PostgreSQL's own vacuum does this."""
+
+    async def _patiently(self, make: Maker[T], limit: float) -> T:
+        pool = self._pool
+        if pool is None:
+            raise LedgerUnavailable(f"the ledger at {self.place} is not open")
+        if time.monotonic() < self._rests_until:
+            raise LedgerUnavailable(f"the ledger at {self.place} did not answer a moment ago")
+        from psycopg import Error, OperationalError  # noqa: PLC0415  there by now
+
+        lost = False
+        try:
+            async with asyncio.timeout(limit):
+                for left in range(_POOL_SIZE, -1, -1):
+                    try:
+                        async with pool.connection() as connection:
+                            return await _run(connection, make(lost))
+                    except OperationalError as error:
+                        if not left or not _is_broken(error):
+                            raise
+                        lost = True  # other connections of the pool may be as dead as this one was
+        except (Error, TimeoutError) as error:
+            problem = self._typed(error)
+            if isinstance(problem, LedgerUnavailable):
+                self._rests_until = time.monotonic() + _REST
+            raise problem from None
+        raise AssertionError("the last try returns or raises")
+
+    async def _migrate(self, connection: "AsyncConnection[Sequence[Any]]") -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise LedgerMismatch(
+                f"the database at {self.place} is encoded in {encoding}, the ledger needs UTF8: make "
+                "one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+            )
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": _LOCK})
+            await connection.execute(_text(sql.MIGRATIONS_MAKE.postgres))
+            applied = await (await connection.execute(_text(sql.MIGRATIONS_LIST.postgres))).fetchall()
+            pairs = [(str(name), str(checksum)) for name, checksum in applied]
+            for number, step in enumerate(missing(pairs, self.place), len(pairs) + 1):
+                for statement in step.parsed():
+                    await connection.execute(_text(statement.postgres))
+                values = {"number": number, "name": step.name, "checksum": step.checksum}
+                await connection.execute(_text(sql.MIGRATION_NOTE.postgres), values)
+
+    def _typed(self, error: Exception) -> LedgerError:
+        """Return a database's error as one of ours."""
+        from psycopg import errors  # noqa: PLC0415  there by now
+        from psycopg_pool import PoolTimeout  # noqa: PLC0415  as above
+
+        if isinstance(error, TimeoutError | PoolTimeout):
+            return LedgerUnavailable(f"the ledger at {self.place} did not answer in time")
+        said = f"{self.place}: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
+        if isinstance(error, errors.DiskFull):
+            return LedgerFull(f"no room to write the ledger at {said}")
+        if isinstance(error, errors.ReadOnlySqlTransaction | errors.InsufficientPrivilege):
+            return LedgerReadOnly(f"the ledger may not be written at {said}")
+        return LedgerUnavailable(f"the ledger failed at {said}")
+
+
+async def _configure(connection: "AsyncConnection[Sequence[Any]]") -> None:
+    """Let the server itself give up what nobody waits for any more."""
+    await connection.execute("SET statement_timeout = '30s'")
+    await connection.execute("SET idle_in_transaction_session_timeout = '30s'")
+
+
+async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]) -> T:
+    """Run a program in a transaction of its own."""
+    try:
+        async with connection.transaction():
+            try:
+                asked = next(program)
+                while True:
+                    asked = program.send(await _answers(connection, asked))
+            except StopIteration as end:
+                return end.value
+    finally:
+        program.close()
+
+
+async def _answers(connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask]) -> list[Rows]:
+    """Send a batch at once and return the rows of each statement."""
+    if len(asked) == 1:
+        cursor = await connection.execute(_text(asked[0].statement.postgres), asked[0].values)
+        return [await cursor.fetchall() if cursor.description is not None else []]
+    async with connection.pipeline():
+        cursors = [await connection.execute(_text(one.statement.postgres), one.values) for one in asked]
+    return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+
+def _text(statement: str) -> bytes:
+    """Return a statement as psycopg takes text that is no literal of the program."""
+    return statement.encode()
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Tell whether a connection, rather than a statement, failed."""
+    from psycopg import errors  # noqa: PLC0415  there by now
+
+    sqlstate: str | None = getattr(error, "sqlstate", None)
+    return sqlstate is None or isinstance(
+        error, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.ConnectionFailure
+    )

@@ -1,0 +1,88 @@
+"""Responses that callers go on from: stored with their parent, read back as a chain, found again by their items.
+
+A chain is read by conversation and depth in one statement and its parents are walked in memory; a branch of the same
+conversation is left out by the walk. A tenant sees its own responses only.
+"""
+
+from mustcall.ledger import statements as sql
+from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.values import StoredResponse
+
+__all__ = ["chain_of", "delete_response", "find_items", "get_response", "put_response"]
+
+
+def _response(row: Row) -> StoredResponse:
+    return StoredResponse(
+        id=row[0],
+        conversation=row[1],
+        parent=row[2],
+        depth=row[3],
+        wire=row[4],
+        model=row[5],
+        tenant=row[6],
+        input=bytes(row[7]),
+        body=bytes(row[8]),
+        settings=bytes(row[9]),
+        created=row[10],
+    )
+
+
+def put_response(response: StoredResponse) -> Program[None]:
+    """Store a response, once."""
+    values = {
+        "id": response.id,
+        "conversation": response.conversation,
+        "parent": response.parent,
+        "depth": response.depth,
+        "wire": response.wire,
+        "model": response.model,
+        "tenant": response.tenant,
+        "input": response.input,
+        "body": response.body,
+        "settings": response.settings,
+    }
+    yield [
+        Ask(sql.CONVERSATION_TOUCH, {"id": response.conversation}),
+        Ask(sql.RESPONSE_PUT, values),
+        *(Ask(sql.ITEM_PUT, {"id": item, "response": response.id}) for item in response.items),
+    ]
+
+
+def get_response(response: str, tenant: str) -> Program[StoredResponse | None]:
+    """Return a response."""
+    rows = yield from ask(sql.RESPONSE_GET, id=response, tenant=tenant)
+    return _response(rows[0]) if rows else None
+
+
+def delete_response(response: str, tenant: str) -> Program[bool]:
+    """Delete a response; False if there is none. What was said after it can no longer be gone on from."""
+    rows = yield from ask(sql.RESPONSE_DELETE, id=response, tenant=tenant)
+    if rows:
+        yield from ask(sql.ITEM_DELETE, response=response)
+    return bool(rows)
+
+
+def chain_of(response: str, tenant: str) -> Program[list[StoredResponse] | None]:
+    """Return a response and all before it, the first one first; None if it, or one before it, is not there."""
+    rows = yield from ask(sql.RESPONSE_GET, id=response, tenant=tenant)
+    if not rows:
+        return None
+    last = _response(rows[0])
+    if last.parent is None:
+        return [last]
+    rows = yield from ask(sql.RESPONSE_CHAIN, conversation=last.conversation, depth=last.depth, tenant=tenant)
+    known = {row[0]: row for row in rows}
+    chain = [last]
+    while chain[-1].parent is not None:
+        row = known.pop(chain[-1].parent, None)
+        if row is None:
+            return None
+        chain.append(_response(row))
+    chain.reverse()
+    return chain
+
+
+def find_items(items: tuple[str, ...], tenant: str) -> Program[dict[str, StoredResponse]]:
+    """Return, for each item that is known, the newest response that has it."""
+    answers = yield [Ask(sql.ITEM_FIND, {"id": item, "tenant": tenant}) for item in items]
+    return {item: _response(rows[0]) for item, rows in zip(items, answers, strict=True) if rows}

@@ -1,0 +1,77 @@
+"""What replicas share: breakers, and facts learnt of models.
+
+Breakers change by compare-and-swap: who read an older version changes nothing.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mustcall.ledger import statements as sql
+from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.values import BreakerRow, FactRow
+
+__all__ = ["get_breaker", "list_breakers", "list_facts", "move_breaker", "put_facts"]
+
+
+def _breaker(row: Row) -> BreakerRow:
+    names = BreakerRow.__struct_fields__
+    return msgspec.convert(dict(zip(names, row, strict=True)), BreakerRow, strict=False)
+
+
+def get_breaker(name: str) -> Program[BreakerRow]:
+    """Return a breaker; one that nobody wrote is closed, with version 0."""
+    rows = yield from ask(sql.BREAKER_GET, name=name)
+    if rows:
+        return _breaker(rows[0])
+    rows = yield from ask(sql.NOW)
+    return BreakerRow(name=name, state="closed", failures=0, since=0.0, probing=False, version=0, now=rows[0][0])
+
+
+def list_breakers() -> Program[list[BreakerRow]]:
+    """Return every breaker that was ever written."""
+    rows = yield from ask(sql.BREAKER_ALL)
+    return list(map(_breaker, rows))
+
+
+def move_breaker(breaker: BreakerRow) -> Program[bool]:
+    """Write a breaker over the version it was read with; False if somebody was faster."""
+    values = {
+        "name": breaker.name,
+        "state": breaker.state,
+        "failures": breaker.failures,
+        "since": breaker.since,
+        "probing": int(breaker.probing),
+    }
+    if breaker.version == 0:
+        rows = yield from ask(sql.BREAKER_MAKE, **values)
+    else:
+        rows = yield from ask(sql.BREAKER_MOVE, version=breaker.version, **values)
+    return bool(rows)
+
+
+def put_facts(facts: Sequence[FactRow]) -> Program[None]:
+    """Write facts over what was known."""
+    if facts:
+        yield [
+            Ask(
+                sql.FACT_PUT,
+                {
+                    "upstream": fact.upstream,
+                    "model": fact.model,
+                    "field": fact.field,
+                    "value": fact.value,
+                    "note": fact.note,
+                },
+            )
+            for fact in facts
+        ]
+
+
+def list_facts(since: float) -> Program[list[FactRow]]:
+    """Return the facts learnt since a time."""
+    rows = yield from ask(sql.FACT_LIST, since=since)
+    return [
+        FactRow(upstream=row[0], model=row[1], field=row[2], value=bytes(row[3]), note=row[4], at=row[5])
+        for row in rows
+    ]

@@ -1,0 +1,239 @@
+"""Every statement the ledger makes, in one table, written once for both databases.
+
+Nothing here decides anything: `journal`, `responses`, `traces`, `shared` and `keeping` say when which is used.
+"""
+
+from mustcall.ledger.migrations import TABLES
+from mustcall.ledger.program import Statement
+
+_RUN = ", ".join(TABLES["run"])
+_RESPONSE = ", ".join(TABLES["response"])
+
+
+def _insert(table: str, *, ignore: bool = False) -> Statement:
+    """Return the statement that fills a whole row of a table."""
+    columns = TABLES[table]
+    values = ", ".join(f":{column}" for column in columns)
+    tail = " ON CONFLICT DO NOTHING" if ignore else ""
+    return Statement(f"INSERT INTO mustcall_{table} ({', '.join(columns)}) VALUES ({values}){tail}")
+
+
+# Runs. Every claim raises the fence; every write of an owner names the fence it was given.
+
+_CREATE = f"""INSERT INTO mustcall_run ({_RUN})
+    VALUES (:id, :kind, :status, :owner, :fence, {{now}} + :lease, :data, NULL, {{now}}, {{now}}) ON CONFLICT (id) """
+_MAY_CLAIM = """status IN ('queued', 'running', 'waiting')
+    AND (mustcall_run.owner IS NULL OR mustcall_run.lease_until < {now} OR :take = 1)"""
+
+RUN_START = Statement(_CREATE + f"DO NOTHING RETURNING {_RUN}")
+RUN_CLAIM = Statement(
+    f"""UPDATE mustcall_run SET status = 'running', owner = :owner, fence = fence + 1, lease_until = {{now}} + :lease,
+    updated = {{now}} WHERE id = :id AND {_MAY_CLAIM} RETURNING {_RUN}"""
+)
+RUN_CLAIM_FREE = Statement(
+    f"""UPDATE mustcall_run SET status = 'running', owner = :owner, fence = fence + 1, lease_until = {{now}} + :lease,
+    updated = {{now}} WHERE id IN (SELECT id FROM mustcall_run WHERE status IN ('queued', 'running')
+    AND kind = :kind AND (owner IS NULL OR lease_until < {{now}}) ORDER BY seq LIMIT :most {{skip}})
+    RETURNING {_RUN}"""
+)
+RUN_RENEW = Statement(
+    """UPDATE mustcall_run SET lease_until = {now} + :lease, updated = {now}
+    WHERE id = :id AND fence = :fence AND status = 'running' RETURNING fence"""
+)
+RUN_END = Statement(
+    """UPDATE mustcall_run SET status = :status, outcome = :outcome, owner = NULL, lease_until = NULL, updated = {now}
+    WHERE id = :id AND fence = :fence AND status = 'running' RETURNING fence"""
+)
+RUN_CANCEL = Statement(
+    f"""UPDATE mustcall_run SET status = 'cancelled', fence = fence + 1, owner = NULL, lease_until = NULL,
+    updated = {{now}} WHERE id = :id AND status IN ('queued', 'running', 'waiting') RETURNING {_RUN}"""
+)
+RUN_GET = Statement(f"SELECT {_RUN} FROM mustcall_run WHERE id = :id")
+RUN_LIST = Statement(
+    f"""SELECT {_RUN} FROM mustcall_run WHERE (:status = '' OR status = :status) AND (:kind = '' OR kind = :kind)
+    AND created < :before ORDER BY created DESC, seq DESC LIMIT :most"""
+)
+RUN_SHRED = Statement("UPDATE mustcall_run SET data = :data WHERE id = :id")
+
+EVENT_ADD = Statement(
+    """INSERT INTO mustcall_event (run, step, attempt, kind, fence, data, at)
+    SELECT :run, :step, :attempt, :kind, :fence, :data, {now} FROM mustcall_run
+    WHERE id = :run AND fence = :fence AND status = 'running' {share}
+    ON CONFLICT (run, step, attempt, kind) DO NOTHING RETURNING seq"""
+)
+EVENT_GET = Statement(
+    """SELECT fence, data FROM mustcall_event
+    WHERE run = :run AND step = :step AND attempt = :attempt AND kind = :kind"""
+)
+EVENT_LIST = Statement(
+    """SELECT seq, run, step, attempt, kind, fence, data, at FROM mustcall_event
+    WHERE run = :run AND seq > :after ORDER BY seq"""
+)
+EVENT_SHRED = Statement("UPDATE mustcall_event SET data = :data WHERE seq = :seq")
+
+# Responses. A chain is read by conversation and depth, and its parents are walked in memory.
+
+CONVERSATION_TOUCH = Statement(
+    """INSERT INTO mustcall_conversation (id, created, updated) VALUES (:id, {now}, {now})
+    ON CONFLICT (id) DO UPDATE SET updated = excluded.updated"""
+)
+RESPONSE_PUT = Statement(
+    f"""INSERT INTO mustcall_response ({_RESPONSE}) VALUES (:id, :conversation, :parent, :depth, :wire, :model,
+    :tenant, :input, :body, :settings, {{now}}) ON CONFLICT (id) DO NOTHING"""
+)
+RESPONSE_GET = Statement(f"SELECT {_RESPONSE} FROM mustcall_response WHERE id = :id AND tenant = :tenant")
+RESPONSE_CHAIN = Statement(
+    f"""SELECT {_RESPONSE} FROM mustcall_response WHERE conversation = :conversation AND depth <= :depth
+    AND tenant = :tenant ORDER BY depth"""
+)
+RESPONSE_DELETE = Statement("DELETE FROM mustcall_response WHERE id = :id AND tenant = :tenant RETURNING id")
+ITEM_PUT = _insert("item", ignore=True)
+ITEM_DELETE = Statement("DELETE FROM mustcall_item WHERE response = :response")
+ITEM_FIND = Statement(
+    f"""SELECT {", ".join(f"r.{column}" for column in TABLES["response"])} FROM mustcall_item i
+    JOIN mustcall_response r ON r.id = i.response WHERE i.id = :id AND r.tenant = :tenant
+    ORDER BY r.created DESC LIMIT 1"""
+)
+
+# Turns.
+
+TURN_PUT = _insert("turn", ignore=True)
+ATTEMPT_PUT = _insert("attempt", ignore=True)
+TURN_LIST = Statement(
+    f"""SELECT {", ".join(TABLES["turn"])} FROM mustcall_turn WHERE at < :before ORDER BY at DESC LIMIT :most"""
+)
+TURN_GET = Statement(f"SELECT {', '.join(TABLES['turn'])} FROM mustcall_turn WHERE id = :id")
+ATTEMPT_LIST = Statement(
+    f"SELECT {', '.join(TABLES['attempt'])} FROM mustcall_attempt WHERE turn = :turn ORDER BY number"
+)
+
+# Money. No row from ACCOUNT_RESERVE is a refusal: a cap is reached, counting what still runs. Cost is in billionths.
+
+_KEY = "session = :session AND turn = :turn AND step = :step AND attempt = :attempt"
+_FREE = ", ".join(
+    f"held_{name} = {{greatest}}(0, mustcall_account.held_{name} - :held_{name})"
+    for name in ("cost", "tokens", "calls", "egress")
+)
+
+CHARGE_PUT = Statement(
+    """INSERT INTO mustcall_charge (session, turn, step, attempt, cost, tokens, calls, egress, settled, created)
+    VALUES (:session, :turn, :step, :attempt, :cost, :tokens, :calls, :egress, :settled, {now})
+    ON CONFLICT DO NOTHING RETURNING attempt"""
+)
+CHARGE_SETTLE = Statement(
+    f"UPDATE mustcall_charge SET settled = 1 WHERE {_KEY} AND settled = 0 RETURNING cost, tokens, calls, egress"
+)
+CHARGE_DROP = Statement(
+    f"DELETE FROM mustcall_charge WHERE {_KEY} AND settled = 0 RETURNING cost, tokens, calls, egress"
+)
+CHARGE_STALE = Statement(
+    """UPDATE mustcall_charge SET settled = 1 WHERE settled = 0 AND created < {now} - :age
+    RETURNING session, cost, tokens, calls, egress"""
+)
+ACCOUNT_RESERVE = Statement(
+    """INSERT INTO mustcall_account (session, started, cost, tokens, calls, egress, estimated, held_cost, held_tokens,
+    held_calls, held_egress, running, updated)
+    VALUES (:session, {now}, 0, 0, 0, 0, 0, :cost, :tokens, :calls, :egress, 1, {now})
+    ON CONFLICT (session) DO UPDATE SET held_cost = mustcall_account.held_cost + excluded.held_cost,
+    held_tokens = mustcall_account.held_tokens + excluded.held_tokens,
+    held_calls = mustcall_account.held_calls + excluded.held_calls,
+    held_egress = mustcall_account.held_egress + excluded.held_egress,
+    running = mustcall_account.running + 1, updated = excluded.updated
+    WHERE (:cap_cost = 0 OR mustcall_account.cost + mustcall_account.held_cost < :cap_cost)
+    AND (:cap_tokens = 0 OR mustcall_account.tokens + mustcall_account.held_tokens < :cap_tokens)
+    AND (:cap_calls = 0 OR mustcall_account.calls + mustcall_account.held_calls < :cap_calls)
+    AND (:cap_egress = 0 OR mustcall_account.egress + mustcall_account.held_egress < :cap_egress)
+    AND (:cap_seconds = 0 OR {now} - mustcall_account.started < :cap_seconds) RETURNING running"""
+)
+ACCOUNT_MOVE = Statement(
+    f"""INSERT INTO mustcall_account (session, started, cost, tokens, calls, egress, estimated, held_cost, held_tokens,
+    held_calls, held_egress, running, updated)
+    VALUES (:session, {{now}}, :cost, :tokens, :calls, :egress, :estimated, 0, 0, 0, 0, 0, {{now}})
+    ON CONFLICT (session) DO UPDATE SET cost = mustcall_account.cost + excluded.cost,
+    tokens = mustcall_account.tokens + excluded.tokens, calls = mustcall_account.calls + excluded.calls,
+    egress = mustcall_account.egress + excluded.egress,
+    estimated = {{greatest}}(mustcall_account.estimated, excluded.estimated), {_FREE},
+    running = {{greatest}}(0, mustcall_account.running - :ended), updated = excluded.updated"""
+)
+ACCOUNT_GET = Statement(
+    f"SELECT {', '.join(TABLES['account'])}, {{now}} FROM mustcall_account WHERE session = :session"
+)
+HOST_PUT = Statement(
+    """INSERT INTO mustcall_host (session, host) SELECT :session, :host
+    FROM (SELECT COUNT(*) AS used FROM mustcall_host WHERE session = :session) AS hosts
+    WHERE :most = 0 OR used < :most ON CONFLICT DO NOTHING"""
+)
+HOST_GET = Statement("SELECT host FROM mustcall_host WHERE session = :session AND host = :host")
+
+# Breakers and facts.
+
+BREAKER_GET = Statement(
+    "SELECT name, state, failures, since, probing, version, {now} FROM mustcall_breaker WHERE name = :name"
+)
+BREAKER_ALL = Statement("SELECT name, state, failures, since, probing, version, {now} FROM mustcall_breaker")
+BREAKER_MAKE = Statement(
+    """INSERT INTO mustcall_breaker (name, state, failures, since, probing, version)
+    VALUES (:name, :state, :failures, :since, :probing, 1) ON CONFLICT (name) DO NOTHING RETURNING version"""
+)
+BREAKER_MOVE = Statement(
+    """UPDATE mustcall_breaker SET state = :state, failures = :failures, since = :since, probing = :probing,
+    version = version + 1 WHERE name = :name AND version = :version RETURNING version"""
+)
+NOW = Statement("SELECT {now}")
+FACT_PUT = Statement(
+    """INSERT INTO mustcall_fact (upstream, model, field, value, note, at)
+    VALUES (:upstream, :model, :field, :value, :note, {now}) ON CONFLICT (upstream, model, field)
+    DO UPDATE SET value = excluded.value, note = excluded.note, at = excluded.at"""
+)
+FACT_LIST = Statement(
+    """SELECT upstream, model, field, value, note, at FROM mustcall_fact WHERE at >= :since
+    ORDER BY upstream, model, field"""
+)
+
+# Keeping.
+
+_ENDED = "('done', 'failed', 'cancelled')"
+PRUNE_TURNS = Statement("DELETE FROM mustcall_turn WHERE at < {now} - :age RETURNING id")
+PRUNE_ATTEMPTS = Statement("DELETE FROM mustcall_attempt WHERE turn NOT IN (SELECT id FROM mustcall_turn)")
+PRUNE_CONVERSATIONS = Statement("DELETE FROM mustcall_conversation WHERE updated < {now} - :age RETURNING id")
+PRUNE_RESPONSES = Statement(
+    """DELETE FROM mustcall_response WHERE conversation NOT IN (SELECT id FROM mustcall_conversation) RETURNING id"""
+)
+PRUNE_ITEMS = Statement("DELETE FROM mustcall_item WHERE response NOT IN (SELECT id FROM mustcall_response)")
+PRUNE_RUNS = Statement(f"DELETE FROM mustcall_run WHERE status IN {_ENDED} AND updated < {{now}} - :age RETURNING id")
+PRUNE_EVENTS = Statement("DELETE FROM mustcall_event WHERE run NOT IN (SELECT id FROM mustcall_run)")
+PRUNE_CHARGES = Statement("DELETE FROM mustcall_charge WHERE settled = 1 AND created < {now} - :age")
+PRUNE_ACCOUNTS = Statement(
+    "DELETE FROM mustcall_account WHERE running = 0 AND updated < {now} - :age RETURNING session"
+)
+PRUNE_HOSTS = Statement("DELETE FROM mustcall_host WHERE session NOT IN (SELECT session FROM mustcall_account)")
+STORED_BYTES = Statement(
+    """SELECT (SELECT COALESCE(SUM(length(request) + length(reply) + 400), 0) FROM mustcall_turn)
+    + (SELECT COALESCE(SUM(length(input) + length(body) + length(settings) + 400), 0) FROM mustcall_response)
+    + (SELECT COALESCE(SUM(length(data) + 200), 0) FROM mustcall_event)"""
+)
+OLDEST = Statement(
+    f"""SELECT {{now}} - MIN(at) FROM (SELECT MIN(at) AS at FROM mustcall_turn
+    UNION ALL SELECT MIN(updated) FROM mustcall_conversation
+    UNION ALL SELECT MIN(updated) FROM mustcall_run WHERE status IN {_ENDED}) AS oldest"""
+)
+
+COUNT = {table: Statement(f"SELECT COUNT(*) FROM mustcall_{table}") for table in TABLES}
+EXPORT = {
+    table: Statement(f"SELECT {', '.join(columns)} FROM mustcall_{table} ORDER BY {'seq' if table == 'run' else 1}")
+    for table, columns in TABLES.items()
+}
+EVENT_IMPORT = Statement(
+    """INSERT INTO mustcall_event (run, step, attempt, kind, fence, data, at)
+    VALUES (:run, :step, :attempt, :kind, :fence, :data, :at) ON CONFLICT DO NOTHING"""
+)
+IMPORT = {table: _insert(table, ignore=True) for table in TABLES}
+
+MIGRATIONS_MAKE = Statement(
+    """CREATE TABLE IF NOT EXISTS mustcall_migration (
+    number {int} PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied {real} NOT NULL)"""
+)
+MIGRATIONS_LIST = Statement("SELECT name, checksum FROM mustcall_migration ORDER BY number")
+MIGRATION_NOTE = Statement(
+    "INSERT INTO mustcall_migration (number, name, checksum, applied) VALUES (:number, :name, :checksum, {now})"
+)

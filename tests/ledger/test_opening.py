@@ -1,0 +1,51 @@
+"""Which ledger is meant."""
+
+from pathlib import Path
+
+import pytest
+
+from mustcall.core.errors import ConfigError, LedgerUnavailable
+from mustcall.ledger import default_place, open_ledger
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({"HOME": "/home/ann"}, "/home/ann/.local/state/mustcall/ledger.db"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "/state"}, "/state/mustcall/ledger.db"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "relative"}, "/home/ann/.local/state/mustcall/ledger.db"),
+        ({"HOME": "/h", "DATABASE_URL": "postgresql://db/x"}, "postgresql://db/x"),
+        ({"HOME": "/h", "DATABASE_URL": "mysql://db/x"}, "/h/.local/state/mustcall/ledger.db"),
+        ({"HOME": "/h", "DATABASE_URL": "postgresql://db/x", "MUSTCALL_LEDGER": "/a.db"}, "/a.db"),
+    ],
+)
+def test_default_place(environment: dict[str, str], place: str) -> None:
+    """The environment says where, else the state directory."""
+    assert default_place(environment) == place
+
+
+def test_a_place_chooses_its_store(tmp_path: Path) -> None:
+    """A URL is PostgreSQL, without its secrets in what is shown; everything else is a file."""
+    assert open_ledger("postgresql://me:secret@db:5432/x?sslmode=require").store.place == "postgresql://db:5432/x"
+    assert open_ledger(tmp_path / "a.db").store.place == str(tmp_path / "a.db")
+    assert open_ledger(f"sqlite:///{tmp_path}/b.db").store.place == f"{tmp_path}/b.db"
+
+
+@pytest.mark.parametrize("place", ["redis://x", "", "off"])
+def test_a_place_that_is_none(place: str) -> None:
+    """What is neither a file nor PostgreSQL is refused with what would do."""
+    with pytest.raises(ConfigError, match="postgresql://"):
+        open_ledger(place)
+
+
+async def test_an_unopened_ledger_says_so(place: str) -> None:
+    """Nothing hangs on a ledger that was not opened, or is closed."""
+    ledger = open_ledger(place)
+    with pytest.raises(LedgerUnavailable, match="not open"):
+        await ledger.get_run("r")
+    async with ledger:
+        await ledger.open()
+        assert await ledger.get_run("r") is None
+    with pytest.raises(LedgerUnavailable, match="not open"):
+        await ledger.queue_run("r", b"")
+    await ledger.close()
