@@ -23,7 +23,7 @@ from mustcall.core.errors import ConfigError, LoopBlocked, StructuredOutputError
 from mustcall.core.message import Role
 from mustcall.policy.controls import Controls, ToolControls
 from mustcall.policy.wording import Wording, fill
-from mustcall.testing import Answer, Call, Say, ScriptedUpstream, Think, Turn
+from mustcall.testing import Answer, Call, Say, ScriptedModel, ScriptedUpstream, Think, Turn
 from support.agents import SCHEMA, WIRES, ask_body, collect, get_weather, offer, results, said, user, wrapped
 
 wires = pytest.mark.parametrize("wire", WIRES)
@@ -200,6 +200,19 @@ async def test_markup_in_a_plan_is_no_call_and_no_answer() -> None:
     with Pair([Turn(Say(f"Look. {markup}")), DONE], [CALL]) as pair:
         result = await pair.agent.run("Weather?")
     assert (result.text, "<tool_call>" in str(result.messages), len(result.calls)) == (ANSWER, False, 1)
+
+
+async def test_markup_is_never_heard() -> None:
+    """An answer that streams goes out up to the first sign of a call, piece by piece and with the mark or without."""
+    markup = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    for text in (f"Answer: The weather is sunny today. {markup}", f"The weather is sunny today. {markup} And more."):
+        for chunking in (None, 3):
+            model = ScriptedModel([text], chunking=chunking)
+            agent = Agent(planner=model, caller=ScriptedModel(), tools=[get_weather], max_steps=1)
+            events, result = await collect(agent.stream("Weather?"))
+            heard = "".join(event.text for event in events if isinstance(event, TextDelta))
+            assert heard.strip() == "The weather is sunny today."
+            assert "tool_call" not in result.text
 
 
 HOSTILE = (
