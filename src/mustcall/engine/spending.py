@@ -182,14 +182,14 @@ class Purse:
             await _quietly(self._meter.release(self.session, key), None)
 
     def _refusal(self, trip: Trip) -> BudgetSpent:
-        _logger.warning("session %s: %s", self.session[:40], trip.error)
+        _logger.warning("turn %s of session %s: %s", self.turn, self.session[:40], trip.error)
         return BudgetSpent(f"{trip.error}; {trip.operator_hint}", details=trip.details())
 
     def _note(self, subject: str, detail: str) -> None:
         note = Adaptation(AdaptationKind.REPORTED, subject, detail)
         if all(known.subject != subject for known in self.notes):
             self.notes[note] = None
-            _logger.warning("session %s: %s", self.session[:40], detail)
+            _logger.warning("turn %s of session %s: %s", self.turn, self.session[:40], detail)
 
     # --- breakers ----------------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Purse:
         if open_ is None:
             return
         failure, left = open_
-        _logger.warning("upstream %s is left alone for %.1f s: %s", upstream, left, failure)
+        _logger.warning("turn %s: upstream %s is left alone for %.1f s: %s", self.turn, upstream, left, failure)
         raise BreakerOpen(
             f"the upstream {upstream!r} failed {rule.failures} times in a row ({failure}) and is left alone for "
             f"another {left:.1f} seconds; no call was made",
