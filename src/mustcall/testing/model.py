@@ -150,6 +150,8 @@ def _read(line: Line) -> Answer:
 class _Reply:
     """One reply as the engine reads it."""
 
+    arrived = False
+
     def __init__(self, delivery: Delivery, recorded: Recorded) -> None:
         self._delivery = delivery
         self._recorded = recorded
