@@ -8,6 +8,7 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.settings import load_settings, settings_from_flags
+from mustcall.policy.controls import OnUnmet
 from support.embedded import readied
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
@@ -48,6 +49,44 @@ def test_environment_over_file_and_flags_over_both(tmp_path: Path) -> None:
     settings = load_settings(file, environment=env, port=3, upstream_flags=["messages=http://127.0.0.1:1/v1"])
     assert settings.server.port == 3
     assert [endpoint.wire for endpoint in settings.endpoints] == [Wire.MESSAGES]
+
+
+def test_every_section_has_variables(tmp_path: Path) -> None:
+    """Rule 120: limits, sentences and switches are set by the environment, over the file, in their own types."""
+    file = write(tmp_path, "[contract]\nhold = true\n[contract.limits]\nempty = 1\n" + UPSTREAM)
+    env = {
+        "MUSTCALL_SERVER_MAX_BODY_BYTES": "77",
+        "MUSTCALL_SERVER_CORS_ORIGINS": "https://a.example, https://b.example",
+        "MUSTCALL_CONTRACT_ON_UNMET": "answer",
+        "MUSTCALL_CONTRACT_FORCE_TOOLS": "true",
+        "MUSTCALL_LIMITS_EXTRA_CALLS": "7",
+        "MUSTCALL_WORDING_CONTINUE_TURN": "Go on, please.",
+    }
+    settings = load_settings(file, environment=env)
+    controls = settings.house.controls
+    assert (settings.server.max_body_bytes, settings.server.cors_origins) == (
+        77,
+        ("https://a.example", "https://b.example"),
+    )
+    assert (controls.on_unmet, controls.force_tools, controls.hold) == (OnUnmet.ANSWER, True, True)
+    assert (controls.limits.extra_calls, controls.limits.empty) == (7, 1)
+    assert settings.house.wording.continue_turn == "Go on, please."
+    named = load_settings(file, environment={"MUSTCALL_CONTRACT_FORCE_TOOLS": "search"})
+    assert named.house.controls.force_tools == "search"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("MUSTCALL_LIMITS_EXTRA_CALLS", "many", "MUSTCALL_LIMITS_EXTRA_CALLS:"),
+        ("MUSTCALL_CONTRACT_ON_UNMET", "shrug", "MUSTCALL_CONTRACT_ON_UNMET:"),
+        ("MUSTCALL_CONTRACT_HOLD", "maybe", "MUSTCALL_CONTRACT_HOLD:"),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, said: str) -> None:
+    """A value of the wrong type is refused by the name of its variable."""
+    with pytest.raises(ConfigError, match=said):
+        load_settings(write(tmp_path, UPSTREAM), environment={variable: value, "MUSTCALL_LIMITS_EMPTY": "1"})
 
 
 def test_file_named_by_the_environment(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """`mustcall config check`: reads the configuration as `serve` would and says what it found."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import shown_place
+from mustcall.policy.controls import Controls, Limits
 
 __all__ = ["command"]
 
@@ -37,6 +40,8 @@ def check(file: Path | None) -> None:
         click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
     if not settings.routes:
         click.echo("route        every model, under its own name")
+    for name, value in _changed(settings.house.controls):
+        click.echo(f"contract     {name} = {value}")
     budget = settings.house.budget
     if budget is not None:
         for line in describe_budget(budget, settings.session_by):
@@ -45,3 +50,15 @@ def check(file: Path | None) -> None:
         if rule is not None and rule.failures:
             click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
     click.echo("ok")
+
+
+def _changed(controls: Controls) -> Iterator[tuple[str, str]]:
+    """Yield the settings of turns that are not as they would be without any, limits by their own names."""
+    for given, usual, prefix in (
+        (controls, Controls(), ""),
+        (controls.limits, Limits(), "limits."),
+    ):
+        for name in given.__struct_fields__:
+            value = getattr(given, name)
+            if value != getattr(usual, name) and not isinstance(value, Limits):
+                yield prefix + name, msgspec.json.encode(value).decode()

@@ -7,18 +7,15 @@ account goes by a digest of both.
 import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
 
 import msgspec
 
-from mustcall.core.errors import ConfigError
 from mustcall.engine.spending import Budget, check_budget
+from mustcall.gateway.environment import over_some
 from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.budget import CapMode, Caps, ModelPrice, Price, TurnCap
 
 __all__ = ["BudgetSettings", "PriceSettings", "SessionBy", "describe_budget", "read_budget", "session_of"]
-
-_S = TypeVar("_S", bound=msgspec.Struct)
 
 
 class SessionBy(StrEnum):
@@ -60,8 +57,8 @@ def read_budget(
     where: str,
 ) -> tuple[Budget | None, SessionBy]:
     """Return the budget of a configuration, None if there is none; raise `ConfigError` naming the place."""
-    budget = _from_environment(budget, BudgetSettings, "MUSTCALL_BUDGET_", env)
-    breaker = _from_environment(breaker, BreakerRule, "MUSTCALL_BREAKER_", env)
+    budget = over_some(budget, BudgetSettings, "MUSTCALL_BUDGET_", env)
+    breaker = over_some(breaker, BreakerRule, "MUSTCALL_BREAKER_", env)
     if budget is None and breaker is None and not prices:
         return None, SessionBy.SESSION
     given = budget or BudgetSettings()
@@ -99,16 +96,3 @@ def describe_budget(budget: Budget, by: SessionBy) -> list[str]:
 
 def _plain(price: PriceSettings) -> Price:
     return Price(**{name: getattr(price, name) for name in Price.__struct_fields__})
-
-
-def _from_environment(given: _S | None, kind: type[_S], prefix: str, env: Mapping[str, str]) -> _S | None:
-    """Return settings with what the environment says over them."""
-    said = {name: env[prefix + name.upper()] for name in kind.__struct_fields__ if prefix + name.upper() in env}
-    if not said:
-        return given
-    base: dict[str, Any] = {} if given is None else msgspec.structs.asdict(given)
-    try:
-        return msgspec.convert({**base, **said}, kind, strict=False)
-    except msgspec.ValidationError as error:
-        names = ", ".join(prefix + name.upper() for name in said)
-        raise ConfigError(f"{names}: {error}") from None

@@ -14,6 +14,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
 from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
+from mustcall.gateway.environment import over
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.policy.backoff import Backoff
 from mustcall.policy.breaker import BreakerRule
@@ -150,7 +151,7 @@ def load_settings(
         upstreams, routes = _from_flags(flags), ()
     if not upstreams:
         upstreams = _embedded_default()
-    server = read.server
+    server = over(read.server, "MUSTCALL_SERVER_", env, but=("host", "port"))
     changes: dict[str, object] = {}
     if host is not None or "MUSTCALL_HOST" in env:
         changes["host"] = host if host is not None else env["MUSTCALL_HOST"]
@@ -167,19 +168,22 @@ def load_settings(
         routes=routes,
         client_keys=_client_keys(server, env),
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
-        house=msgspec.structs.replace(_house(read, path), budget=budget),
+        house=msgspec.structs.replace(_house(read, path, env), budget=budget),
         session_by=session_by,
     )
     _check(settings)
     return settings
 
 
-def _house(read: _File, path: Path | None) -> House:
-    """Check what the file says about turns."""
+def _house(read: _File, path: Path | None, env: Mapping[str, str]) -> House:
+    """Check what the file and the environment say about turns."""
     check_rules(read.grounding)
-    check_wording(read.wording)
+    wording = over(read.wording, "MUSTCALL_WORDING_", env)
+    check_wording(wording)
+    controls = over(read.contract, "MUSTCALL_CONTRACT_", env, but=("limits", "tools", "session"))
+    controls = msgspec.structs.replace(controls, limits=over(controls.limits, "MUSTCALL_LIMITS_", env))
     overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
-    return House(rules=read.grounding, overrides=overrides, wording=read.wording, controls=read.contract)
+    return House(rules=read.grounding, overrides=overrides, wording=wording, controls=controls)
 
 
 def settings_from_flags(

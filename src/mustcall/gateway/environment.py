@@ -1,0 +1,46 @@
+"""Settings from the environment, over those of the file: a variable for each field of a section (rule 120).
+
+`[contract] on_unmet` is `MUSTCALL_CONTRACT_ON_UNMET`. Lists are separated by commas, switches are `true` or `false`.
+What is a table of its own (upstreams, routes, tools) has no variable.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+
+__all__ = ["over", "over_some"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_SWITCHES = {"true": True, "false": False}
+
+
+def over(given: S, prefix: str, env: Mapping[str, str], *, but: Iterable[str] = ()) -> S:
+    """Return settings with what the environment says over them; raise `ConfigError` naming the variable."""
+    return over_some(given, type(given), prefix, env, but=but) or given
+
+
+def over_some(
+    given: S | None, kind: type[S], prefix: str, env: Mapping[str, str], *, but: Iterable[str] = ()
+) -> S | None:
+    """Return the same where there may be no settings at all: None if neither file nor environment has any."""
+    names = {prefix + name.upper(): name for name in kind.__struct_fields__ if name not in but}
+    written = {name: env[variable] for variable, name in names.items() if variable in env}
+    if not written:
+        return given
+    base = msgspec.structs.asdict(kind() if given is None else given)
+    said: dict[str, Any] = {}
+    for name, text in written.items():
+        if isinstance(base[name], tuple):
+            said[name] = [each.strip() for each in text.split(",") if each.strip()]
+        else:
+            said[name] = _SWITCHES.get(text, text)  # also where a name could stand as well
+    try:
+        return msgspec.convert({**msgspec.to_builtins(base), **said}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        place = str(error).partition("`$.")[2].rstrip("`")
+        at = [variable for variable, name in names.items() if name == place] or [prefix + name.upper() for name in said]
+        raise ConfigError(f"{', '.join(at)}: {str(error).partition(' - at ')[0]}") from None
