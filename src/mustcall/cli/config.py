@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 
 __all__ = ["command"]
@@ -34,4 +35,11 @@ def check(file: Path | None) -> None:
         click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
     if not settings.routes:
         click.echo("route        every model, under its own name")
+    budget = settings.house.budget
+    if budget is not None:
+        for line in describe_budget(budget, settings.session_by):
+            click.echo(f"budget       {line}")
+        rule = budget.breaker
+        if rule is not None and rule.failures:
+            click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
     click.echo("ok")

@@ -16,7 +16,8 @@
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
-    ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
+    ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
+    ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
@@ -46,6 +47,7 @@ import msgspec
 __all__ = [
     "BadArguments",
     "BodyTooLarge",
+    "BreakerOpen",
     "BudgetSpent",
     "CallerError",
     "ConfigError",
@@ -232,10 +234,25 @@ class ToolRefused(ToolError):
 
 
 class BudgetSpent(MustcallError):
-    """A session cap is reached. `details` says which, in the words of rule 94."""
+    """A cap is reached. `details` says which, in the words of rule 94."""
 
     code = "budget_spent"
     status = 429
+
+
+class BreakerOpen(MustcallError):
+    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
+
+    code = "breaker_open"
+    status = 503
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+        self.retry_after = retry_after
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the time to wait."""
+        return msgspec.structs.replace(super().info(), retry_after=self.retry_after)
 
 
 class UpstreamError(MustcallError):

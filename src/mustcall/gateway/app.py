@@ -19,7 +19,6 @@ from mustcall.core.errors import (
     ForeignOrigin,
     GatewayBusy,
     InvalidRequest,
-    ModelError,
     MustcallError,
     Unauthorized,
     UnknownRoute,
@@ -30,8 +29,9 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
-from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.upstream.endpoint import caller_key
@@ -77,7 +77,10 @@ def _strip(path: str) -> str:
 #: Our headers that a web page may read.
 _EXPOSED = b", ".join(
     b"x-mustcall-" + name
-    for name in (b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace")
+    for name in (
+        *(b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace"),
+        *(b"cost-usd", b"cost-estimated"),
+    )
 )
 
 
@@ -88,8 +91,15 @@ class _Gone(Exception):
 class Gateway:
     """One gateway process: settings, a pool of upstream connections, and the count of requests under way."""
 
-    def __init__(self, settings: Settings, transport: Transport | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        metering: Metering | None = None,
+    ) -> None:
         self._settings = settings
+        self._metering = metering
         self._transport = transport
         self._clock = clock or SystemClock()
         self._service: Service | None = None
@@ -127,7 +137,7 @@ class Gateway:
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
-            self._service = Service(self._settings, self._transport, self._clock)
+            self._service = Service(self._settings, self._transport, self._clock, self._metering)
         return self._service
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,13 +163,9 @@ class Gateway:
         record = call.progress.record
         noted = record.adaptations if record is not None else ()
         headers = reply_headers(call.request_id, {}, noted, content_type=_JSON, record=record)
-        if isinstance(problem, ModelError):
-            # Clients retry 5xx by themselves; this turn has already been tried as often as it may.
-            headers.append((b"x-should-retry", b"false"))
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
-        if isinstance(problem, GatewayBusy):
-            headers.append((b"retry-after", b"1"))
+        headers += retry_advice(problem)
         await call.send_whole(
             problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
         )
@@ -212,8 +218,11 @@ class Gateway:
             await call.begin_stream({}, ())
             await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
 
-        with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
-            reply = await service.turn(call.wire, body, headers, call.query, call.token, progress=progress)
+        seconds = self._settings.server.keepalive if b'"stream"' in body else 0.0
+        with Heartbeat(seconds, progress, keep_alive) as heartbeat:
+            reply = await service.turn(
+                call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
+            )
             await heartbeat.settle()
             if isinstance(reply, WholeReply):
                 await call.send_reply(reply, codec)

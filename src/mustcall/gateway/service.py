@@ -10,12 +10,16 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
+from mustcall.gateway.budgets import session_of
 from mustcall.gateway.settings import Settings
+from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
@@ -31,17 +35,32 @@ _MODELS_TIMEOUT = 5.0
 class Service:
     """The operations behind the routes."""
 
-    def __init__(self, settings: Settings, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, transport: Transport, clock: Clock, metering: Metering | None = None
+    ) -> None:
         self._settings = settings
         self._transport = transport
         self._clock = clock
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house)
+        budget = settings.house.budget
+        if metering is None and budget is not None:
+            metering = Metering(budget, clock)
+        #: None where nothing is counted.
+        self._metering = metering
 
     async def turn(
-        self, wire: Wire, body: bytes, headers: Mapping[str, str], query: str, token: str, *, progress: Progress
+        self,
+        wire: Wire,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: str,
+        token: str,
+        *,
+        progress: Progress,
+        caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
-        """Serve one request for one reply."""
+        """Serve one request for one reply. `caller` are its headers with the key that stays here, if there is one."""
         controls, body = take_controls(body, headers, self._turns.house.controls)
         seen = codec_for(wire).peek(body)
         endpoint, model = self._route(seen.model, wire)
@@ -55,7 +74,12 @@ class Service:
             request_id=f"req_{token}",
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
-        return await self._turns.take(
+        metered: Metered | None = None
+        if self._metering is not None or controls.turn_cost_usd:
+            metered = self._metered(
+                controls, inbound, endpoint, model=model or seen.model, progress=progress, caller=caller or headers
+            )
+        taking = self._turns.take(
             inbound,
             endpoint,
             model,
@@ -63,6 +87,33 @@ class Service:
             controls=controls,
             progress=progress,
             deadline=deadline,
+            metered=metered,
+        )
+        return await (taking if metered is None else metered.follow(taking))
+
+    def _metered(
+        self,
+        controls: Controls,
+        inbound: Inbound,
+        endpoint: Endpoint,
+        *,
+        model: str,
+        progress: Progress,
+        caller: Mapping[str, str],
+    ) -> Metered:
+        """Return the meter of one turn, on the account of its session."""
+        session = session_of(controls.session, caller_key(caller), self._settings.session_by)
+        metering = self._metering
+        if metering is None:  # the caller's own cap, and nothing else
+            metering, session = Metering(Budget(), self._clock), None
+        return self._turns.metered(
+            metering,
+            session,
+            inbound,
+            endpoint,
+            model,
+            progress=progress,
+            turn_cost_usd=controls.turn_cost_usd,
         )
 
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:

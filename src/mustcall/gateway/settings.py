@@ -13,7 +13,9 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
+from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.policy.backoff import Backoff
+from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
@@ -91,6 +93,9 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wording: Wording = Wording()
     grounding: tuple[GroundingRule, ...] = ()
     profile: tuple[dict[str, Any], ...] = ()
+    budget: BudgetSettings | None = None
+    breaker: BreakerRule | None = None
+    price: tuple[PriceSettings, ...] = ()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     client_keys: tuple[str, ...] = ()
     house: House = House()
+    session_by: SessionBy = SessionBy.SESSION
 
     def __repr__(self) -> str:
         return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
@@ -146,12 +152,14 @@ def load_settings(
         changes["port"] = _port(env["MUSTCALL_PORT"])
     if changes:
         server = msgspec.structs.replace(server, **changes)
+    budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))
     settings = Settings(
         server=server,
         endpoints=tuple(_endpoint(upstream, env) for upstream in upstreams),
         routes=routes,
         client_keys=_client_keys(server, env),
-        house=_house(read, path),
+        house=msgspec.structs.replace(_house(read, path), budget=budget),
+        session_by=session_by,
     )
     _check(settings)
     return settings
@@ -228,6 +236,7 @@ def _advice(problem: str) -> str:
         "`api_key`": "put the key into an environment variable and name it in api_key_env",
         "`routes`": "write each route as [[route]]",
         "`upstreams`": "write each upstream as [[upstream]]",
+        "`prices`": "write each price as [[price]]",
         "Expected `array`, got `object`": "write the table with two brackets, [[…]], once for each entry",
     }
     if "Invalid enum value" in problem and "wire" in problem:

@@ -78,6 +78,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_misfit: str = "The call of `{tool}` did not fit its schema and was not run: {problem}."
     tool_cancelled: str = "The call of `{tool}` was cancelled."
     hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
+    money_spent: str = "The call of `{tool}` was refused: what may be spent on this is spent."
 
 
 #: The places each sentence may have.
@@ -94,6 +95,7 @@ _PLACES = {
     "tool_misfit": {"tool": "", "problem": ""},
     "tool_cancelled": {"tool": ""},
     "hops_spent": {"tool": ""},
+    "money_spent": {"tool": ""},
     "answer_as_json": {"schema": ""},
     "plan": {"tools": ""},
     "plan_into_calls": {"plan": ""},

@@ -6,6 +6,7 @@ messages a step sends. A run can be looked at while it goes on, and what it show
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
@@ -35,11 +36,13 @@ from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.answers.envelopes import Malformed, ignored_calls, malformed_call, without_retries
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.spending import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
+from mustcall.policy.budget import NextCall
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
@@ -82,6 +85,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
+    metering: Metering | None = None
+    session: str | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -101,6 +106,8 @@ class Run:
         #: Where a stateful upstream keeps the conversation, and how much of it it has.
         self._response_id = after.response_id if after is not None and plan.stateful else None
         self._kept = after.kept if after is not None and self._response_id is not None else 0
+        #: What the run may spend; None where nothing is counted.
+        self._purse = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
         self._calls: list[ExecutedCall] = []
         self._steps: list[TurnRecord] = []
         self._usage = Usage()
@@ -114,6 +121,7 @@ class Run:
         self._output: Any = None
         self._hops = 0 if plan.answering is None else plan.answering.hops
         self._closing = False
+        self._spent = False
         self._reminder: str | None = None
         #: What was wrong with a call that could not be one, until the model has been told.
         self._notice: str | None = None
@@ -142,6 +150,7 @@ class Run:
             steps=tuple(self._steps),
             usage=self._usage,
             usage_by_model=dict(self._usage_by),
+            cost_cap=None if self._purse is None else self._purse.cost_cap,
             force_satisfied=_force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
@@ -158,7 +167,12 @@ class Run:
         """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
         plan = self._plan
         runner = Runner(
-            roster, concurrency=plan.concurrency, approve=plan.approve, wording=plan.wording, clock=plan.clock
+            roster,
+            concurrency=plan.concurrency,
+            approve=plan.approve,
+            wording=plan.wording,
+            clock=plan.clock,
+            egress=self._purse,
         )
         try:
             while self._stopped is None:
@@ -212,11 +226,23 @@ class Run:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
-            self._stopped = Stopped.STEP_CAP if capped else stopped_by(reply.finish)
+            self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
+
+    def _capped_by(self) -> Stopped:
+        """Return which cap a run ended by."""
+        return Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
 
     async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
         """Take one turn of a model's; its record and its usage are kept also where it fails."""
-        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
+        step = Step(
+            turns,
+            plan.endpoint,
+            plan.clock,
+            timeout=plan.timeout,
+            extra=plan.options.extra,
+            purse=self._purse,
+            number=len(self._steps) + 1,  # of the turns: a step of two models has two
+        )
         try:
             return await step.take(asked.request, asked.controls, say), step.usage
         finally:
@@ -351,12 +377,15 @@ class Run:
             await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
 
         allowed = calls if self._plan.answering is None else calls[: self._hops]
+        refuse = runner.refused
+        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
+            allowed, refuse, self._spent = (), runner.unaffordable, True
         self._hops -= len(allowed)
         done = list(await runner.run_all(allowed, self._number, started, finished))
         for call in calls[len(allowed) :]:
             self._closing = True
             await started(call)
-            done.append(runner.refused(call, self._number))
+            done.append(refuse(call, self._number))
             await finished(done[-1])
         results = [executed.result for executed in done]
         if loop is not None and loop.advise:

@@ -10,6 +10,7 @@ from mustcall.core.message import Message
 from mustcall.core.reply import Usage
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.policy.budget import CostCap
 
 __all__ = ["RunResult", "Stopped"]
 
@@ -19,6 +20,7 @@ class Stopped(StrEnum):
 
     ANSWERED = "answered"
     STEP_CAP = "step_cap"
+    COST_CAP = "cost_cap"
     LENGTH = "length"
     REFUSED = "refused"
     FILTERED = "filtered"
@@ -39,6 +41,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     #: The same by the name of the model: two where one plans and another calls.
     usage_by_model: dict[str, Usage] = {}
+    #: How the run stands against its own cost cap, where it has one (rule 95).
+    cost_cap: CostCap | None = None
     #: None if no tool was demanded; False if one was and no turn called it (rule 27).
     force_satisfied: bool | None = None
     #: What the run failed with, where it was asked not to raise.
@@ -47,3 +51,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     response_id: str | None = None
     #: How many of `messages` it keeps.
     kept: int = 0
+
+    @property
+    def cost_usd(self) -> float:
+        """What the model's turns cost together, every attempt of them, as far as prices are known (rule 98)."""
+        return sum(step.cost_usd for step in self.steps)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether something of the cost is not known: a price, or the tokens of an attempt."""
+        return any(step.estimated for step in self.steps)

@@ -22,6 +22,7 @@ class CallStatus(StrEnum):
     CANCELLED = "cancelled"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
     IGNORED_EXTRA = "ignored_extra"
+    COST_CAP_EXCEEDED = "cost_cap_exceeded"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
