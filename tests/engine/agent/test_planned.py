@@ -9,7 +9,9 @@ import pytest
 
 from mustcall import (
     Agent,
+    BudgetSpent,
     CallStarted,
+    Caps,
     GroundingRule,
     Options,
     ReasoningDelta,
@@ -295,3 +297,10 @@ def test_what_cannot_be_two_models() -> None:
         Agent(planner="chat=http://127.0.0.1:9/v1", caller=one)
     with pytest.raises(ConfigError, match="stateful"):
         Agent(planner=kept, caller=one)
+
+
+async def test_one_purse_for_both() -> None:
+    """Rule 93: both models spend from one session's budget: two calls in all, and the third is refused."""
+    with Pair([Turn(Say(PLAN)), DONE], [CALL], budget=Caps(calls=2)) as pair, pytest.raises(BudgetSpent):
+        await pair.agent.run("Weather?")
+    assert (len(pair.plans), len(pair.calls)) == (1, 1)

@@ -24,7 +24,7 @@ from mustcall.dialects import Text as ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
 from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, stopped_by, text_of
 from mustcall.engine.agent.prompts import text_message
-from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.agent.results import RunResult
 from mustcall.engine.answers.envelopes import ignored_calls, malformed_call
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
@@ -166,7 +166,7 @@ class PlannedRun(Run):
         if text and not thought.told:
             await self._tell(TextDelta(text), emit)
         capped = thought.asked.capped and self._reminder is None
-        self._stopped = Stopped.STEP_CAP if capped else stopped_by(reply.finish)
+        self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
 
     # --- the caller --------------------------------------------------------------------------------------------------
 
