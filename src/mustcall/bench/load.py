@@ -92,7 +92,6 @@ class _Run:
         self.missing = total
         self.latencies: list[float] = []
         self.reads = 0
-        self.reopening: list[asyncio.Task[None]] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fail(self, problem: str) -> None:
@@ -113,6 +112,7 @@ class _Connection(asyncio.Protocol):
         self._began = 0.0
         self._run: _Run | None = None
         self._check = False
+        self._opening: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,8 +124,8 @@ class _Connection(asyncio.Protocol):
             return
         if self._began:
             run.fail(f"the connection was lost in the middle of an answer: {exc}")
-        elif run.left and not run.done.done():
-            run.reopening.append(asyncio.get_running_loop().create_task(self._reopen(run)))
+        elif not run.done.done():
+            self._next(run)
 
     async def _reopen(self, run: _Run) -> None:
         """Connect again: some servers close after each answer, and that is part of what they cost."""
@@ -134,6 +134,7 @@ class _Connection(asyncio.Protocol):
         except OSError as error:
             run.fail(f"cannot connect again: {error}")
         else:
+            self._opening = None
             self._next(run)
 
     def start(self, run: _Run, *, check: bool) -> None:
@@ -145,8 +146,12 @@ class _Connection(asyncio.Protocol):
     def _next(self, run: _Run) -> None:
         if not run.left:
             return
-        run.left -= 1
         assert self.transport is not None
+        if self.transport.is_closing():
+            if self._opening is None:
+                self._opening = asyncio.get_running_loop().create_task(self._reopen(run))
+            return
+        run.left -= 1
         self._began = time.perf_counter()
         self.transport.write(run.request)
 

@@ -1,5 +1,6 @@
 """Starts the processes of a run (upstream, floor, gateways, load generator), and stops them whatever happens."""
 
+import contextlib
 import http.client
 import os
 import socket
@@ -150,9 +151,11 @@ class Fleet:
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode(order) + b"\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        line = b""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         if not line:
             raise Broken(f"the load generator died: {self._log('load')}")
         report = msgspec.json.decode(line, type=Report)

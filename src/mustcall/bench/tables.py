@@ -26,6 +26,9 @@ _COLUMNS = (
     "up / gen CPU",
 )
 
+#: How much of a peer's problem a table shows; the JSON has all of it.
+_PROBLEM = 100
+
 
 class Sheet(msgspec.Struct, frozen=True):
     """A titled table; all columns but the first are figures."""
@@ -73,7 +76,7 @@ def sheets(run: Run) -> list[Sheet]:
 def _cells(row: Row) -> tuple[str, ...]:
     one = row.measured
     if one.problem is not None:
-        return (f"{one.contender}: {one.problem[:200]}", str(one.concurrency), *[""] * (len(_COLUMNS) - 2))
+        return (f"{one.contender}: {one.problem[:_PROBLEM]}", str(one.concurrency), *[""] * (len(_COLUMNS) - 2))
     latency = one.concurrency == 1
     return (
         one.contender,
