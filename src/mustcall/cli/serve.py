@@ -3,7 +3,9 @@
 import contextlib
 import logging
 import os
-from collections.abc import Generator
+import socket
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,7 +15,7 @@ from click.core import ParameterSource
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
-from mustcall.gateway.server import bind, serve
+from mustcall.gateway.server import LOG_FORMAT, bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.ledger import shown_place
 from mustcall.policy.routing import choose
@@ -71,6 +73,13 @@ PY
     help="Where state is kept: a file or a postgresql:// URL.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]",
 )
 @click.option("--keep", metavar="AGE", help="How long turns and stored responses are kept.  [default: 30d]")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Serve with so many processes; dead ones are replaced. Limits are for each.",
+)
 @click.option("--demo", is_flag=True, help="Serve a scripted upstream that needs no model and no key.")
 @click.pass_context
 def command(
@@ -83,6 +92,7 @@ def command(
     gguf: Path | None,
     ledger: str | None,
     keep: str | None,
+    workers: int,
     demo: bool,
 ) -> None:
     """Run the gateway: Chat Completions, Responses and Messages in, any of them out.
@@ -91,7 +101,7 @@ def command(
 
     Point an agent's base URL at it (OpenAI clients: http://HOST:PORT/v1, Anthropic clients: http://HOST:PORT).
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     if demo and (upstreams or file or gguf):
         raise click.UsageError("--demo brings its own upstream; leave out --upstream, --config and --gguf")
     if gguf is not None:
@@ -103,6 +113,7 @@ def command(
             settings = stack.enter_context(_demo_settings(host, port))
         else:
             settings = load_settings(file, upstream_flags=upstreams, host=host, port=port, ledger=ledger, keep=keep)
+        run = serve if workers == 1 else _with_workers(settings, workers)
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
             or settings.server.port != ServerSettings().port
@@ -112,7 +123,15 @@ def command(
         address, bound = listener.getsockname()[:2]
         url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
         with listener:
-            serve(settings, listener, lambda: _announce(url, settings, demo=demo))
+            run(settings, listener, lambda: _announce(url, settings, demo=demo, workers=workers))
+
+
+def _with_workers(settings: Settings, count: int) -> Callable[[Settings, socket.socket, Callable[[], None]], None]:
+    """Return how several processes serve, if they can."""
+    from mustcall.gateway.workers import check_workers, serve_workers  # noqa: PLC0415  one process needs none of it
+
+    check_workers(settings, count)
+    return partial(serve_workers, count=count)
 
 
 @contextlib.contextmanager
@@ -131,8 +150,8 @@ def _demo_settings(host: str | None, port: int | None) -> Generator[Settings]:
         )
 
 
-def _announce(url: str, settings: Settings, *, demo: bool) -> None:
-    click.echo(f"mustcall listens on {url}")
+def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> None:
+    click.echo(f"mustcall listens on {url}" + (f" with {workers} workers" if workers > 1 else ""))
     if settings.server.port and not url.endswith(f":{settings.server.port}"):
         click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:

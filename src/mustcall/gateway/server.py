@@ -14,24 +14,37 @@ from mustcall.gateway.app import Gateway
 from mustcall.gateway.joining import JoiningProtocol
 from mustcall.gateway.settings import ServerSettings, Settings
 
-__all__ = ["bind", "serve", "server_config"]
+__all__ = ["LOG_FORMAT", "bind", "say_stopping", "serve", "server_config"]
+
+#: How warnings look on the operator's terminal.
+LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+def say_stopping(running: int, server: ServerSettings) -> None:
+    """Tell the operator what is waited for, if anything is."""
+    if running:
+        grace = _grace(server)
+        print(f"stopping; {running} running requests have up to {grace} s (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
+
+
+def _grace(server: ServerSettings) -> int:
+    return max(1, int(server.shutdown_grace))
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, with a word when it is ready to answer."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[int], None]) -> None:
         super().__init__(config)
         self._announce = announce
+        self._stopping = stopping
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Say what happens: a first signal waits for running requests, a second one does not."""
-        running = len(self.server_state.tasks)
         if self.should_exit:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # what it cuts off is not news
-        elif running:
-            grace = self.config.timeout_graceful_shutdown
-            print(f"stopping; {running} running requests have up to {grace} s (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
+        else:
+            self._stopping(len(self.server_state.tasks))
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -76,13 +89,22 @@ def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         log_config=None,
-        timeout_graceful_shutdown=max(1, int(server.shutdown_grace)),
+        timeout_graceful_shutdown=_grace(server),
         backlog=2048,
     )
 
 
-def serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until told to stop (SIGINT, SIGTERM); running requests get the grace period."""
-    server = _Server(server_config(Gateway(settings), settings.server), announce)
+def serve(
+    settings: Settings,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    stopping: Callable[[int, ServerSettings], None] = say_stopping,
+) -> None:
+    """Serve until told to stop (SIGINT, SIGTERM); running requests get the grace period.
+
+    `stopping` is told how many of them there are, with the settings, at the first signal.
+    """
+    config = server_config(Gateway(settings), settings.server)
+    server = _Server(config, announce, lambda running: stopping(running, settings.server))
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again once everything is closed
         server.run(sockets=[listener])

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import msgspec
 
-from gateway_bench.bodies import ARGUMENTS, DELTAS, TEXT, TOOL, Reply, Wire
+from mustcall.bench.bodies import ARGUMENTS, DELTAS, TEXT, TOOL, Reply, Wire
 
-__all__ = ["Broken", "Expected", "fetch"]
+__all__ = ["Broken", "Expected", "ask", "fetch", "streamed_call"]
 
 _ENDINGS: dict[Wire, bytes] = {
     "chat": b"data: [DONE]\n\n",
     "messages": b'{"type":"message_stop"}\n\n',
     "responses": b"\n\n",
 }
-_TIMEOUT = 20.0
+_TIMEOUT = 60.0
 Json = dict[str, Any]
 
 
@@ -32,19 +32,11 @@ class Expected(msgspec.Struct, frozen=True):
     ending: str
 
 
-def fetch(port: int, path: str, headers: dict[str, str], body: bytes, *, wire: Wire, reply: Reply) -> Expected:
+def fetch(
+    address: tuple[str, int], path: str, headers: dict[str, str], body: bytes, *, wire: Wire, reply: Reply
+) -> Expected:
     """Ask once and check the answer's meaning; raise `Broken`."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
-    try:
-        connection.request("POST", path, body, headers)
-        response = connection.getresponse()
-        raw = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise Broken(f"no answer from port {port}: {error}") from None
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise Broken(f"status {response.status}: {raw[:500].decode(errors='replace')}")
+    raw = ask(address, path, headers, body)
     try:
         problem = _check_whole(wire, reply, raw) if reply in ("text", "call") else _check_stream(wire, raw)
     except (KeyError, IndexError, TypeError, msgspec.DecodeError) as error:
@@ -54,6 +46,22 @@ def fetch(port: int, path: str, headers: dict[str, str], body: bytes, *, wire: W
     if reply in ("text", "call"):
         return Expected(len(raw), "}")
     return Expected(len(raw), _ENDINGS[wire].decode())
+
+
+def ask(address: tuple[str, int], path: str, headers: dict[str, str], body: bytes) -> bytes:
+    """Ask once and return the answer's body; raise `Broken` if there is none, or not with status 200."""
+    connection = http.client.HTTPConnection(*address, timeout=_TIMEOUT)
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        raw = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Broken(f"no answer from {address[0]}:{address[1]}: {error!r}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Broken(f"status {response.status}: {raw[:500].decode(errors='replace')}")
+    return raw
 
 
 def _check_whole(wire: Wire, reply: Reply, raw: bytes) -> str:
@@ -69,9 +77,9 @@ def _read_whole(wire: Wire, body: Json) -> tuple[str, tuple[str, Json] | None]:
         case "chat":
             message: Json = body["choices"][0]["message"]
             calls = [
-                (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", ())
+                (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
             ]
-            text: str = message["content"] or ""
+            text: str = message.get("content") or ""
         case "messages":
             text = "".join(block["text"] for block in body["content"] if block["type"] == "text")
             calls = [(block["name"], block["input"]) for block in body["content"] if block["type"] == "tool_use"]
@@ -100,6 +108,17 @@ def _check_stream(wire: Wire, raw: bytes) -> str:
     # Deltas that arrive together may be joined on the way to another wire; their text is what counts.
     found, sent = "".join(deltas), "".join(DELTAS)
     return "" if found == sent else f"{len(found)} characters of text, or others than the {len(sent)} that were sent"
+
+
+def streamed_call(raw: bytes) -> str:
+    """Return the arguments of the one call that was streamed on the Chat Completions wire."""
+    pieces: list[str] = []
+    for block in raw.split(b"\n\n"):
+        data = block.partition(b"data: ")[2]
+        if data and data != b"[DONE]":
+            for choice in msgspec.json.decode(data)["choices"]:
+                pieces += [call["function"].get("arguments") or "" for call in choice["delta"].get("tool_calls") or ()]
+    return "".join(pieces)
 
 
 def _delta(wire: Wire, event: Json) -> str:

@@ -11,12 +11,17 @@ import msgspec
 __all__ = [
     "ARGUMENTS",
     "DELTAS",
+    "LONG_FORMS",
     "PATHS",
     "TEXT",
     "TOOL",
     "WIRES",
+    "LongForm",
     "Reply",
     "Wire",
+    "long_arguments",
+    "long_events",
+    "named_request",
     "request_body",
     "stream_events",
     "whole_body",
@@ -25,10 +30,16 @@ __all__ = [
 Wire = Literal["chat", "messages", "responses"]
 #: What is asked for: a text, a tool call, or a text in deltas (written as groups, one by one, or at once).
 Reply = Literal["text", "call", "groups", "paced", "burst"]
+#: How a long argument comes: as the deltas of a tool call, or as text in which the model wrote the call.
+LongForm = Literal["native", "text"]
 Json = dict[str, Any]
 
 WIRES: tuple[Wire, ...] = ("chat", "messages", "responses")
 PATHS: dict[Wire, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+
+LONG_FORMS: tuple[LongForm, ...] = ("native", "text")
+#: Characters of one delta of a long argument.
+_CUT = 4
 
 _WORDS = ("The", " wind", " over", " Oslo", " turns", " north", " before", " noon", ",", " and", " it", " rains", ".\n")
 #: The streamed reply: 200 deltas of one token each.
@@ -46,8 +57,11 @@ _QUESTION = "What will the weather be like in Oslo over the next three days, and
 
 def request_body(wire: Wire, reply: Reply, tools: int = 1) -> bytes:
     """Return a caller's request; its model name tells the upstream what to reply."""
-    stream = reply in ("groups", "paced", "burst")
-    model = f"bench-{reply}"
+    return named_request(wire, f"bench-{reply}", tools, stream=reply in ("groups", "paced", "burst"))
+
+
+def named_request(wire: Wire, model: str, tools: int = 1, *, stream: bool) -> bytes:
+    """Return a caller's request for a model by its whole name."""
     return msgspec.json.encode(_REQUESTS[wire](model, tools, stream))
 
 
@@ -291,6 +305,43 @@ def _chat_stream() -> list[bytes]:
         *(chunk({"content": text}) for text in DELTAS),
         chunk({}, "stop"),
         _event(head | {"choices": [], "usage": _chat_usage(), "obfuscation": "Yw"}),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def long_arguments(size: int) -> str:
+    """Return the arguments of a call, of about so many characters."""
+    note = (TEXT * (size // len(TEXT) + 1))[:size]
+    return msgspec.json.encode(ARGUMENTS | {"note": note}).decode()
+
+
+def long_events(form: LongForm, size: int) -> list[bytes]:
+    """Return a streamed call on the Chat Completions wire whose arguments have so many characters, in small deltas."""
+    head = _chat_head("chat.completion.chunk")
+
+    def chunk(delta: Json, finish: str | None = None) -> bytes:
+        choice: Json = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return _event(head | {"choices": [choice], "usage": None})
+
+    def function(fields: Json, **call: str) -> bytes:
+        return chunk({"tool_calls": [{"index": 0, **call, "function": fields}]})
+
+    arguments = long_arguments(size)
+    if form == "native":
+        pieces = [arguments[at : at + _CUT] for at in range(0, len(arguments), _CUT)]
+        middle = [
+            function({"name": TOOL, "arguments": ""}, id="call_Zk0WbM4nq8yB3Xr7LsT1vQpD", type="function"),
+            *(function({"arguments": piece}) for piece in pieces),
+        ]
+        finish = "tool_calls"
+    else:
+        text = f'<tool_call>\n{{"name": "{TOOL}", "arguments": {arguments}}}\n</tool_call>'
+        middle = [chunk({"content": text[at : at + _CUT]}) for at in range(0, len(text), _CUT)]
+        finish = "stop"
+    return [
+        chunk({"role": "assistant", "content": None if form == "native" else "", "refusal": None}),
+        *middle,
+        chunk({}, finish),
         b"data: [DONE]\n\n",
     ]
 

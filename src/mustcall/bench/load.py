@@ -8,17 +8,19 @@ of the processes under test is read here, at the run's own borders, from their P
 import asyncio
 import sys
 import time
+from collections.abc import Iterable
 from typing import cast
 
 import msgspec
 import uvloop
 
-__all__ = ["Order", "Report", "cpu_seconds", "main"]
+__all__ = ["Order", "Report", "cpu_seconds", "family_seconds", "main"]
 
 
 class Order(msgspec.Struct, kw_only=True):
     """One run. `length` is the exact size of a correct body (None where it varies), `ending` its last bytes."""
 
+    host: str
     port: int
     path: str
     headers: dict[str, str]
@@ -28,12 +30,13 @@ class Order(msgspec.Struct, kw_only=True):
     requests: int
     length: int | None
     ending: str
-    pids: list[int]
+    #: The processes whose CPU time is wanted: one figure per family.
+    families: list[list[int]]
     timeout: float
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run took: seconds in all, CPU seconds per process in the order's order, latencies in ms."""
+    """What a run took: seconds in all, CPU seconds per family in the order's order, latencies in ms."""
 
     seconds: float = 0.0
     cpu: list[float] = []
@@ -48,6 +51,11 @@ def cpu_seconds(pid: int) -> float:
     """Return the CPU time a process has used, in all its threads."""
     # clock_getcpuclockid(3) for a process: the complement of its id, above three bits that mean "scheduler time".
     return time.clock_gettime((~pid << 3) | 2)
+
+
+def family_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time that several processes have used together."""
+    return sum(map(cpu_seconds, pids))
 
 
 class Wrong(Exception):
@@ -104,14 +112,30 @@ class _Connection(asyncio.Protocol):
         self._began = 0.0
         self._run: _Run | None = None
         self._check = False
+        self._opening: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._run is not None and self._began:
-            self._run.fail(f"the connection was lost in the middle of an answer: {exc}")
+        run = self._run
+        if run is None:
+            return
+        if self._began:
+            run.fail(f"the connection was lost in the middle of an answer: {exc}")
+        elif not run.done.done():
+            self._next(run)
+
+    async def _reopen(self, run: _Run) -> None:
+        """Connect again: some servers close after each answer, and that is part of what they cost."""
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, run.order.host, run.order.port)
+        except OSError as error:
+            run.fail(f"cannot connect again: {error}")
+        else:
+            self._opening = None
+            self._next(run)
 
     def start(self, run: _Run, *, check: bool) -> None:
         """Make requests until the run has none left."""
@@ -122,10 +146,22 @@ class _Connection(asyncio.Protocol):
     def _next(self, run: _Run) -> None:
         if not run.left:
             return
-        run.left -= 1
         assert self.transport is not None
+        if self.transport.is_closing():
+            if self._opening is None:
+                self._opening = asyncio.get_running_loop().create_task(self._reopen(run))
+            return
+        run.left -= 1
         self._began = time.perf_counter()
         self.transport.write(run.request)
+
+    def _go_on(self, run: _Run, head: bytes) -> None:
+        """Ask again, on a new connection if this one is being closed."""
+        assert self.transport is not None
+        if b"connection: close" in head.lower():
+            self.transport.close()
+        else:
+            self._next(run)
 
     def data_received(self, data: bytes) -> None:
         run = self._run
@@ -158,7 +194,7 @@ class _Connection(asyncio.Protocol):
                 run.fail(f"a body that ends in {raw[end - 40 : end]!r}")
                 return
         run.count()
-        self._next(run)
+        self._go_on(run, raw[:head])
 
 
 def _request(order: Order, body: str) -> bytes:
@@ -178,7 +214,7 @@ async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> N
 async def _measure(order: Order) -> Report:
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(
-        *(loop.create_connection(_Connection, "127.0.0.1", order.port) for _ in range(order.concurrency))
+        *(loop.create_connection(_Connection, order.host, order.port) for _ in range(order.concurrency))
     )
     connections = [connection for _, connection in made]
     try:
@@ -186,11 +222,11 @@ async def _measure(order: Order) -> Report:
         warm = _Run(order, _request(order, order.warm_up), order.concurrency)
         await _drive(connections, warm, check=False)
         run = _Run(order, _request(order, order.body), order.requests)
-        before = [cpu_seconds(pid) for pid in order.pids]
+        before = [family_seconds(family) for family in order.families]
         own, began = time.process_time(), time.perf_counter()
         await _drive(connections, run, check=True)
         seconds, own = time.perf_counter() - began, time.process_time() - own
-        after = [cpu_seconds(pid) for pid in order.pids]
+        after = [family_seconds(family) for family in order.families]
     finally:
         for connection in connections:
             if connection.transport is not None:
@@ -220,7 +256,8 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin:
             report = runner.run(_carry_out(msgspec.json.decode(line, type=Order)))
-            print(msgspec.json.encode(report).decode(), flush=True)
+            sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

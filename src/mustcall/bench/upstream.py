@@ -4,17 +4,20 @@ It reads no JSON: the path tells the wire and the model name tells the reply. St
 
 - `groups`: the events in writes of ten, one pass of the event loop apart, so that they arrive in several reads;
 - `paced`: one event per write, 1 ms apart, so that nothing can coalesce and each event costs what it costs;
-- `burst`: everything in one write.
+- `burst`: everything in one write;
+- `held-MS`: one event per write, that many milliseconds apart: a stream that stays open;
+- `native-SIZE`, `text-SIZE`: a call with a long argument, as deltas of a call or of a text, in writes of ten.
 """
 
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import cast
 
 import uvloop
 
-from gateway_bench.bodies import PATHS, WIRES, Wire, stream_events, whole_body
+from mustcall.bench.bodies import LONG_FORMS, PATHS, WIRES, LongForm, Wire, long_events, stream_events, whole_body
 
 __all__ = ["GROUP", "main"]
 
@@ -48,12 +51,12 @@ def _render_whole(wire: Wire, *, call: bool) -> list[bytes]:
     return [head % (_DATE, _HEADERS[wire], len(body)) + body]
 
 
-def _render_stream(wire: Wire, group: int) -> list[bytes]:
+def _render_stream(wire: Wire, group: int, events: list[bytes] | None = None) -> list[bytes]:
     """Return the writes of a stream: each event its own HTTP chunk, as providers send them."""
     head = (
         b"HTTP/1.1 200 OK\r\n%bcontent-type: text/event-stream; charset=utf-8\r\n%btransfer-encoding: chunked\r\n\r\n"
     )
-    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in stream_events(wire)]
+    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in events or stream_events(wire)]
     writes = [b"".join(chunks[start : start + group]) for start in range(0, len(chunks), group)]
     return [head % (_DATE, _HEADERS[wire]) + writes[0], *writes[1:-1], writes[-1] + b"0\r\n\r\n"]
 
@@ -75,6 +78,24 @@ def _render() -> dict[bytes, dict[bytes, list[bytes]]]:
 
 _SCRIPTS = _render()
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+_LONG: dict[bytes, LongForm] = {form.encode(): form for form in LONG_FORMS}
+
+
+@cache
+def _long(form: bytes, size: int) -> list[bytes]:
+    """Return the writes of a call with a long argument, rendered when it is asked for first."""
+    return _render_stream("chat", GROUP, long_events(_LONG[form], size))
+
+
+def _look_up(path: bytes, asked: bytes) -> tuple[list[bytes], float]:
+    """Return the writes of a reply and the seconds between them."""
+    scripts = _SCRIPTS.get(path, {})
+    name, _, number = asked.partition(b"-")
+    if name in _LONG and number.isdigit():
+        return _long(name, int(number)), 0.0
+    if name == b"held" and number.isdigit() and scripts:
+        return scripts[b"paced"], int(number) / 1000
+    return scripts.get(asked, [_NOT_FOUND]), _PACE_SECONDS if asked == b"paced" else 0.0
 
 
 class _Upstream(asyncio.Protocol):
@@ -84,6 +105,8 @@ class _Upstream(asyncio.Protocol):
         self._loop = loop
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        self._full = False
+        self._waiting: tuple[list[bytes], int, float] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
@@ -108,25 +131,36 @@ class _Upstream(asyncio.Protocol):
         path = request.split(b" ", 2)[1].partition(b"?")[0]
         start = request.find(b'"bench-', head) + 7
         asked = request[start : request.find(b'"', start)]
-        writes = _SCRIPTS.get(path, {}).get(asked, [_NOT_FOUND])
+        writes, pause = _look_up(path, asked)
         assert self._transport is not None
         self._transport.write(writes[0])
         if len(writes) > 1:
-            self._go_on(writes, 1, asked == b"paced")
+            self._go_on(writes, 1, pause)
 
-    def _go_on(self, writes: list[bytes], number: int, paced: bool) -> None:
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            self._write(*waiting)
+
+    def _go_on(self, writes: list[bytes], number: int, pause: float) -> None:
         """Schedule the next write of a stream."""
-        if paced:
-            self._loop.call_later(_PACE_SECONDS, self._write, writes, number, paced)
+        if self._full:
+            self._waiting = (writes, number, pause)
+        elif pause:
+            self._loop.call_later(pause, self._write, writes, number, pause)
         else:
-            self._loop.call_soon(self._write, writes, number, paced)
+            self._loop.call_soon(self._write, writes, number, pause)
 
-    def _write(self, writes: list[bytes], number: int, paced: bool) -> None:
+    def _write(self, writes: list[bytes], number: int, pause: float) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(writes[number])
         if number + 1 < len(writes):
-            self._go_on(writes, number + 1, paced)
+            self._go_on(writes, number + 1, pause)
 
 
 async def _serve(port: int) -> None:

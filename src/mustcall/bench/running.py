@@ -1,0 +1,157 @@
+"""One run of the benchmark from end to end: who is started, in which variants, and which sections are measured."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+from mustcall.bench.bodies import Wire
+from mustcall.bench.cases import Contender, measure
+from mustcall.bench.peers import Peer, find_peer
+from mustcall.bench.processes import Fleet, Server, Variant, serve_knows
+from mustcall.bench.results import Circumstances, Run, ServerFigures
+from mustcall.bench.sections import hold_streams, measure_arguments, measure_start, watch_memory
+from mustcall.bench.system import check_system
+from mustcall.bench.workloads import ALL_PAIRS, PAIRS, Plan
+from mustcall.core.errors import ConfigError
+
+__all__ = ["OFF", "Options", "circumstances", "run_bench", "run_memory", "settings_variant"]
+
+#: The gateway as a pass-through.
+OFF = Variant(name="protocol off", settings='[contract]\nprotocol = "off"\n')
+_LIBRARIES = ("aiohttp", "uvicorn", "httptools", "uvloop", "msgspec")
+
+Tell = Callable[[str], None]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run measures."""
+
+    plan: Plan
+    pairs: Mapping[Wire, tuple[Wire, ...]] = msgspec.field(default_factory=lambda: PAIRS)
+    #: Gateways with other settings, measured on the same wire beside the one as it is.
+    variants: tuple[Variant, ...] = ()
+    #: Settings of the gateway itself.
+    settings: Variant = Variant()
+    before: Path | None = None
+    peers: tuple[Peer, ...] = ()
+    upstream_port: int | None = None
+    #: How often `start` is measured; 0 leaves it out.
+    starts: int = 3
+    #: Characters of the long arguments; none leaves them out.
+    arguments: tuple[int, ...] = (100_000, 1_000_000)
+
+
+def settings_variant(name: str, *, protocol: str = "on", ledger: str | None = None) -> Variant:
+    """Return a gateway with these settings; raise `ConfigError` where `serve` has no ledger to set."""
+    flags: tuple[str, ...] = ()
+    if ledger is not None:
+        if not serve_knows("--ledger"):
+            raise ConfigError("--ledger: this version's `mustcall serve` has no --ledger; leave it out")
+        flags = ("--ledger", ledger)
+    return Variant(name=name, settings=OFF.settings if protocol == "off" else "", flags=flags)
+
+
+def circumstances(own_version: str) -> Circumstances:
+    """Return where and when we are."""
+    return Circumstances(
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        version=own_version,
+        cores=os.cpu_count() or 1,
+        python=platform.python_version(),
+        load=os.getloadavg(),
+        libraries=dict(_versions()),
+    )
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in _LIBRARIES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def run_bench(options: Options, own_version: str, tell: Tell) -> Run:
+    """Measure; raise `Broken` if a contender that we start answers wrongly, `ConfigError` if there is no peer."""
+    check_system()
+    told = circumstances(own_version)
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream(options.upstream_port)
+        peers = [(peer, find_peer(peer)) for peer in options.peers]
+        start = measure_start(fleet, upstream, options.starts) if options.starts else None
+        groups = list(_groups(fleet, upstream, options, peers))
+        for _, server in peers:
+            fleet.attach(server)
+        fleet.start_generator()
+        measured = measure(fleet, upstream, groups, options.plan, tell)
+        servers = tuple(
+            ServerFigures(name=one.name, start_seconds=one.start_seconds, memory_mb=one.memory_mb)
+            for one in fleet.servers
+        )
+        gateway = next(one.server for one in groups[0] if one.kind == "same-wire")
+        floor = next(one.server for one in groups[0] if one.kind == "floor")
+        arguments = measure_arguments(gateway, floor, options.arguments, min(3, options.plan.rounds))
+    return Run(
+        circumstances=told,
+        workloads=options.plan.workloads,
+        measured=measured,
+        servers=servers,
+        start=start,
+        arguments=arguments,
+    )
+
+
+def _groups(
+    fleet: Fleet, upstream: Server, options: Options, peers: list[tuple[Peer, Server]]
+) -> Iterator[list[Contender]]:
+    """Start the servers and yield the contenders, grouped by the wire they call."""
+    floor = fleet.start_floor(upstream)
+    for wire, callers in options.pairs.items():
+        gateway = fleet.start_gateway(upstream, wire, options.settings)
+        group = [
+            Contender(kind="direct", caller=wire, upstream=wire, server=upstream),
+            Contender(kind="floor", caller=wire, upstream=wire, server=floor),
+        ]
+        if options.before is not None:
+            earlier = fleet.start_gateway(upstream, wire, options.settings, options.before / "src")
+            group.append(Contender(kind="before", caller=wire, upstream=wire, server=earlier))
+        for caller in callers:
+            kind = "same-wire" if caller == wire else "translating"
+            group.append(Contender(kind=kind, caller=caller, upstream=wire, server=gateway))
+        for variant in options.variants:
+            server = fleet.start_gateway(upstream, wire, variant)
+            shown = callers if options.pairs is ALL_PAIRS else (wire,)
+            group += [
+                Contender(kind="variant", caller=caller, upstream=wire, server=server, label=variant.name)
+                for caller in shown
+            ]
+        if wire == "chat":
+            group += [
+                Contender(kind="peer", caller="chat", upstream="chat", server=server, label=peer.name, model=peer.model)
+                for peer, server in peers
+            ]
+        yield group
+
+
+def run_memory(own_version: str, tell: Tell, *, streams: int, seconds: float, requests: int, settings: Variant) -> Run:
+    """Measure memory alone: many open streams in one gateway, many requests in another."""
+    check_system()
+    told = circumstances(own_version)
+    held = leak = None
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        if streams:
+            gateway = fleet.start_gateway(upstream, "chat", settings)
+            tell(f"holding {streams} streams open for {seconds:g} s")
+            held = asyncio.run(hold_streams(gateway, streams, seconds))
+        if requests:
+            gateway = fleet.start_gateway(upstream, "chat", settings)
+            fleet.start_generator()
+            leak = watch_memory(fleet, gateway, upstream, requests, tell)
+    return Run(circumstances=told, streams=held, leak=leak)

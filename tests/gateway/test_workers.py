@@ -1,0 +1,172 @@
+"""Several processes behind one port, as an operator runs and stops them: real processes, real signals."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mustcall.bench.system import family
+from mustcall.core.errors import ConfigError
+from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.gateway.workers import check_workers
+from mustcall.testing import Hang, Say, ScriptedUpstream, Turn
+from support.gated import Listener
+from support.http import call, post
+
+HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+PATIENCE = 30.0
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[tuple[str, "subprocess.Popen[str]"]]:
+    """Start a gateway with two workers; give its URL and its parent process, and leave nothing of it."""
+    process = subprocess.Popen(  # noqa: S603  our own command
+        [sys.executable, "-m", "mustcall", "serve", "--port", "0", "--workers", "2", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    printed = ""
+    try:
+        for line in process.stdout:
+            printed += line
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"http://127\.0\.0\.1:\d+(?= with 2 workers)", printed)
+        assert found, printed
+        yield found[0], process
+    finally:
+        members = family(process.pid)
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=PATIENCE)
+        until(lambda: not any(alive(pid) for pid in members))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: one that only waits for its parent's attention does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def workers_of(parent: int) -> list[int]:
+    """The processes that serve: those that are a process group of their own."""
+    return [pid for pid in family(parent)[1:] if os.getpgid(pid) == pid]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that is sure to come."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_killed_worker_is_replaced_and_requests_go_on() -> None:
+    """After kill -9 of one worker every request is answered, and there are two workers again."""
+    with serving("--demo") as (url, process):
+        before = workers_of(process.pid)
+        assert len(before) == 2
+        os.kill(before[0], signal.SIGKILL)
+        for _ in range(20):
+            assert post(f"{url}/v1/chat/completions", HELLO).status == 200
+        until(lambda: len(workers_of(process.pid)) == 2)
+        after = workers_of(process.pid)
+        assert before[1] in after
+        assert before[0] not in after
+        os.kill(before[1], signal.SIGKILL)  # now only the new one can answer
+        until(lambda: before[1] not in workers_of(process.pid))
+        assert post(f"{url}/v1/chat/completions", HELLO).status == 200
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=PATIENCE)
+        assert f"worker {before[0]} ended (exit code -9); another one takes its place" in rest
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_leaves_nothing_behind(number: signal.Signals, code: int) -> None:
+    """Ctrl-C and SIGTERM end all processes, with one process's exit code, in silence, and free the port."""
+    with serving("--demo") as (url, process):
+        members = family(process.pid)
+        assert call("GET", f"{url}/healthz").status == 200
+        # As a terminal does it: to the whole group at once.
+        os.killpg(process.pid, number)
+        rest, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code
+        assert rest == ""
+        until(lambda: not any(alive(pid) for pid in members))
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+
+
+def test_workers_end_with_their_parent() -> None:
+    """A parent that is killed leaves no worker behind."""
+    with serving("--demo") as (_, process):
+        members = family(process.pid)
+        process.kill()
+        until(lambda: not any(alive(pid) for pid in members))
+
+
+def test_running_requests_are_finished() -> None:
+    """A stream that runs when Ctrl-C comes is told to its end, and the operator is told once what is waited for."""
+    answer = Hang(Turn(Say("one two three")), after=700)
+    with (
+        ScriptedUpstream(default=answer) as upstream,
+        serving("--upstream", f"chat={upstream.base_url}") as (url, process),
+        Listener(url, "chat", {**HELLO, "stream": True}) as client,
+    ):
+        client.wait_for(b"data:")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        said = "stopping; 1 running requests have up to 10 s (Ctrl-C again stops now)\n"
+        assert process.stdout.readline() == said
+        upstream.release()
+        assert client.wait_for(b"[DONE]").count(b"three") == 1
+        rest, _ = process.communicate(timeout=PATIENCE)
+        assert rest == ""
+        assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_stops_now() -> None:
+    """A stream that would keep the gateway for its grace period is cut off by a second Ctrl-C."""
+    answer = Hang(Turn(Say("one two three")), after=700)
+    with (
+        ScriptedUpstream(default=answer) as upstream,
+        serving("--upstream", f"chat={upstream.base_url}") as (url, process),
+        Listener(url, "chat", {**HELLO, "stream": True}) as client,
+    ):
+        client.wait_for(b"data:")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("stopping; 1 running")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+
+
+def embedded() -> Settings:
+    """Settings with a model inside the process; no weights are needed to refuse it."""
+    settings = settings_from_flags("chat=http://127.0.0.1:9/v1")
+    local = settings.endpoints[0].__class__(name="local", wire=settings.endpoints[0].wire, base_url="embedded:tiny")
+    return Settings(server=settings.server, endpoints=(local,))
+
+
+def test_an_embedded_model_is_served_by_one_process() -> None:
+    """Several workers with an embedded model are refused, and the error says why and what to do."""
+    check_workers(embedded(), 1)
+    with pytest.raises(ConfigError, match=r"one model per process.*--workers.*--upstream") as caught:
+        check_workers(embedded(), 2)
+    assert "local" in caught.value.message
