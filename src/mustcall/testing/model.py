@@ -152,8 +152,6 @@ class _Reply:
 
     arrived = False
 
-    arrived = False
-
     def __init__(self, delivery: Delivery, recorded: Recorded) -> None:
         self._delivery = delivery
         self._recorded = recorded
