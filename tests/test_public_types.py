@@ -7,6 +7,7 @@ from mustcall import (
     CallFinished,
     CallStatus,
     Controls,
+    CoordinateResult,
     ExecutedCall,
     FunctionTool,
     GroundingRule,
@@ -26,6 +27,8 @@ from mustcall import (
     ToolContext,
     Upstream,
     Usage,
+    coordinate,
+    coordinate_sync,
     tool,
 )
 from mustcall.core.errors import ErrorInfo
@@ -133,3 +136,20 @@ async def test_stream_types() -> None:
             assert_type(event, RunEvent)
         assert_type(stream.result, RunResult)
     assert stream.result.text == "Hi."
+
+
+async def test_coordinate_types() -> None:
+    """A coordinated answer is typed, also where it is waited for."""
+    with ScriptedUpstream(default=Turn(Say('{"answer": "a", "stance": "agree"}'))) as upstream:
+        where = Upstream(f"chat={upstream.base_url}", model="m")
+        result = await coordinate("Hello", proposer=where, critics=[where], synthesizer=where, worker_tools=[double])
+    assert_type(result, CoordinateResult)
+    assert_type(result.answer, str | None)
+    assert_type([role.usage for role in result.roles], list[Usage])
+    assert callable(coordinate_sync)
+    assert result.answer == "a"
+
+
+def wait(where: Upstream) -> CoordinateResult:
+    """Call the one that waits as a checker sees it."""
+    return coordinate_sync("Hello", proposer=where, critics=[where], synthesizer=where, rounds=2)
