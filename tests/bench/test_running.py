@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -21,6 +22,7 @@ from mustcall.bench.tables import plain
 from mustcall.bench.workloads import WORKLOADS, Plan
 from mustcall.core.errors import ConfigError
 from mustcall.testing import RunningGateway
+from support.benching import knows_every_flag, knows_no_flag
 
 LOOPBACK = "127.0.0.1"
 
@@ -111,12 +113,12 @@ def test_flags_of_serve() -> None:
 
 def test_settings_of_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is turned on and off with serve's own flag, where it has one; asking for one it lacks is an error."""
-    monkeypatch.setattr("mustcall.bench.running.serve_knows", lambda _: False)
+    monkeypatch.setattr("mustcall.bench.running.serve_knows", knows_no_flag)
     assert settings_variant() == Variant()
     assert 'protocol = "off"' in settings_variant(protocol="off").settings
     with pytest.raises(ConfigError, match="--ledger"):
         settings_variant(ledger="file.db")
-    monkeypatch.setattr("mustcall.bench.running.serve_knows", lambda _: True)
+    monkeypatch.setattr("mustcall.bench.running.serve_knows", knows_every_flag)
     assert settings_variant().flags == ("--ledger", "off")
     assert settings_variant("l", ledger="file.db") == Variant(name="l", flags=("--ledger", "file.db"))
 
@@ -235,9 +237,9 @@ def test_servers_that_keep_and_servers_that_close(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda handler: reply(handler, status=500), "status 500"),
-        (lambda handler: reply(handler, body=b"{ }"), "3 bytes instead of 2"),
-        (lambda handler: reply(handler, body=b"{]"), "ends in"),
+        (partial(reply, status=500), "status 500"),
+        (partial(reply, body=b"{ }"), "3 bytes instead of 2"),
+        (partial(reply, body=b"{]"), "ends in"),
         (drop, "lost in the middle"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from mustcall.bench.results import write_run
 from mustcall.cli import main
 from mustcall.cli.bench import command
-from support.benching import measured, run_of, whole_run
+from support.benching import knows_no_flag, measured, run_of, whole_run
 
 
 def bench(*arguments: str) -> int | str | None:
@@ -52,7 +52,7 @@ def test_mistakes_are_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be done is said before anything is measured, in one line."""
-    monkeypatch.setattr("mustcall.bench.running.serve_knows", lambda _: False)
+    monkeypatch.setattr("mustcall.bench.running.serve_knows", knows_no_flag)
     assert bench(*arguments) == 2
     said = capsys.readouterr().err
     assert words in said

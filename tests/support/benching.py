@@ -15,7 +15,7 @@ from mustcall.bench.results import (
 )
 from mustcall.bench.workloads import WORKLOADS
 
-__all__ = ["circumstances", "measured", "run_of", "sample", "whole_run"]
+__all__ = ["circumstances", "knows_every_flag", "knows_no_flag", "measured", "run_of", "sample", "whole_run"]
 
 circumstances = Circumstances(
     date="2026-11-15 12:00 UTC",
@@ -25,6 +25,16 @@ circumstances = Circumstances(
     load=(0.5, 0.4, 0.3),
     libraries={"aiohttp": "3"},
 )
+
+
+def knows_no_flag(_flag: str) -> bool:
+    """A `serve` without the flag."""
+    return False
+
+
+def knows_every_flag(_flag: str) -> bool:
+    """A `serve` with the flag."""
+    return True
 
 
 def sample(cpu_ms: float, rate: float = 1000.0, p50: float = 1.0, p99: float = 2.0) -> Sample:

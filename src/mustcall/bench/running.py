@@ -22,7 +22,7 @@ from mustcall.core.errors import ConfigError
 
 __all__ = ["Options", "circumstances", "run_bench", "run_memory", "settings_variant"]
 
-_PASS_THROUGH = '[contract]\nprotocol = "off"\n'
+_UNCHECKED = '[contract]\nprotocol = "off"\n'
 _LEDGER_FLAG = "--ledger"
 _LIBRARIES = ("aiohttp", "uvicorn", "httptools", "uvloop", "msgspec")
 
@@ -54,7 +54,7 @@ def settings_variant(name: str = "", *, protocol: str = "on", ledger: str = "off
         raise ConfigError("--ledger: this version's `mustcall serve` has no --ledger; leave it out")
     return Variant(
         name=name,
-        settings=_PASS_THROUGH if protocol == "off" else "",
+        settings=_UNCHECKED if protocol == "off" else "",
         flags=(_LEDGER_FLAG, ledger) if known else (),
     )
 
