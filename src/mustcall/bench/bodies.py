@@ -140,9 +140,9 @@ def _responses_request(model: str, tools: int, stream: bool) -> Json:
 _REQUESTS = {"chat": _chat_request, "messages": _messages_request, "responses": _responses_request}
 
 
-def whole_body(wire: Wire, *, call: bool) -> bytes:
+def whole_body(wire: Wire, *, call: bool, text: str = TEXT) -> bytes:
     """Return a reply in one piece: a text, or a tool call."""
-    return msgspec.json.encode(_WHOLE[wire](call))
+    return msgspec.json.encode(_WHOLE[wire](call, text))
 
 
 def _arguments() -> str:
@@ -175,8 +175,8 @@ def _chat_head(kind: str) -> Json:
     }
 
 
-def _chat_whole(call: bool) -> Json:
-    message: Json = {"role": "assistant", "content": None if call else TEXT, "refusal": None, "annotations": []}
+def _chat_whole(call: bool, text: str) -> Json:
+    message: Json = {"role": "assistant", "content": None if call else text, "refusal": None, "annotations": []}
     if call:
         function = {"name": TOOL, "arguments": _arguments()}
         message["tool_calls"] = [{"id": "call_Zk0WbM4nq8yB3Xr7LsT1vQpD", "type": "function", "function": function}]
@@ -213,8 +213,8 @@ def _messages_head(content: list[Json], stop: str | None, written: int) -> Json:
     }
 
 
-def _messages_whole(call: bool) -> Json:
-    block: Json = {"type": "text", "text": TEXT}
+def _messages_whole(call: bool, text: str) -> Json:
+    block: Json = {"type": "text", "text": text}
     if call:
         block = {"type": "tool_use", "id": "toolu_01A09q90qw90lq917835lq9", "name": TOOL, "input": ARGUMENTS}
     return _messages_head([block], "tool_use" if call else "end_turn", 200)
@@ -266,8 +266,8 @@ def _responses_message(content: list[Json], status: str) -> Json:
     return {"id": _ITEM_ID, "type": "message", "status": status, "role": "assistant", "content": content}
 
 
-def _responses_whole(call: bool) -> Json:
-    item = _responses_message([_responses_part(TEXT)], "completed")
+def _responses_whole(call: bool, text: str) -> Json:
+    item = _responses_message([_responses_part(text)], "completed")
     if call:
         item = {
             "id": "fc_68af2b1c5d0c8193a1d2e3f405162738",

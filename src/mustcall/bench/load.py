@@ -113,15 +113,21 @@ class _Connection(asyncio.Protocol):
         self._run: _Run | None = None
         self._check = False
         self._opening: asyncio.Task[None] | None = None
+        self._used = False
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        self._used = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         run = self._run
         if run is None:
             return
+        if self._began and self._used and not self._pieces:
+            # Closed between two requests without a word: every client asks again on a new connection.
+            run.left += 1
+            self._began = 0.0
         if self._began:
             run.fail(f"the connection was lost in the middle of an answer: {exc}")
         elif not run.done.done():
@@ -181,6 +187,7 @@ class _Connection(asyncio.Protocol):
             return
         run.latencies.append(time.perf_counter() - self._began)
         self._began = 0.0
+        self._used = True
         pieces.clear()
         if raw[9:12] != b"200":
             run.fail(f"status {raw[9:12].decode()}: {raw[head : head + 300].decode(errors='replace')}")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,7 +49,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway with other settings than the default: its name in the table, lines of TOML, flags of `serve`."""
+    """A gateway's settings: its name in the table ("" for the usual ones), lines of TOML, flags of `serve`.
+
+    `{wire}` in a flag becomes the upstream's wire, so that two gateways need not share a file.
+    """
 
     name: str = ""
     settings: str = ""
@@ -73,6 +77,7 @@ def _environment(source: Path) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(source.resolve())}
 
 
+@cache
 def serve_knows(flag: str, source: Path | None = None) -> bool:
     """Tell whether `mustcall serve` has a flag."""
     shown = subprocess.run(
@@ -129,7 +134,8 @@ class Fleet:
         variant = variant or Variant()
         name = " ".join(["before" if source else "gateway", wire, variant.name]).strip()
         port = _free_port()
-        arguments = ["-m", "mustcall", "serve", "--port", str(port), *variant.flags]
+        flags = [flag.replace("{wire}", wire) for flag in variant.flags]
+        arguments = ["-m", "mustcall", "serve", "--port", str(port), *flags]
         arguments += ["--upstream", f"{wire}=http://{_LOOPBACK}:{upstream.port}/v1"]
         if variant.settings:
             file = self.folder / f"{name}.toml"

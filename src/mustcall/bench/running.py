@@ -20,10 +20,10 @@ from mustcall.bench.system import check_system
 from mustcall.bench.workloads import ALL_PAIRS, PAIRS, Plan
 from mustcall.core.errors import ConfigError
 
-__all__ = ["OFF", "Options", "circumstances", "run_bench", "run_memory", "settings_variant"]
+__all__ = ["Options", "circumstances", "run_bench", "run_memory", "settings_variant"]
 
-#: The gateway as a pass-through.
-OFF = Variant(name="protocol off", settings='[contract]\nprotocol = "off"\n')
+_UNCHECKED = '[contract]\nprotocol = "off"\n'
+_LEDGER_FLAG = "--ledger"
 _LIBRARIES = ("aiohttp", "uvicorn", "httptools", "uvloop", "msgspec")
 
 Tell = Callable[[str], None]
@@ -47,14 +47,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[int, ...] = (100_000, 1_000_000)
 
 
-def settings_variant(name: str, *, protocol: str = "on", ledger: str | None = None) -> Variant:
-    """Return a gateway with these settings; raise `ConfigError` where `serve` has no ledger to set."""
-    flags: tuple[str, ...] = ()
-    if ledger is not None:
-        if not serve_knows("--ledger"):
-            raise ConfigError("--ledger: this version's `mustcall serve` has no --ledger; leave it out")
-        flags = ("--ledger", ledger)
-    return Variant(name=name, settings=OFF.settings if protocol == "off" else "", flags=flags)
+def settings_variant(name: str = "", *, protocol: str = "on", ledger: str = "off") -> Variant:
+    """Return the settings of a gateway; raise `ConfigError` where `serve` has no ledger to turn on."""
+    known = serve_knows(_LEDGER_FLAG)
+    if ledger != "off" and not known:
+        raise ConfigError("--ledger: this version's `mustcall serve` has no --ledger; leave it out")
+    return Variant(
+        name=name,
+        settings=_UNCHECKED if protocol == "off" else "",
+        flags=(_LEDGER_FLAG, ledger) if known else (),
+    )
 
 
 def circumstances(own_version: str) -> Circumstances:
@@ -119,7 +121,11 @@ def _groups(
             Contender(kind="floor", caller=wire, upstream=wire, server=floor),
         ]
         if options.before is not None:
-            earlier = fleet.start_gateway(upstream, wire, options.settings, options.before / "src")
+            source = options.before / "src"
+            kept = (
+                options.settings if serve_knows(_LEDGER_FLAG, source) else Variant(settings=options.settings.settings)
+            )
+            earlier = fleet.start_gateway(upstream, wire, kept, source)
             group.append(Contender(kind="before", caller=wire, upstream=wire, server=earlier))
         for caller in callers:
             kind = "same-wire" if caller == wire else "translating"

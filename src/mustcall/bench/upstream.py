@@ -10,6 +10,7 @@ It reads no JSON: the path tells the wire and the model name tells the reply. St
 """
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -17,12 +18,27 @@ from typing import cast
 
 import uvloop
 
-from mustcall.bench.bodies import LONG_FORMS, PATHS, WIRES, LongForm, Wire, long_events, stream_events, whole_body
+from mustcall.bench.bodies import (
+    DELTAS,
+    LONG_FORMS,
+    PATHS,
+    TEXT,
+    WIRES,
+    LongForm,
+    Wire,
+    long_events,
+    stream_events,
+    whole_body,
+)
 
 __all__ = ["GROUP", "main"]
 
 GROUP = 10
 _PACE_SECONDS = 0.001
+_STREAMS = frozenset({b"groups", b"paced", b"burst"})
+_STREAM_FLAG = re.compile(rb'"stream":\s*true')
+#: The reply that would have been streamed, in one piece.
+_UNSTREAMED = b"unstreamed"
 
 _HEADERS: dict[Wire, bytes] = {
     "chat": (
@@ -45,8 +61,8 @@ _HEADERS: dict[Wire, bytes] = {
 _DATE = b"date: Fri, 01 May 2026 12:00:00 GMT\r\n"
 
 
-def _render_whole(wire: Wire, *, call: bool) -> list[bytes]:
-    body = whole_body(wire, call=call)
+def _render_whole(wire: Wire, *, call: bool, text: str = TEXT) -> list[bytes]:
+    body = whole_body(wire, call=call, text=text)
     head = b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n"
     return [head % (_DATE, _HEADERS[wire], len(body)) + body]
 
@@ -72,6 +88,7 @@ def _render() -> dict[bytes, dict[bytes, list[bytes]]]:
             b"groups": _render_stream(wire, GROUP),
             b"paced": _render_stream(wire, 1),
             b"burst": [burst],
+            _UNSTREAMED: _render_whole(wire, call=False, text="".join(DELTAS)),
         }
     return scripts
 
@@ -87,8 +104,10 @@ def _long(form: bytes, size: int) -> list[bytes]:
     return _render_stream("chat", GROUP, long_events(_LONG[form], size))
 
 
-def _look_up(path: bytes, asked: bytes) -> tuple[list[bytes], float]:
+def _look_up(path: bytes, asked: bytes, request: bytes) -> tuple[list[bytes], float]:
     """Return the writes of a reply and the seconds between them."""
+    if asked in _STREAMS and _STREAM_FLAG.search(request) is None:
+        asked = _UNSTREAMED  # some gateways ask for the whole and cut it up themselves
     scripts = _SCRIPTS.get(path, {})
     name, _, number = asked.partition(b"-")
     if name in _LONG and number.isdigit():
@@ -131,7 +150,7 @@ class _Upstream(asyncio.Protocol):
         path = request.split(b" ", 2)[1].partition(b"?")[0]
         start = request.find(b'"bench-', head) + 7
         asked = request[start : request.find(b'"', start)]
-        writes, pause = _look_up(path, asked)
+        writes, pause = _look_up(path, asked, request)
         assert self._transport is not None
         self._transport.write(writes[0])
         if len(writes) > 1:

@@ -14,7 +14,7 @@ from mustcall.bench.peers import read_pairs, read_peers
 from mustcall.bench.picture import check_drawable, draw_picture
 from mustcall.bench.processes import Variant, serve_knows
 from mustcall.bench.results import Run, read_run, write_run
-from mustcall.bench.running import OFF, Options, run_bench, run_memory, settings_variant
+from mustcall.bench.running import Options, run_bench, run_memory, settings_variant
 from mustcall.bench.tables import plain
 from mustcall.bench.workloads import ALL_PAIRS, PAIRS, WORKLOADS, Plan
 from mustcall.core.errors import ConfigError
@@ -24,7 +24,7 @@ __all__ = ["command"]
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NAMES = [load.name for load in WORKLOADS]
 #: The ledger that `--ledger on` and a full run use: a file that is gone with the run.
-_LEDGER = "ledger.db"
+_LEDGER = "ledger-{wire}.db"
 
 
 @click.command(name="bench", short_help="Measure what the gateway costs here.")
@@ -167,17 +167,18 @@ def _plan(*, quick: bool, loads: tuple[str, ...], rounds: int | None, share: flo
 
 def _settings(protocol: str, ledger: str) -> Variant:
     """Return the settings of the gateway that is measured on all pairs."""
-    return settings_variant("", protocol=protocol, ledger=None if ledger in ("off", "both") else _ledger(ledger))
+    chosen = {"both": "off", "on": _LEDGER}.get(ledger, ledger)
+    return settings_variant(protocol="off" if protocol == "off" else "on", ledger=chosen)
 
 
 def _variants(protocol: str, ledger: str) -> tuple[Variant, ...]:
     """Return the gateways that are measured beside it."""
-    passing = (OFF,) if protocol == "both" else ()
-    return (*passing, settings_variant("ledger", ledger=_LEDGER)) if ledger == "both" else passing
-
-
-def _ledger(value: str) -> str:
-    return _LEDGER if value == "on" else value
+    found: list[Variant] = []
+    if protocol == "both":
+        found.append(settings_variant("protocol off", protocol="off"))
+    if ledger == "both":
+        found.append(settings_variant("ledger", ledger=_LEDGER))
+    return tuple(found)
 
 
 def _show(run: Run, changes: list[Change] | None) -> None:

@@ -15,6 +15,18 @@ from mustcall.bench.tables import Sheet, change_sheet, circumstances_line, serve
 __all__ = ["print_run"]
 
 _STYLES = {"direct": "bright_black", "floor": "bright_black", "dearer": "red", "cheaper": "green"}
+#: Columns that a narrower terminal is spared, and the width from which on it has them.
+_NEEDS_WIDTH = {
+    "up / gen CPU": 110,
+    "reads": 110,
+    "p99, ms": 100,
+    "of floor": 90,
+    "added p50": 90,
+    "us/event": 76,
+    "ratio": 90,
+    "old CPU ms": 76,
+    "req/s": 66,
+}
 
 
 def print_run(run: Run, changes: Sequence[Change] | None = None, console: Console | None = None) -> None:
@@ -33,10 +45,13 @@ def print_run(run: Run, changes: Sequence[Change] | None = None, console: Consol
 
 
 def _print_sheet(console: Console, sheet: Sheet) -> None:
-    table = Table(box=SIMPLE_HEAD, title=Text(sheet.title, style="bold"), title_justify="left", pad_edge=False)
-    for number, column in enumerate(sheet.columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    console.print()
+    console.print(Text(sheet.title, style="bold"))
+    shown = [number for number, column in enumerate(sheet.columns) if console.width >= _NEEDS_WIDTH.get(column, 0)]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number in shown:
+        table.add_column(sheet.columns[number], justify="right" if number else "left", no_wrap=number > 0)
     for row in sheet.rows:
         style = _STYLES.get(row[0].split(" ", 1)[0]) or _STYLES.get(row[-1])
-        table.add_row(*map(Text, row), style=style)
+        table.add_row(*(Text(row[number]) for number in shown), style=style)
     console.print(table)

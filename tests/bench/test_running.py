@@ -1,0 +1,252 @@
+"""The benchmark itself, with next to nothing to do: every process, every section, every kind of contender."""
+
+import os
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import msgspec
+import pytest
+
+from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, named_request
+from mustcall.bench.check import Broken, ask, fetch, streamed_call
+from mustcall.bench.figures import verdicts
+from mustcall.bench.load import Order
+from mustcall.bench.peers import read_peers
+from mustcall.bench.processes import Fleet, Variant, serve_knows
+from mustcall.bench.running import Options, run_bench, run_memory, settings_variant
+from mustcall.bench.tables import plain
+from mustcall.bench.workloads import WORKLOADS, Plan
+from mustcall.core.errors import ConfigError
+from mustcall.testing import RunningGateway
+from support.benching import knows_every_flag, knows_no_flag
+
+LOOPBACK = "127.0.0.1"
+
+
+def silent(_line: str) -> None:
+    """Progress that nobody watches."""
+
+
+def test_a_whole_run() -> None:
+    """Direct, floor, gateway, translation, a variant and a peer all answer rightly, and every section has figures."""
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        port = probe.getsockname()[1]
+    with RunningGateway(f"chat=http://{LOOPBACK}:{port}/v1") as peer:
+        run = run_bench(
+            Options(
+                plan=Plan(
+                    share=0.001,
+                    concurrency=1,
+                    rounds=1,
+                    workloads=tuple(load for load in WORKLOADS if load.name in ("agent", "stream")),
+                ),
+                pairs={"chat": ("chat", "messages")},
+                variants=(settings_variant("protocol off", protocol="off"),),
+                peers=tuple(read_peers({"other": f"{peer.url}/v1"}, {}, {})),
+                upstream_port=port,
+                starts=1,
+                arguments=(2000,),
+            ),
+            "0.1.0",
+            silent,
+        )
+    contenders = [
+        "direct chat",
+        "floor chat",
+        "chat -> chat",
+        "messages -> chat",
+        "chat -> chat, protocol off",
+        "other",
+    ]
+    assert [one.contender for one in run.measured] == contenders * 2
+    assert [one.problem for one in run.measured] == [None] * len(run.measured)
+    for one in run.measured:
+        assert len(one.samples) == 1
+        assert one.samples[0].cpu_ms > 0
+        assert one.samples[0].rate > 0
+    assert run.start is not None
+    assert all(0 < one.cpu_seconds <= one.seconds * (os.cpu_count() or 1) for one in run.start.first_answer)
+    assert [(one.name, one.size) for one in run.arguments] == [("native", 2000), ("text", 2000)]
+    assert all(seconds > 0 for one in run.arguments for seconds in one.cpu_seconds)
+    assert {one.name for one in run.servers} == {
+        "upstream",
+        "floor",
+        "gateway chat",
+        "gateway chat protocol off",
+        "other",
+    }
+    assert all(one.memory_mb > 10 for one in run.servers)
+    shown = plain(run)
+    assert all(words in shown for words in contenders)
+    assert len(verdicts(run)) > 8
+
+
+def test_memory() -> None:
+    """Streams are held to their end and requests are counted, with the gateway's memory at each mark."""
+    run = run_memory("0.1.0", silent, streams=3, seconds=1.0, requests=60, settings=Variant())
+    assert run.streams is not None
+    assert run.streams.peak_mb >= run.streams.before_mb > 10
+    assert run.streams.seconds >= 1.0
+    assert run.leak is not None
+    assert [count for count, _ in run.leak.marks] == sorted(count for count, _ in run.leak.marks)
+    assert run.leak.marks[-1][0] >= 60
+
+
+def test_a_peer_that_is_not_there() -> None:
+    """A peer whose process cannot be seen is said before anything is measured."""
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        port = probe.getsockname()[1]
+    peers = tuple(read_peers({"gone": f"http://{LOOPBACK}:{port}"}, {}, {}))
+    with pytest.raises(ConfigError, match="gone"):
+        run_bench(Options(plan=Plan(), peers=peers), "0.1.0", silent)
+
+
+def test_flags_of_serve() -> None:
+    """Whether `serve` has a flag is seen from its help."""
+    assert serve_knows("--workers")
+    assert not serve_knows("--no-such-flag")
+
+
+def test_settings_of_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is turned on and off with serve's own flag, where it has one; asking for one it lacks is an error."""
+    monkeypatch.setattr("mustcall.bench.running.serve_knows", knows_no_flag)
+    assert settings_variant() == Variant()
+    assert 'protocol = "off"' in settings_variant(protocol="off").settings
+    with pytest.raises(ConfigError, match="--ledger"):
+        settings_variant(ledger="file.db")
+    monkeypatch.setattr("mustcall.bench.running.serve_knows", knows_every_flag)
+    assert settings_variant().flags == ("--ledger", "off")
+    assert settings_variant("l", ledger="file.db") == Variant(name="l", flags=("--ledger", "file.db"))
+
+
+def test_the_upstream() -> None:
+    """Every reply it can give is the one that is checked for: on all wires, whole, streamed, long and unstreamed."""
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        address = (LOOPBACK, upstream.port)
+        for wire in WIRES:
+            for load in WORKLOADS:
+                body = named_request(wire, f"bench-{load.reply}", stream=load.events > 0)
+                assert fetch(address, PATHS[wire], {}, body, wire=wire, reply=load.reply).length > 500
+        for size in (10, 3000):
+            raw = ask(address, PATHS["chat"], {}, named_request("chat", f"bench-native-{size}", stream=True))
+            assert streamed_call(raw) == long_arguments(size)
+        raw = ask(address, PATHS["chat"], {}, named_request("chat", "bench-groups", stream=False))
+        assert msgspec.json.decode(raw)["choices"][0]["message"]["content"] == "".join(DELTAS)
+        with pytest.raises(Broken, match="404"):
+            ask(address, PATHS["chat"], {}, named_request("chat", "bench-nonsense", stream=False))
+
+
+# --- the load generator -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Generator[int]:
+    """Serve on a port with what the test says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            answer(self)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the signature of the library
+            pass
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def reply(handler: BaseHTTPRequestHandler, *, status: int = 200, body: bytes = b"{}", head: str = "keep-alive") -> None:
+    """Send an answer; `head` is what is said of the connection."""
+    handler.send_response(status)
+    handler.send_header("content-length", str(len(body)))
+    handler.send_header("Connection", head)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def close_with_notice(handler: BaseHTTPRequestHandler) -> None:
+    """Answer, and say that the connection ends."""
+    reply(handler, head="close")
+
+
+def close_without_notice(handler: BaseHTTPRequestHandler) -> None:
+    """Answer as if the connection stayed, and end it."""
+    reply(handler)
+    handler.close_connection = True
+
+
+def drop(handler: BaseHTTPRequestHandler) -> None:
+    """End a connection in the middle of an answer."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
+    handler.close_connection = True
+
+
+def order(port: int, concurrency: int, requests: int) -> Order:
+    """So many requests on so many connections, each answered with two bytes."""
+    return Order(
+        host=LOOPBACK,
+        port=port,
+        path="/",
+        headers={"host": LOOPBACK},
+        body="{}",
+        warm_up="{}",
+        concurrency=concurrency,
+        requests=requests,
+        length=2,
+        ending="}",
+        families=[[os.getpid()]],
+        timeout=20,
+    )
+
+
+@pytest.mark.parametrize("answer", [reply, close_with_notice, close_without_notice])
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_servers_that_keep_and_servers_that_close(
+    answer: Callable[[BaseHTTPRequestHandler], None], concurrency: int
+) -> None:
+    """Every request is answered once, whether connections are kept, closed with notice, or without."""
+    asked: list[int] = []
+
+    def counted(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(1)
+        answer(handler)
+
+    with answering(counted) as port, Fleet() as fleet:
+        fleet.start_generator()
+        report = fleet.carry_out(order(port, concurrency, 9))
+        assert report.seconds > 0
+        assert report.p99 >= report.p50 > 0
+        assert len(asked) == 9 + concurrency
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (partial(reply, status=500), "status 500"),
+        (partial(reply, body=b"{ }"), "3 bytes instead of 2"),
+        (partial(reply, body=b"{]"), "ends in"),
+        (drop, "lost in the middle"),
+    ],
+)
+def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler], None], words: str) -> None:
+    """An answer that is not what was asked for ends the run, and the generator lives on."""
+    with answering(answer) as port, Fleet() as fleet:
+        fleet.start_generator()
+        for _ in range(2):
+            with pytest.raises(Broken, match=words):
+                fleet.carry_out(order(port, 1, 3))
