@@ -22,7 +22,12 @@ SHOWN = {
         r"answer: yes, take one",
         r"'scripted': \d+",
     ),
-    "coordinate": (r"proposer: \['ok'\], Proposal\(", r"critic_1: \[.*\], Critique\(", r"synthesizer: \[\], ", r"answer: .+"),
+    "coordinate": (
+        r"proposer: \['ok'\], Proposal\(",
+        r"critic_1: \[.*\], Critique\(",
+        r"synthesizer: \[\], ",
+        r"answer: .+",
+    ),
     "tool_server": (r"called: \[\('count_stock', '\{\"article\":\".+\"\}', '.+: 42 in stock'\)\]",),
     "approval": (r"pay_invoice\(\{\"amount\":20\}\): ok", r"pay_invoice\(\{\"amount\":5000\}\): refused"),
 }
