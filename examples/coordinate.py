@@ -1,12 +1,14 @@
 """Several models on one question: one proposes, one checks, one concludes, each held to its own schema.
 
-All three are the embedded model here, which keeps to the form and knows little; point MUSTCALL_EXAMPLE at another
-upstream for answers worth reading. The tool is for the proposer and the critic, never for the one who concludes.
+Proposer and critic are scripted here, because models that argue well are larger than what runs inside a test; set
+MUSTCALL_EXAMPLE (and _MODEL) to let a real one play every role. The one who concludes is the embedded model. The tool
+is for proposer and critic, never for the one who concludes.
 """
 
 import os
 
 from mustcall import Upstream, coordinate_sync, tool
+from mustcall.testing import Call, ScriptedModel
 
 
 @tool
@@ -15,9 +17,11 @@ def get_height(tower: str) -> str:
     return f"{tower}: 330 metres since 2022"
 
 
-def model() -> Upstream:
-    """Return the model that plays a role."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+def role(*script: str | Call) -> Upstream:
+    """Return the model that plays a role: the one that was named, else one that keeps to a script."""
+    where = os.environ.get("MUSTCALL_EXAMPLE")
+    if where is None:
+        return ScriptedModel(script) if script else Upstream("chat=embedded:smollm2-135m", model="local")
     return Upstream(where, model=os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local"))
 
 
@@ -25,14 +29,16 @@ def main() -> None:
     """Let three roles answer one question."""
     result = coordinate_sync(
         "Get the height of the Eiffel Tower.",
-        proposer=model(),
-        critics=[model()],
-        synthesizer=model(),
+        proposer=role(
+            Call("get_height", {"tower": "Eiffel Tower"}), '{"answer": "330 metres", "reasons": ["looked up"]}'
+        ),
+        critics=[role('{"stance": "revise", "problems": ["say since when"]}')],
+        synthesizer=role(),
         worker_tools=[get_height],
         hop_budget=1,
     )
-    for role in result.roles:
-        print(f"{role.name}: {[call.status.value for call in role.inner_tool_calls]}, {role.output}")
+    for done in result.roles:
+        print(f"{done.name}: {[call.status.value for call in done.inner_tool_calls]}, {done.output}")
     print("answer:", result.answer)
 
 
