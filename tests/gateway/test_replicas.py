@@ -97,7 +97,7 @@ def test_a_replica_that_is_killed_in_a_stream_loses_nothing_stored() -> None:
     def answer(recorded: Recorded) -> Turn | Hang:
         asked = recorded.body["messages"]
         return (
-            Hang(Turn(Say("never ends")), after=400)
+            Hang(Turn(Say("never ends " * 400)), after=6000)
             if asked[-1]["content"] == "hang"
             else Turn(Say(f"{len(asked)} messages"))
         )
