@@ -117,7 +117,7 @@ def test_the_defaults_are_the_defaults() -> None:
     table = tomllib.loads(block)["contract"]
     assert msgspec.convert(table, Controls) == Controls()
     # No setting, and no single tools, are what cannot be written down in TOML.
-    assert set(table) == set(Controls.__struct_fields__) - {"protocol", "tools"}
+    assert set(table) == set(Controls.__struct_fields__) - {"protocol", "session", "tools"}
     assert set(table["limits"]) == set(Limits.__struct_fields__)
 
 

@@ -136,4 +136,5 @@ class Turns:
         turn = Turn(
             inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
         )
+        turn.record.model, turn.record.place = model or asked, endpoint.base_url
         return await (turn.stream() if inbound.stream else turn.whole())
