@@ -4,8 +4,8 @@
 
 Prints CPU time at each size and the growth exponent, the slope of a line through the logarithms: 1.0 is linear. Each
 figure is the least of a few rounds, each of which goes through all sizes with tools that no cache has seen. Grown are,
-each on its own: the messages of a history (to 2,000), the tools on offer (to 500), one argument (to 1 MB), the deltas of
-a stream (to 100,000).
+each on its own: the messages of a history (to 2,000), the tools on offer (to 500), one argument (to 1 MB), the deltas
+of a stream (to 100,000).
 """
 
 import argparse
