@@ -90,6 +90,13 @@ class TurnRecord(msgspec.Struct, kw_only=True):
 def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> ModelError:
     """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt."""
     details: JsonObject = {"attempts": [attempt.summary() for attempt in record.attempts]}
+    if judged.problem:
+        details["problem"] = judged.problem
+    if judged.reply.calls:
+        details["tool"] = judged.reply.calls[0].name[:64]
+    for word, holds in (("cut_call", judged.cut_call), ("unreadable", judged.unreadable)):
+        if holds:
+            details[word] = True
     count = len(record.attempts)
     said = f"{kind.__name__}: {(kind.__doc__ or '').splitlines()[0].rstrip('.').split(' (rule')[0]}"
     problem = f" ({judged.problem})" if judged.problem else ""

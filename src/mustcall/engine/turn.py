@@ -257,7 +257,7 @@ class Turn:
     def _holds(self) -> bool:
         """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
         course = self._course
-        unsure = (self._request.output and not course.profile.schema_output) or odd_tools(self._request.tools)
+        unsure = course.holds_answer or odd_tools(self._request.tools)
         return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or bool(unsure)
 
     @property

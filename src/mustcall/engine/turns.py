@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.records import Progress, TurnRecord
@@ -50,16 +51,35 @@ def set_course(
     controls: Controls,
     wording: Wording,
     rules: Sequence[GroundingRule] = (),
+    kept: bool = False,
 ) -> Course:
-    """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8)."""
+    """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
+
+    `kept` says that the upstream keeps the reply under its id, for the caller to go on from.
+    """
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
     names = NameMap.of(request, profile)
     mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
     return Course(
-        request, mended, plan, profile=profile, controls=controls, wording=wording, issuer=issuer, names=names, log=log
+        request,
+        mended,
+        plan,
+        profile=profile,
+        controls=controls,
+        wording=wording,
+        issuer=issuer,
+        names=names,
+        log=log,
+        kept=kept,
     )
+
+
+def keeps_reply(inbound: Inbound, endpoint: Endpoint, request: Request) -> bool:
+    """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
+    both = inbound.wire is endpoint.wire is Wire.RESPONSES
+    return both and request.fields_for(Wire.RESPONSES).get("store") is not False
 
 
 class Turns:
@@ -99,7 +119,13 @@ class Turns:
             return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
         request = codec_for(inbound.wire).decode_request(inbound.body)
         course = set_course(
-            request, profile, endpoint.name, controls=controls, wording=self.house.wording, rules=self.house.rules
+            request,
+            profile,
+            endpoint.name,
+            controls=controls,
+            wording=self.house.wording,
+            rules=self.house.rules,
+            kept=keeps_reply(inbound, endpoint, request),
         )
         setting = Setting(transport=self._transport, clock=self._clock, learnt=self.learnt, controls=controls)
         turn = Turn(

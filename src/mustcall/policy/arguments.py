@@ -66,6 +66,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     #: The text ends inside a string or bracket (rule 123).
     truncated: bool = False
+    #: The text is no sound JSON.
+    unreadable: bool = False
     #: The tool's schema cannot be compiled: the arguments only had to be an object.
     unchecked: bool = False
 
@@ -103,7 +105,9 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
             return _check_empty(schema, arguments)
         text, value, change = _one_object(arguments, documents)
     except Unreadable as unreadable:
-        return Checked(arguments=arguments, problems=(unreadable.problem,), truncated=unreadable.truncated)
+        return Checked(
+            arguments=arguments, problems=(unreadable.problem,), truncated=unreadable.truncated, unreadable=True
+        )
     if schema is None:
         return Checked(arguments=text, changes=change)
     absent = bool(tool.strict) if null_is_absent is None else null_is_absent

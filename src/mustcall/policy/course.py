@@ -13,9 +13,10 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.request import Request
-from mustcall.core.tools import functions_of
+from mustcall.core.tools import Tool, functions_of
 from mustcall.core.verdict import Verdict
-from mustcall.policy.controls import Controls
+from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
+from mustcall.policy.controls import Controls, Limits
 from mustcall.policy.demand import Demand
 from mustcall.policy.history import drop_reasoning, mend_history, remove_trailing_assistant
 from mustcall.policy.judge import Case, Judgement
@@ -58,6 +59,7 @@ class Course:
         issuer: str,
         names: NameMap,
         log: AdaptationLog,
+        kept: bool = False,
     ) -> None:
         self._caller = caller
         self._request = request
@@ -66,6 +68,10 @@ class Course:
         self._issuer = issuer
         self._offered = functions_of(names.outgoing(caller).tools)
         self.names = names
+        #: Whether the upstream keeps its replies, for the caller to go on from.
+        self._stored = kept
+        #: Whether an answer that did not fit is asked for once more, alone.
+        self._alone = False
         self._place = 0
         self._kept: list[Message] = []
         self._reminder: Message | None = None
@@ -104,10 +110,37 @@ class Course:
             plan = self.plan
             if not self.names.trivial:
                 plan = msgspec.structs.replace(plan, demand=self._named_demand())
-            self._shaped = shape(
-                request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log
-            )
+            shaped = shape(request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log)
+            self._shaped = self._answering(shaped, plan)
         return self._shaped
+
+    def _answering(self, shaped: Shaped, plan: Plan) -> Shaped:
+        """Return the request with its answer asked for as this upstream can be asked."""
+        way = AnswerWay.ALONE if self._alone else self.answer_way
+        asked = asked_apart(
+            shaped.request, way, self._answer_tool, plan, profile=self.profile, wording=self._wording, log=self.log
+        )
+        return shaped if asked is shaped.request else msgspec.structs.replace(shaped, request=asked)
+
+    @property
+    def answer_way(self) -> AnswerWay:
+        """How a structured answer is asked for on this rung."""
+        if self.rung.constrains or self.rung.kind is RungKind.ANSWER:
+            return AnswerWay.ASKED
+        return answer_way(self._request, self.plan, self.profile, kept=self._stored)
+
+    @property
+    def _answer_tool(self) -> Tool | None:
+        """The tool that takes the answer, where that is how it is asked for."""
+        if self._alone or self.answer_way is not AnswerWay.TOOL:
+            return None
+        return written_answer(self._request, self.profile, self._wording)
+
+    @property
+    def holds_answer(self) -> bool:
+        """Whether nothing may go out before it is known that it is the answer asked for."""
+        output = self._caller.output
+        return bool(output) and (not self.profile.schema_output or self.answer_way is not AnswerWay.ASKED)
 
     def _named_demand(self) -> Demand:
         """Return the demand in the names the upstream knows."""
@@ -120,6 +153,9 @@ class Course:
         """Return what to look for in the text of the next reply, None for nothing."""
         # A model may write a tool's own name all the same: it stands in prompts and in the history.
         tools = self._offered
+        answer = self._answer_tool
+        if answer is not None:
+            tools += (answer,)
         if not self.names.trivial:
             tools += tuple(tool for tool in functions_of(self._caller.tools) if tool not in self._offered)
         if self.plan.protocol is Protocol.OFF:
@@ -153,6 +189,8 @@ class Course:
             token=token,
             prompt_bound=prompt_bound,
             sent_limit=sent_limit,
+            answer_way=self.answer_way,
+            answer_tool=self._answer_tool,
         )
 
     def settle(
@@ -165,7 +203,7 @@ class Course:
         decision = decide(
             verdict,
             Situation(
-                limits=self._controls.limits,
+                limits=self._limits,
                 tried=self._tried[verdict],
                 extra=self.extra,
                 rungs_left=self._place + 1 < len(self.plan.rungs),
@@ -196,6 +234,14 @@ class Course:
                 pass
         return decision
 
+    @property
+    def _limits(self) -> Limits:
+        """The limits; an answer asked for in words is asked for once more (rule 84)."""
+        limits = self._controls.limits
+        if self.answer_way is AnswerWay.WORDS and limits.bad_answer > 1:
+            return msgspec.structs.replace(limits, bad_answer=1)
+        return limits
+
     def _reminder_for(self, judged: Judgement) -> str:
         words = self._wording
         match judged.verdict:
@@ -208,13 +254,23 @@ class Course:
             case Verdict.BAD_ARGUMENTS:
                 return fill(words.bad_arguments, problem=judged.problem)
             case Verdict.BAD_ANSWER:
-                return fill(words.bad_answer, problem=judged.problem)
+                return self._answer_again(judged.problem)
             case Verdict.TRUNCATED:
                 return words.truncated
             case Verdict.THINKING_ONLY:
                 return words.thinking_only
             case _:
                 return words.empty
+
+    def _answer_again(self, problem: str) -> str:
+        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then."""
+        way, words = self.answer_way, self._wording
+        if way in (AnswerWay.TOOL, AnswerWay.WORDS):
+            self._alone = can_go_alone(self._request, self.profile)
+        tool = self._answer_tool
+        if tool is not None:
+            return fill(words.answer_again, problem=problem, tool=tool.name)
+        return fill(words.bad_answer, problem=problem)
 
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)
@@ -254,6 +310,9 @@ class Course:
             # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
             learnt = Lesson("forced", Forcing.NEVER, learnt.why)
         sent, self._shaped = self.shaped(), None
+        if rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
+            # It is not known whether it would be refused without tools as well.
+            learnt = Lesson("schema_with_tools", value=False, why=str(rejection))
         again = self._mend(rejection, learnt)
         # What would be sent again as it was would be refused again.
         again = again and not self._repeats(sent)

@@ -18,8 +18,9 @@ from mustcall.core.verdict import Verdict
 from mustcall.dialects import Malformed, Reason
 from mustcall.dialects.names import Offered
 from mustcall.policy.announcing import announces_call
+from mustcall.policy.answering import AnswerWay, read_answer
 from mustcall.policy.arguments import check_arguments, describe_problems
-from mustcall.policy.callform import answer_problems, read_call
+from mustcall.policy.callform import read_call
 from mustcall.policy.controls import Controls, OnUnmet, OtherTool
 from mustcall.policy.demand import Demand
 from mustcall.policy.lens import Found
@@ -30,7 +31,13 @@ from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.starving import is_starved
 
-__all__ = ["Case", "Judgement", "is_blank", "judge"]
+__all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
+
+_ONE_AT_A_TIME = "one call at a time was asked for"
+_BESIDE_CALLS = "other tools were called beside it"
+_GIVEN_BEFORE = "the answer was given before"
+#: Why a call is left out that a reply made beyond what it may.
+SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE})
 
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
@@ -59,6 +66,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     prompt_bound: int = 0
     sent_limit: int | None = None
+    answer_way: AnswerWay = AnswerWay.ASKED
+    #: The tool that takes a structured answer, where one was added for it.
+    answer_tool: Tool | None = None
 
     @property
     def reads_text(self) -> bool:
@@ -71,7 +81,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     `reply` is what may be delivered if the verdict is accepted. `salvage` is the reply with its text calls promoted,
     where they are complete, on offer and valid. `problem` is one neutral line for a reminder; `keeps` tells whether
-    the text may stay in context; `cut_call` whether a call was cut off.
+    the text may stay in context; `cut_call` whether a call was cut off; `unreadable` whether its arguments are no JSON.
     """
 
     verdict: Verdict
@@ -80,6 +90,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     keeps: bool = False
     cut_call: bool = False
+    unreadable: bool = False
     blocks: bool = False
     notes: tuple[Adaptation, ...] = ()
 
@@ -146,6 +157,15 @@ def _judge_calls(
     """Judge the structured calls among the parts; any that does not fit spoils the reply."""
     if reply.finish is FinishReason.LENGTH or _at_limit(case, reply):
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+    if case.answer_tool is not None:
+        answers = [part for part in parts if isinstance(part, ToolCall) and part.name == case.answer_tool.name]
+        others = any(isinstance(part, ToolCall) and part not in answers for part in parts)
+        if answers and not others:
+            return _judge_answer_call(case, reply, answers, notes)
+        if answers:  # the tool phase comes first (rule 81)
+            parts = tuple(part for part in parts if part not in answers)
+            dropped = Adaptation(AdaptationKind.CALL_DROPPED, case.answer_tool.name, _BESIDE_CALLS)
+            notes = (*notes, dropped)
     checked = _Calls(case, notes)
     kept: list[Part] = []
     for part in parts:
@@ -155,7 +175,11 @@ def _judge_calls(
         call, verdict = checked.check(part)
         if verdict is not None:
             return Judgement(
-                verdict=verdict, reply=reply, problem=checked.problem, cut_call=verdict is Verdict.TRUNCATED
+                verdict=verdict,
+                reply=reply,
+                problem=checked.problem,
+                cut_call=verdict is Verdict.TRUNCATED,
+                unreadable=checked.unreadable,
             )
         if call is not None:
             kept.append(call)
@@ -178,6 +202,25 @@ def _judge_calls(
     return Judgement(verdict=Verdict.CALLED, reply=settled, notes=checked.notes)
 
 
+def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes: tuple[Adaptation, ...]) -> Judgement:
+    """Judge a call of the tool that takes the answer: what it was given is the answer's text."""
+    output = case.request.output
+    assert output is not None, "the tool was added for an answer"
+    read = read_answer(output, answers[0].arguments, (), lenient=True)
+    if read.truncated:
+        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+    if read.problems:
+        return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
+    kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall | Text))
+    if any(isinstance(part, Text) and part.text.strip() for part in reply.parts):
+        notes = (*notes, Adaptation(AdaptationKind.TEXT_DROPPED, "text", "it came beside the answer"))
+    if len(answers) > 1:
+        notes = (*notes, Adaptation(AdaptationKind.CALL_DROPPED, answers[0].name, _GIVEN_BEFORE))
+    taken = Adaptation(AdaptationKind.PART_RESHAPED, "answer", f"what the tool {answers[0].name} was given")
+    whole = reply.evolve(parts=(*kept, Text(text=read.text)), finish=FinishReason.STOP, reported_finish=None)
+    return Judgement(verdict=Verdict.ANSWERED, reply=whole, notes=(*notes, taken))
+
+
 def _goes_on(request: Request) -> bool:
     """Tell whether tool results came lately, so that there can be a loop at all."""
     return any(isinstance(part, ToolResult) for message in request.messages[-4:] for part in message.parts)
@@ -195,6 +238,7 @@ class _Calls:
         self._notes = list(notes)
         self.others: list[ToolCall] = []
         self.problem = ""
+        self.unreadable = False
         self.touched = False
 
     @property
@@ -218,6 +262,7 @@ class _Calls:
         checked = check_arguments(tool, call.arguments, null_is_absent=True)
         if checked.problems or checked.truncated:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
+            self.unreadable = checked.unreadable
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
         demand = self._case.demand
         if demand.names is not None and not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
@@ -229,7 +274,7 @@ class _Calls:
                 return None, None
             self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
         if self._case.request.parallel_tool_calls is False and self._delivered:
-            self.note(AdaptationKind.CALL_DROPPED, tool.name, "one call at a time was asked for")
+            self.note(AdaptationKind.CALL_DROPPED, tool.name, _ONE_AT_A_TIME)
             return None, None
         changes: dict[str, Any] = {}
         if checked.arguments != call.arguments:
@@ -411,7 +456,7 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     )
     if case.reads_text:
         return judged
-    valid = judged.verdict is Verdict.CALLED
+    valid = judged.verdict in (Verdict.CALLED, Verdict.ANSWERED)
     if valid and case.protocol is Protocol.HYBRID:
         return judged
     if judged.verdict is Verdict.TRUNCATED:
@@ -448,8 +493,9 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
         return Judgement(verdict=Verdict.THINKING_ONLY if thought else Verdict.EMPTY, reply=reply, notes=notes)
     if _is_structured(case.request):
         judged = _judge_structured(case, reply, notes)
-        if judged is not None:
+        if judged.verdict is not Verdict.ANSWERED:
             return judged
+        reply, notes = judged.reply, judged.notes
     if reply.reported_finish in _CALL_WORDS:
         notes = (*notes, Adaptation(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} to stop"))
         reply = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
@@ -472,17 +518,25 @@ def _is_structured(request: Request) -> bool:
     return request.output is not None and request.output.kind is not OutputKind.TEXT
 
 
-def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -> Judgement | None:
-    """Return the judgement of an answer that does not fit the schema asked for, None if it fits."""
+def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -> Judgement:
+    """Judge a text as the structured answer that was asked for."""
     output = case.request.output
     if output is None or any(isinstance(part, Refusal) for part in reply.parts):
-        return None
-    problems = answer_problems(output.schema if output.kind is OutputKind.SCHEMA else None, _text(reply.parts))
-    if not problems:
-        return None
-    if reply.finish is FinishReason.LENGTH:
-        return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
-    return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(problems), notes=notes)
+        return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+    lenient = case.answer_way in (AnswerWay.TOOL, AnswerWay.WORDS)
+    # What a schema held the model to was not meant as a call, whatever the caller's own schema looks like.
+    held = case.profile.schema_output and not lenient
+    text = _text(reply.parts)
+    read = read_answer(output, text, () if held or case.demand.forbids else case.offered, lenient=lenient)
+    if read.problems:
+        if reply.finish is FinishReason.LENGTH:
+            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
+        return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
+    if read.text != text:
+        bare = Adaptation(AdaptationKind.PART_RESHAPED, "answer", "nothing but its JSON")
+        others = tuple(part for part in reply.parts if not isinstance(part, Text))
+        reply, notes = reply.evolve(parts=(*others, Text(text=read.text))), (*notes, bare)
+    return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
 
 
 def _text(parts: Sequence[Part]) -> str:

@@ -79,6 +79,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix_bound: bool = False
     #: Whether answers can be constrained to a JSON schema by the wire's own setting.
     schema_output: bool = False
+    #: Whether that works while tools are on offer; None if that is not known. Where it does not, the answer is asked
+    #: for through a tool of its own, or in words.
+    schema_with_tools: bool | None = None
     #: The body field that takes a JSON schema for constrained decoding (`guided_json`), if the server has one.
     grammar_field: str | None = None
     #: Whether constrained rungs come first when a call is forced (small local models).

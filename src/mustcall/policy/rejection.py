@@ -43,6 +43,7 @@ class Rejection(StrEnum):
     SCHEMA_UNSUPPORTED = "schema_unsupported"  # the schema of a tool
     SCHEMA_INEXPRESSIBLE = "schema_inexpressible"  # one schema that its grammar engine has no form for
     OUTPUT_UNSUPPORTED = "output_unsupported"  # an answer by JSON schema
+    OUTPUT_WITH_TOOLS = "output_with_tools"  # an answer by JSON schema while tools are on offer
     GENERATION = "generation"  # nothing: the model's own output could not be read by the server
     OVERFLOW = "overflow"  # a prompt that does not fit
     OTHER = "other"
@@ -70,6 +71,13 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.GENERATION, ("failed to parse input at pos",), "llama.cpp", "issue"),
     Sign(_R.GENERATION, ("error parsing tool call: raw=",), "Ollama", "assumed"),
     Sign(_R.SCHEMA_INEXPRESSIBLE, ("the grammar engine cannot express this schema",), "embedded model", "measured"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("json mode cannot be combined with tool",), "Groq", "issue"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("function calling", "with a response mime type"), "Gemini", "issue"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("instead of populating 'response_mime_type'",), "Vertex", "issue"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("cannot use custom grammar constraints with tools",), "llama.cpp", "assumed"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("response_format", "with tools"), "several", "assumed"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("response_format", "tools", "same time"), "several", "assumed"),
+    Sign(_R.OUTPUT_WITH_TOOLS, ("response_format", "tools", "incompatible"), "several", "assumed"),
     Sign(_R.TOOLS_UNSUPPORTED, ("does not support tools",), "Ollama", "issue"),
     Sign(_R.TOOLS_UNSUPPORTED, ("no endpoints found that support tool use",), "OpenRouter", "issue"),
     Sign(_R.TOOLS_UNSUPPORTED, ("--enable-auto-tool-choice",), "vLLM", "code"),
@@ -170,6 +178,7 @@ LESSONS: dict[Rejection, tuple[str, object]] = {
     # Of the subsets known here Gemini's is the narrowest; local validation enforces what it drops (rule 130).
     Rejection.SCHEMA_UNSUPPORTED: ("schema_target", SchemaTarget.GEMINI),
     Rejection.OUTPUT_UNSUPPORTED: ("schema_output", False),
+    Rejection.OUTPUT_WITH_TOOLS: ("schema_with_tools", False),
 }
 
 #: Statuses that are about keys, money and load, whatever words come with them.

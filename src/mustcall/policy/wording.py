@@ -54,6 +54,23 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     answer_as_json: str = (
         "Give the final answer as one JSON value that fits this JSON schema, with nothing before or after it:\n{schema}"
     )
+    #: The same as a tool, where tools and a schema do not go together: what it is for, and what is said when the answer
+    #: did not fit.
+    answer_tool: str = "Takes the final answer. Call it once nothing else has to be called."
+    answer_again: str = (
+        "The answer did not fit the requested schema: {problem}. Give it again by calling the tool `{tool}`."
+    )
+    #: Two models: what the planner is told, what the one that calls is told, and how results go back to the planner.
+    plan: str = (
+        "You plan, and another model makes tool calls for you; you cannot call tools yourself. These tools can be "
+        "called:\n{tools}\nSay in plain words which calls to make next and with which values. Once no further call is "
+        "needed, write `Answer:` and then the final answer."
+    )
+    plan_into_calls: str = (
+        "Make the tool calls that this plan asks for next, with the values it names. If it asks for none, reply with "
+        "the word none.\n\nThe plan:\n{plan}"
+    )
+    plan_result: str = "The call of `{tool}` with {arguments} returned:\n{result}"
     #: What stands in a tool's place in an agent's history (rules 90, 110); `{problem}` is one line.
     tool_failed: str = "The tool `{tool}` failed: {problem}."
     tool_timed_out: str = "The tool `{tool}` did not finish in time; whether it took effect is not known."
@@ -78,6 +95,10 @@ _PLACES = {
     "tool_cancelled": {"tool": ""},
     "hops_spent": {"tool": ""},
     "answer_as_json": {"schema": ""},
+    "plan": {"tools": ""},
+    "plan_into_calls": {"plan": ""},
+    "plan_result": {"tool": "", "arguments": "", "result": ""},
+    "answer_again": {"problem": "", "tool": ""},
 }
 
 

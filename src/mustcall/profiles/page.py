@@ -27,6 +27,7 @@ MEANINGS: dict[str, str] = {
     "prefill": "whether a request may end on an assistant turn",
     "prefix_bound": "whether reasoning handed back is bound to everything before it",
     "schema_output": "whether answers can be constrained to a JSON schema by the wire's own setting",
+    "schema_with_tools": "whether that works while tools are on offer; if not, a tool takes the answer",
     "grammar_field": "the body field that takes a JSON schema for constrained decoding",
     "constrain_first": "whether constrained rungs come first when a call is forced",
     "bounded_schemas": "whether a constrained answer's schema gets limits where it has none",

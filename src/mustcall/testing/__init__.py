@@ -1,5 +1,7 @@
 """A scripted upstream for tests, ours and yours: real loopback HTTP on all three wires, and every fault on demand.
 
+`ScriptedModel(["Hi."])` is the same without a socket, for agents: `Agent(ScriptedModel(["Hi."]))`.
+
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 
 with ScriptedUpstream([Turn(Call("get_weather", {"city": "Paris"})), Turn(Say("Sunny."))], strict=True) as upstream:
@@ -15,6 +17,7 @@ from mustcall.core.reply import Usage
 from mustcall.testing.delivery import Chunking, random_chunks
 from mustcall.testing.demo import demo_turn
 from mustcall.testing.gateway import RunningGateway
+from mustcall.testing.model import Line, ScriptedModel
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.script import (
     Answer,
@@ -33,6 +36,7 @@ from mustcall.testing.script import (
     Turn,
     TurnPart,
 )
+from mustcall.testing.transport import FakeClock
 from mustcall.testing.upstream import Script, ScriptedUpstream
 
 __all__ = [
@@ -43,7 +47,9 @@ __all__ = [
     "Delayed",
     "End",
     "Fail",
+    "FakeClock",
     "Hang",
+    "Line",
     "Raw",
     "RawStream",
     "Recorded",
@@ -52,6 +58,7 @@ __all__ = [
     "RunningGateway",
     "Say",
     "Script",
+    "ScriptedModel",
     "ScriptedUpstream",
     "StreamError",
     "Think",

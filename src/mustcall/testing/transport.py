@@ -60,7 +60,7 @@ class FakeTransport:
 
 
 class FakeClock:
-    """Time that passes only by sleeping; remembers every sleep."""
+    """Time that passes only by sleeping, or when told to; remembers every sleep."""
 
     def __init__(self, *, now: float = 1_000_000.0, jitter: float = 0.0) -> None:
         self._now = now
@@ -78,6 +78,10 @@ class FakeClock:
     def jitter(self) -> float:
         """The chosen number."""
         return self._jitter
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
 
     async def sleep(self, seconds: float) -> None:
         """Pass the time at once."""

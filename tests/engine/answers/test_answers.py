@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mustcall import Agent, CallStatus, RunEvent, Stopped, TextDelta, Upstream
+from mustcall import Agent, CallStatus, Options, RunEvent, Stopped, TextDelta, Upstream
 from mustcall.core.errors import StructuredOutputError
 from mustcall.policy.wording import Wording, fill
 from mustcall.profiles import read_overrides
@@ -194,6 +194,33 @@ async def test_schema_output_beside_tools(wire: str) -> None:
     assert result.output == OSLO
 
 
+APART = {"schema_with_tools": False, "protocol": "native", "forced": "ignored", "reasoning": "never"}
+
+
+@wires
+@streaming
+async def test_an_answer_tool(wire: str, stream: bool) -> None:
+    """Rule 91: where tools and a schema do not go together a tool takes the answer, as at the gateway."""
+    given = Turn(Call("answer", {"city": "Oslo", "degrees": 21}))
+    bad = Turn(Call("answer", {"city": "Oslo"}))
+    result, bodies, _ = await answer(wire, [call(), bad, given], stream=stream, facts=APART)
+    assert ASKED not in str(bodies)
+    assert all(len(sent["tools"]) == 2 and not set(FORMATS[wire]) & set(sent) for sent in bodies)
+    assert fill(WORDS.answer_again, problem="degrees: integer, required", tool="answer") in str(bodies[2])
+    assert (result.output, result.text, len(result.calls)) == (OSLO, '{"city":"Oslo","degrees":21}', 1)
+    assert "answer_tool" not in str(result.messages)
+
+
+@wires
+async def test_an_answer_tool_and_spent_hops(wire: str) -> None:
+    """Rule 83: in the final round nothing can be called, and the answer is asked for in words, or by schema alone."""
+    for facts, alone in ((APART, False), (APART | {"schema_output": True}, wire != "messages")):
+        result, bodies, _ = await answer(wire, [call(), GOOD], hops=0, facts=facts)
+        assert (set(FORMATS[wire]) <= set(bodies[1])) is alone
+        assert (json.dumps(ASKED)[1:-1] in json.dumps(bodies[1])) is not alone
+        assert (result.output, len(bodies)) == (OSLO, 2)
+
+
 async def test_an_envelope_is_never_the_answer() -> None:
     """Rule 81: a call as bare JSON is either a call or asked again, never an answer, whatever the schema."""
     envelope = Turn(Say('{"name": "get_weather", "arguments": {"city": 3}}'))
@@ -202,6 +229,68 @@ async def test_an_envelope_is_never_the_answer() -> None:
         result = await agent.run("Weather?", output={"type": "object"})
     assert result.output == {"a": 1}
     assert len(upstream.requests) == 2
+
+
+def broken(text: str = '{"name": "get_weather", "arguments": {"city": "Oslo}') -> Turn:
+    """A call in the text form that cannot be read."""
+    return Turn(Say(f"<tool_call>\n{text}\n</tool_call>"))
+
+
+MISFIT = '{"name": "get_weather", "arguments": {"town": "Oslo"}}'
+
+
+@streaming
+@pytest.mark.parametrize(
+    ("written", "status", "sentence"),
+    [
+        (broken(), CallStatus.PARSE_ERROR, WORDS.format_correction),
+        (
+            broken(MISFIT),
+            CallStatus.SCHEMA_ERROR,
+            fill(
+                WORDS.tool_misfit, tool="get_weather", problem="top level: no fields but city; city: string, required"
+            ),
+        ),
+    ],
+    ids=["parse", "schema"],
+)
+async def test_a_malformed_envelope_costs_a_hop(written: Turn, status: CallStatus, sentence: str, stream: bool) -> None:
+    """Rules 85, 89: it costs a hop, the next request says what is wrong, and the record has it."""
+    facts = {"protocol": "prompt"}
+    good_call = broken('{"name": "get_weather", "arguments": {"city": "Oslo"}}')
+    script: list[Answer] = [written, good_call, good_call, GOOD]
+    result, bodies, _ = await answer("chat", script, stream=stream, facts=facts)
+    assert bodies[1]["messages"][-1] == {"role": "user", "content": sentence}
+    assert [sentence in str(sent) for sent in bodies] == [False, True, False, False]
+    assert [each.status for each in result.calls] == [status, CallStatus.OK, CallStatus.HOP_BUDGET_EXHAUSTED]
+    assert (result.output, len(bodies), sentence in str(result.messages)) == (OSLO, 4, False)
+
+
+async def test_a_malformed_envelope_without_hops() -> None:
+    """Rules 83, 85: with no hop left it is refused, and exactly one final round follows."""
+    result, bodies, _ = await answer("chat", [broken(), GOOD], hops=0, facts={"protocol": "prompt"})
+    assert [each.status for each in result.calls] == [CallStatus.HOP_BUDGET_EXHAUSTED]
+    assert (result.output, len(bodies)) == (OSLO, 2)
+
+
+async def test_what_the_turn_cannot_mend_costs_a_hop() -> None:
+    """Rule 85: under a tool API the turn retries by itself first; what stays malformed costs one hop, not the run."""
+    bad = Turn(Call("get_weather", '{"town": "Oslo"}'))
+    result, bodies, _ = await answer("chat", [bad, bad, bad, call(), GOOD])
+    assert [(each.name, each.status) for each in result.calls] == [
+        ("get_weather", CallStatus.SCHEMA_ERROR),
+        ("get_weather", CallStatus.OK),
+    ]
+    assert (result.output, len(bodies)) == (OSLO, 5)
+
+
+async def test_surplus_calls_are_recorded() -> None:
+    """Rule 89: of two calls where one is allowed the second is `ignored_extra`, and never runs."""
+    two = Turn(Call("get_weather", {"city": "Oslo"}), Call("get_weather", {"city": "Rome"}))
+    options = Options(parallel_tool_calls=False)
+    result, bodies, _ = await answer("chat", [two, GOOD], options=options)
+    assert sorted(each.status for each in result.calls) == [CallStatus.IGNORED_EXTRA, CallStatus.OK]
+    assert (result.output, len(bodies), "Rome" in str(bodies)) == (OSLO, 2, False)
 
 
 async def test_refusal() -> None:

@@ -13,9 +13,11 @@ from typing import Self
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.core.message import Message
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.planned import PlannedRun
 from mustcall.engine.agent.prompts import Prompt, read_prompt
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.sharing import Shared
@@ -43,12 +45,16 @@ class Agent:
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
     every event.
 
+    With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
+    `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
+    answer is the run's. `options` are the caller's then, `planner_options` the planner's.
+
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
 
     def __init__(
         self,
-        upstream: Upstream | str,
+        upstream: Upstream | str | None = None,
         *,
         tools: Iterable[ToolLike] = (),
         instructions: str | None = None,
@@ -63,8 +69,12 @@ class Agent:
         timeout: float = 600.0,
         approve: Approve | None = None,
         hooks: Iterable[Hook] = (),
+        planner: Upstream | str | None = None,
+        caller: Upstream | str | None = None,
+        planner_options: Options | None = None,
     ) -> None:
-        self.upstream = upstream if isinstance(upstream, Upstream) else Upstream(upstream)
+        self.upstream = _the_caller(upstream, caller, planned=planner is not None)
+        self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
         self.model = model or self.upstream.model
         self.tools = read_tools(tools)
         self.rules = tuple(rules)
@@ -86,8 +96,9 @@ class Agent:
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
         )
+        self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._shared = Shared(self._opened)
-        self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster]]] = []
+        self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster, Turns | None]]] = []
         self._check()
 
     async def run(
@@ -171,18 +182,38 @@ class Agent:
         if force is not None:
             controls = msgspec.structs.replace(controls, force_tools=force)
         plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering)
-        return Run(plan, messages, after)
+        return Run(plan, messages, after) if self._planner is None else self._planned(plan, messages, after)
 
     async def _drive(self, run: Run, emit: Emit) -> RunResult:
-        async with self._shared.use() as (turns, roster):
+        async with self._shared.use() as (turns, roster, planning):
+            if planning is not None and isinstance(run, PlannedRun):
+                run.plan_with(planning)
             return await run.drive(turns, roster, emit)
 
-    async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster]:
-        """Connect the upstream and open the tool sources; the stack closes both."""
-        transport = await stack.enter_async_context(self.upstream.connected())
-        turns = Turns(transport, self.upstream.clock, self._house)
-        turns.learnt = self.upstream.learnt
-        return turns, await open_roster(self.tools, stack)
+    async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster, Turns | None]:
+        """Connect the upstreams and open the tool sources; the stack closes them."""
+        turns = await _turns_on(self.upstream, self._house, stack)
+        planning = None
+        if self.planner is not None:  # grounding rules are about tools, which it is not offered
+            house = House(overrides=self.planner.overrides, wording=self._house.wording)
+            planning = await _turns_on(self.planner, house, stack)
+        return turns, await open_roster(self.tools, stack), planning
+
+    def _planning(self, planner: Upstream, options: Options) -> Plan:
+        """Return the planner's settings; raise `ConfigError` for what cannot plan."""
+        if not planner.model:
+            raise ConfigError("the planner has no model: pass Upstream('…', model='…')")
+        if planner.stateful or self.upstream.stateful:
+            raise ConfigError(
+                "stateful=True cannot be used with a planner: the conversation of two models is kept here"
+            )
+        return msgspec.structs.replace(
+            self._plan, endpoint=planner.endpoint, model=planner.model, clock=planner.clock, options=options
+        )
+
+    def _planned(self, plan: Plan, messages: tuple[Message, ...], after: RunResult | None) -> Run:
+        assert self._planner is not None, "only then are there two models"
+        return PlannedRun(plan, self._planner, messages, after)
 
     def _check(self) -> None:
         """Raise `ConfigError` for what cannot be run."""
@@ -197,6 +228,24 @@ class Agent:
         if plan.timeout <= 0:
             raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
         Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
+
+
+def _the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *, planned: bool) -> Upstream:
+    """Return the upstream whose model makes the calls; raise `ConfigError` where it is not named once."""
+    if caller is not None and not planned:
+        raise ConfigError("caller= is the second of two models: pass planner= as well, or the upstream alone")
+    if (upstream is None) == (caller is None):
+        raise ConfigError("an agent needs exactly one upstream: Agent('chat=…', …), or Agent(planner=…, caller=…)")
+    one = upstream if caller is None else caller
+    assert one is not None, "one of them is there"
+    return one if isinstance(one, Upstream) else Upstream(one)
+
+
+async def _turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> Turns:
+    transport = await stack.enter_async_context(upstream.connected())
+    turns = Turns(transport, upstream.clock, house)
+    turns.learnt = upstream.learnt
+    return turns
 
 
 async def _nowhere(event: RunEvent) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import LoopBlocked, MustcallError, StructuredOutputError
+from mustcall.core.errors import LoopBlocked, ModelError, MustcallError, StructuredOutputError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
@@ -31,23 +31,24 @@ from mustcall.engine.agent.events import (
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped
-from mustcall.engine.agent.step import Step
+from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
+from mustcall.engine.answers.envelopes import Malformed, ignored_calls, malformed_call, without_retries
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.definition import Approve
-from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
-from mustcall.policy.profile import Profile
+from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Emit", "Hook", "Plan", "Run"]
+__all__ = ["Asked", "Emit", "Hook", "Plan", "Run", "stopped_by", "text_of"]
 
 _logger = logging.getLogger("mustcall.engine")
 
@@ -83,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     answering: Answering | None = None
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct, frozen=True):
     """What one step sends. `capped`: nothing may be called in it (rule 109)."""
 
     request: Request
@@ -103,8 +104,9 @@ class Run:
         self._calls: list[ExecutedCall] = []
         self._steps: list[TurnRecord] = []
         self._usage = Usage()
+        self._usage_by: dict[str, Usage] = {}
         self._text = ""
-        self._number = 0
+        self._number: int = 0
         self._stopped: Stopped | None = None
         self._error: MustcallError | None = None
         # A structured answer: its value, the tool executions left before it, whether they are spent, and what to say
@@ -113,6 +115,8 @@ class Run:
         self._hops = 0 if plan.answering is None else plan.answering.hops
         self._closing = False
         self._reminder: str | None = None
+        #: What was wrong with a call that could not be one, until the model has been told.
+        self._notice: str | None = None
         # What the model is saying right now; the calls it made, and the results that are there for them.
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
@@ -137,6 +141,7 @@ class Run:
             calls=tuple(self._calls),
             steps=tuple(self._steps),
             usage=self._usage,
+            usage_by_model=dict(self._usage_by),
             force_satisfied=_force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
@@ -173,7 +178,6 @@ class Run:
         self._number += 1
         asked = self._asked(roster, turns.profile(plan.endpoint, plan.model))
         held: list[TextDelta | ReasoningDelta] = []
-        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
@@ -184,11 +188,16 @@ class Run:
                 held.append(delta)
 
         try:
-            reply = await step.take(asked.request, asked.controls, say)
-        finally:
-            if step.record is not None:
-                self._steps.append(step.record)
-            self._usage += step.usage
+            reply, usage = await self._take(turns, plan, asked, say)
+        except ModelError as error:
+            malformed = malformed_call(error, plan.wording)
+            if plan.answering is None or malformed is None or not roster.tools or asked.capped:
+                raise
+            await self._refuse(malformed, emit)
+            return
+        self._notice = None
+        if plan.answering is not None:
+            self._calls += ignored_calls(self._steps[-1], self._number)
         calls = () if asked.capped else reply.calls
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
@@ -198,14 +207,39 @@ class Run:
             self._hear(reply, calls)
             for delta in held:
                 await self._tell(delta, emit)
-        await self._tell(StepFinished(self._steps[-1], self._number, step.usage), emit)
+        await self._tell(StepFinished(self._steps[-1], self._number, usage), emit)
         if calls:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
-            self._stopped = Stopped.STEP_CAP if capped else _STOPPED.get(reply.finish, Stopped.ANSWERED)
+            self._stopped = Stopped.STEP_CAP if capped else stopped_by(reply.finish)
 
-    def _answers(self, reply: Reply, roster: Roster, asked: _Asked) -> bool:
+    async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
+        """Take one turn of a model's; its record and its usage are kept also where it fails."""
+        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
+        try:
+            return await step.take(asked.request, asked.controls, say), step.usage
+        finally:
+            if step.record is not None:
+                self._steps.append(step.record)
+            self._usage += step.usage
+            self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + step.usage
+
+    async def _refuse(self, malformed: Malformed, emit: Emit) -> None:
+        """Let a malformed call cost a hop; the next request says what was wrong with it (rule 85)."""
+        self._saying, self._notice = [], None
+        await self._tell(StepFinished(self._steps[-1], self._number, self._steps[-1].usage or Usage()), emit)
+        if self._hops == 0:
+            self._closing = True
+            malformed = msgspec.structs.replace(malformed, status=CallStatus.HOP_BUDGET_EXHAUSTED)
+        else:
+            self._hops -= 1
+            self._notice = malformed.sentence
+        record = malformed.record(self._number)
+        self._calls.append(record)
+        await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
+
+    def _answers(self, reply: Reply, roster: Roster, asked: Asked) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
 
         One that does not fit is asked for once more, which costs no hop (rule 84), and not at all where this was the
@@ -215,7 +249,7 @@ class Run:
         if answering is None or reply.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
             return True
         try:
-            self._output = answering.read(_text_of(reply), roster.offers)
+            self._output = answering.read(text_of(reply), roster.offers)
         except BadAnswer as bad:
             if asked.capped or self._reminder is not None:
                 count = 1 if self._reminder is None else 2
@@ -229,7 +263,7 @@ class Run:
             return False
         return True
 
-    def _asked(self, roster: Roster, profile: Profile) -> _Asked:
+    def _asked(self, roster: Roster, profile: Profile) -> Asked:
         """Return what this step asks; in the last one nothing may be called (rule 109)."""
         plan, controls = self._plan, self._plan.controls
         request = self._request(roster, profile)
@@ -237,21 +271,27 @@ class Run:
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
         last = capped or self._closing or self._reminder is not None
         answering = plan.answering
-        if self._reminder is not None:
-            request = request.evolve(messages=(*request.messages, text_message(Role.USER, self._reminder)))
+        told = self._reminder or self._notice
+        if told is not None:
+            request = request.evolve(messages=(*request.messages, text_message(Role.USER, told)))
         if answering is not None:
-            request = request.evolve(output=answering.form(profile, tools=bool(roster.tools) and not last))
+            beside = bool(roster.tools) and (
+                not last or answering.way(profile) is Way.TOOL
+            )  # that one the turn sees to
+            request = request.evolve(output=answering.form(profile, tools=beside))
         if not (last and roster.tools):
-            return _Asked(request, msgspec.structs.replace(controls, step_cap=0))
+            if answering is not None and (controls.protocol or profile.protocol) is Protocol.PROMPT:
+                controls = without_retries(controls)
+            return Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
             controls = msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
             if answering.way(profile) is Way.LAST:
-                return _Asked(self._without_tools(request), controls, capped=True)
+                return Asked(self._without_tools(request), controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return _Asked(request, controls, capped=True)
+        return Asked(request, controls, capped=True)
 
     def _without_tools(self, request: Request) -> Request:
         """Return the last request for an upstream whose schema output is not known to go with tools."""
@@ -264,7 +304,7 @@ class Run:
         plan, options = self._plan, self._plan.options
         instructions = plan.instructions
         if plan.answering is not None:
-            instructions = plan.answering.instructions(instructions, profile, plan.wording)
+            instructions = plan.answering.instructions(instructions, profile, plan.wording, tools=bool(roster.tools))
         kept = self._kept if self._response_id is not None else 0
         return Request(
             model=plan.model,
@@ -294,7 +334,7 @@ class Run:
         if parts:
             self._messages.append(Message(role=Role.ASSISTANT, parts=parts))
         self._saying = []
-        self._text = _text_of(reply)
+        self._text = text_of(reply)
         if self._plan.stateful:
             self._response_id, self._kept = reply.id, len(self._messages)
         self._pending = calls
@@ -346,7 +386,13 @@ class Run:
         await emit(event)
 
 
-def _text_of(reply: Reply) -> str:
+def stopped_by(finish: FinishReason) -> Stopped:
+    """Return why a run ended with a reply that finished so."""
+    return _STOPPED.get(finish, Stopped.ANSWERED)
+
+
+def text_of(reply: Reply) -> str:
+    """Return what a reply says, a refusal included."""
     return "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
 
 

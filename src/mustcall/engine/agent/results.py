@@ -37,6 +37,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[ExecutedCall, ...] = ()
     steps: tuple[TurnRecord, ...] = ()
     usage: Usage = Usage()
+    #: The same by the name of the model: two where one plans and another calls.
+    usage_by_model: dict[str, Usage] = {}
     #: None if no tool was demanded; False if one was and no turn called it (rule 27).
     force_satisfied: bool | None = None
     #: What the run failed with, where it was asked not to raise.

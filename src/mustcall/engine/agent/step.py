@@ -42,7 +42,7 @@ from mustcall.wire.codec import Provenance, Target
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
-__all__ = ["Step"]
+__all__ = ["Say", "Step"]
 
 #: A model error says its own name first, on every wire.
 _MODEL_ERRORS: dict[str, type[ModelError]] = {kind.__name__: kind for kind in (*ERRORS.values(), ModelError)}

@@ -1,8 +1,9 @@
 """How a structured answer is asked for, and whether a text is one.
 
-Three ways, by what is known of the upstream: its own schema output beside the tools where the two are known to go
-together; words in the instructions while tools are on offer, and schema output once none are; words alone. Whatever the
-way, the text is checked against the shape itself: JSON that fits, and never one that is a call (rule 81).
+By what is known of the upstream: its own schema output beside the tools where the two are known to go together; a tool
+that takes the answer where they are known not to, which the turn itself adds and reads (`policy.answering`); words in
+the instructions while tools are on offer, and schema output once none are; words alone. Whatever the way, the text is
+checked against the shape itself: JSON that fits, and never one that is a call (rule 81).
 """
 
 import re
@@ -33,6 +34,7 @@ class Way(StrEnum):
     """How the schema reaches the model."""
 
     NATIVE = "native"  # the wire's own setting, beside the tools
+    TOOL = "tool"  # a tool of its own, which the turn adds and takes the answer from
     LAST = "last"  # words while tools are on offer, the wire's own setting without them
     WORDS = "words"  # words in the instructions
 
@@ -49,27 +51,39 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
 
     def way(self, profile: Profile) -> Way:
         """Return how this upstream is asked; what is not known fails in tokens, not in a 400 (rule 74)."""
+        if profile.schema_with_tools is False and profile.protocol in (Protocol.NATIVE, Protocol.HYBRID):
+            return Way.TOOL
         if not profile.schema_output:
             return Way.WORDS
-        together = profile.protocol is Protocol.NATIVE and profile.schema_target in _TOGETHER
+        together = profile.protocol is Protocol.NATIVE and (
+            profile.schema_with_tools or profile.schema_target in _TOGETHER
+        )
         return Way.NATIVE if together else Way.LAST
 
     def form(self, profile: Profile, *, tools: bool) -> OutputFormat | None:
         """Return the output format of a request, None where the schema is put in words."""
-        way = self.way(profile)
-        if way is Way.WORDS or (tools and way is Way.LAST):
+        if self._in_words(profile, tools=tools) or (tools and self.way(profile) is Way.LAST):
             return None
         compiled = compile_schema(self.shape.schema, profile.schema_target, strict=True)
         strict = True if compiled.expressible and profile.schema_target in _TOGETHER else None
         return OutputFormat(kind=OutputKind.SCHEMA, schema=compiled.schema, name="answer", strict=strict)
 
-    def instructions(self, given: str | None, profile: Profile, wording: Wording) -> str | None:
+    def _in_words(self, profile: Profile, *, tools: bool) -> bool:
+        """Tell whether words are all there is: a tool for the answer is one beside others."""
+        way = self.way(profile)
+        return way is Way.WORDS or (way is Way.TOOL and not tools and not profile.schema_output)
+
+    def instructions(self, given: str | None, profile: Profile, wording: Wording, *, tools: bool = True) -> str | None:
         """Return the instructions with the schema in words, where it takes some."""
-        if self.way(profile) is Way.NATIVE:
+        if self.way(profile) is not Way.LAST and not self._in_words(profile, tools=tools):
             return given
-        schema = msgspec.json.encode(self.shape.schema, order="deterministic").decode()
-        asked = fill(wording.answer_as_json, schema=schema)
+        asked = self.in_words(wording)
         return asked if given is None else f"{given}\n\n{asked}"
+
+    def in_words(self, wording: Wording) -> str:
+        """Return the sentence that asks for the answer."""
+        schema = msgspec.json.encode(self.shape.schema, order="deterministic").decode()
+        return fill(wording.answer_as_json, schema=schema)
 
     def read(self, text: str, tools: Sequence[Tool]) -> Any:
         """Return the value a text is; raise `BadAnswer`. Blanks and one code fence around it are tolerated."""

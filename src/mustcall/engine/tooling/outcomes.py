@@ -17,9 +17,11 @@ class CallStatus(StrEnum):
     TIMED_OUT = "timed_out"
     REFUSED = "refused"
     SCHEMA_ERROR = "schema_error"
+    PARSE_ERROR = "parse_error"
     UNKNOWN_TOOL = "unknown_tool"
     CANCELLED = "cancelled"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
+    IGNORED_EXTRA = "ignored_extra"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,11 @@ class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     tries: int = 1
     step: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the tool that was called; empty where the call could not be read."""
+        return self.call.name
 
     @property
     def ok(self) -> bool:

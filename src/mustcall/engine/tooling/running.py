@@ -113,7 +113,8 @@ class Runner:
         """Check and approve a call; return it ready to be made (rule 90)."""
         checked = check_arguments(tool.offer, call.arguments)
         if not checked.valid:
-            raise self._misfit(call, describe_problems(checked.problems))
+            status = CallStatus.PARSE_ERROR if checked.unreadable else CallStatus.SCHEMA_ERROR
+            raise self._misfit(call, describe_problems(checked.problems), status)
         known = call if checked.arguments == call.arguments else call.evolve(arguments=checked.arguments)
         try:
             attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step))
@@ -129,9 +130,9 @@ class Runner:
             )
         return attempt
 
-    def _misfit(self, call: ToolCall, problem: str) -> _Ended:
+    def _misfit(self, call: ToolCall, problem: str, status: CallStatus = CallStatus.SCHEMA_ERROR) -> _Ended:
         line = fill(self._wording.tool_misfit, tool=call.name, problem=as_line(problem).rstrip("."))
-        return _Ended(CallStatus.SCHEMA_ERROR, line)
+        return _Ended(status, line)
 
     async def _approved(self, approve: Approve, call: ToolCall) -> bool:
         """Ask, one call at a time: people answer one question at a time. What cannot be asked is not approved."""

@@ -1,0 +1,79 @@
+"""Calls of a bounded tool phase that never ran: malformed ones, and those beyond what one reply may call.
+
+A call that stays malformed once the turn has tried what it may costs a hop and is answered with one neutral sentence
+(rule 85); each is in the run's record all the same (rule 89). Whether hops are left is the loop's.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind
+from mustcall.core.errors import (
+    BadArguments,
+    ModelError,
+    PhantomCall,
+    TextToolCallError,
+    TruncatedReply,
+    UnknownToolCalled,
+)
+from mustcall.core.parts import ToolCall
+from mustcall.engine.records import TurnRecord
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.policy.controls import Controls
+from mustcall.policy.judge import SURPLUS
+from mustcall.policy.wording import Wording, fill
+
+__all__ = ["Malformed", "ignored_calls", "malformed_call", "without_retries"]
+
+
+class Malformed(msgspec.Struct, frozen=True):
+    """A call that could not be one: which tool it meant (if that is known), its status and what the model is told."""
+
+    name: str
+    status: CallStatus
+    sentence: str
+
+    def record(self, step: int) -> ExecutedCall:
+        """Return it as the run's record has it."""
+        return _never_ran(self.name, self.status, self.sentence, step)
+
+
+def malformed_call(error: ModelError, wording: Wording) -> Malformed | None:
+    """Return the malformed call a turn failed with, None if it failed for another reason."""
+    details = error.details or {}
+    name, problem = str(details.get("tool") or ""), str(details.get("problem") or "")
+    match error:
+        case BadArguments():
+            # The problem begins with the tool's name.
+            before, _, after = problem.partition(": ")
+            name, wrong = name or before, after or "its arguments"
+            status = CallStatus.PARSE_ERROR if details.get("unreadable") else CallStatus.SCHEMA_ERROR
+            told = fill(wording.tool_misfit, tool=name, problem=wrong)
+            return Malformed(name, status, told if name else fill(wording.bad_arguments, problem=wrong))
+        case UnknownToolCalled():
+            return Malformed(name, CallStatus.UNKNOWN_TOOL, wording.unknown_tool)
+        case TextToolCallError() | PhantomCall():
+            return Malformed(name, CallStatus.PARSE_ERROR, wording.format_correction)
+        case TruncatedReply() if details.get("cut_call"):
+            return Malformed(name, CallStatus.PARSE_ERROR, wording.truncated)
+        case _:
+            return None
+
+
+def without_retries(controls: Controls) -> Controls:
+    """Return the controls of a turn whose malformed calls cost a hop at once: where text is the channel for calls."""
+    limits = msgspec.structs.replace(controls.limits, text_call=0, bad_arguments=0, unknown_tool=0)
+    return msgspec.structs.replace(controls, limits=limits)
+
+
+def ignored_calls(record: TurnRecord, step: int) -> Iterable[ExecutedCall]:
+    """Return the calls of a reply that were left out because it made more than it may."""
+    for note in record.adaptations:
+        if note.kind is AdaptationKind.CALL_DROPPED and note.detail in SURPLUS:
+            yield _never_ran(note.subject, CallStatus.IGNORED_EXTRA, note.detail, step)
+
+
+def _never_ran(name: str, status: CallStatus, result: str, step: int) -> ExecutedCall:
+    call = ToolCall(id="", name=name, arguments="")
+    return ExecutedCall(call=call, result=result, status=status, tries=0, step=step)
