@@ -31,11 +31,17 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     remedy: Remedy | None = None
     error: str | None = None
     usage: Usage | None = None
+    #: The digest of a body that is not kept here.
+    sent: str = ""
 
     @property
     def digest(self) -> str:
         """A short name for the bytes that were sent."""
-        return hashlib.sha256(self.body).hexdigest()[:16]
+        return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
+
+    def lean(self) -> "AttemptRecord":
+        """Return the record without the body, which holds the whole conversation once more."""
+        return msgspec.structs.replace(self, body=b"", sent=self.digest)
 
     def summary(self) -> JsonObject:
         """Return the record without contents: what may stand in an error or a header."""

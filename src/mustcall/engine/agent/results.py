@@ -9,7 +9,7 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.reply import Usage
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 
 __all__ = ["RunResult", "Stopped"]
 
@@ -47,3 +47,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     response_id: str | None = None
     #: How many of `messages` it keeps.
     kept: int = 0
+    #: The name of a durable run.
+    run_id: str | None = None
+
+    @property
+    def unknown(self) -> tuple[ExecutedCall, ...]:
+        """The calls that an interruption left in the dark: whether they took effect is not known."""
+        return tuple(call for call in self.calls if call.status is CallStatus.UNKNOWN)
