@@ -28,6 +28,7 @@ from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
+from mustcall.policy.claims import Claims
 from mustcall.policy.controls import Controls, OnUnmet
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.wording import Wording, check_wording
@@ -46,7 +47,7 @@ class Agent:
     gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event.
+    every event. With `claims="report"` what an answer says was done is held against the calls that ran.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
@@ -79,6 +80,7 @@ class Agent:
         planner: Upstream | str | None = None,
         caller: Upstream | str | None = None,
         planner_options: Options | None = None,
+        claims: Claims | str = Claims.OFF,
         ledger: "Place | None" = None,
         lease: float = 30.0,
     ) -> None:
@@ -104,6 +106,7 @@ class Agent:
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
+            claims=_read_claims(claims),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._ledger, self._lease = ledger, lease
@@ -336,6 +339,13 @@ async def _turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> 
     turns = Turns(transport, upstream.clock, house)
     turns.learnt = upstream.learnt
     return turns
+
+
+def _read_claims(claims: Claims | str) -> Claims:
+    try:
+        return Claims(claims)
+    except ValueError:
+        raise ConfigError(f"claims must be one of {', '.join(Claims)}, got {claims!r}") from None
 
 
 #: What comes before a run that goes on from nothing.

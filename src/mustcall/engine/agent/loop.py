@@ -19,6 +19,7 @@ from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.engine.agent.claiming import claims_of
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -41,6 +42,7 @@ from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
+from mustcall.policy.claims import Claims, UnbackedClaim
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
@@ -83,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
+    claims: Claims = Claims.OFF
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -128,6 +131,7 @@ class Run:
         self._noted = (len(self._messages), 0, 0)
         self._left: Recovered | None = None
         self._stored: RunResult | None = None
+        self._claims: tuple[UnbackedClaim, ...] = ()
 
     # --- what it looks like from outside -----------------------------------------------------------------------------
 
@@ -155,6 +159,7 @@ class Run:
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
             kept=self._kept,
+            claims=self._claims,
             run_id=None if self.keeper is None else self.keeper.run_id,
         )
 
@@ -239,6 +244,8 @@ class Run:
                 await keeper.fail(self._moment(), self.result(), error)
             await self._tell(RunFinished(self.result()), emit)
             raise
+        if plan.claims is Claims.REPORT:
+            self._claims = claims_of(self._text, self._calls, self._messages, roster)
         result = self.result()
         if keeper is not None:
             result = self._stored = await keeper.end(self._moment(), result)

@@ -10,6 +10,7 @@ from mustcall.core.message import Message
 from mustcall.core.reply import Usage
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.policy.claims import UnbackedClaim
 
 __all__ = ["RunResult", "Stopped"]
 
@@ -47,6 +48,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     response_id: str | None = None
     #: How many of `messages` it keeps.
     kept: int = 0
+    #: What the answer says was done and no call did; only where the agent checks that (`claims`).
+    claims: tuple[UnbackedClaim, ...] = ()
     #: The name of a durable run.
     run_id: str | None = None
 
