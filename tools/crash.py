@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.crashing import BROKEN, DONE, LOST, Arena, Job, finish, launch, count_points, violations, warm_up
+from support.crashing import BROKEN, DONE, LOST, Arena, Job, count_points, finish, launch, violations, warm_up
 
-#: Points every run has before its first effect; a zombie stops at one of these.
+#: Seconds; a zombie sleeps for longer.
 _ZOMBIE_LEASE = 0.6
 
 
@@ -62,7 +62,7 @@ def wake_a_zombie(job: Job, dice: random.Random) -> tuple[bool, list[str]]:
     if not os.WIFSTOPPED(status):
         return False, violations(job, 0)
     time.sleep(job.lease * 1.2)
-    while (code := finish(job)) not in (DONE, BROKEN):
+    while finish(job) not in (DONE, BROKEN):
         time.sleep(0.05)
     os.kill(pid, signal.SIGCONT)
     woken = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -94,11 +94,11 @@ def main() -> int:
     parser.add_argument("--postgres", action="store_true")
     asked = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if asked.seed is None else asked.seed
-    dice = random.Random(seed)
+    dice = random.Random(seed)  # noqa: S311  no cryptography
     folder = Path(tempfile.mkdtemp(prefix="mustcall-crash-"))
     place = asked.database or str(folder / "ledger.db")
     if asked.postgres:
-        from support.postgres import postgres_server
+        from support.postgres import postgres_server  # noqa: PLC0415  a server only where one is asked for
 
         place = postgres_server().new_database()
     kind = "postgres" if place.startswith("postgres") else "sqlite"

@@ -26,7 +26,7 @@ def did(name: str, backing: Backing = Backing.DONE, **more: bool | str) -> Acted
         ("**I've deleted the old file.**", "delete"),
         ("The event has been created.", "create"),
         ("Sure. We then booked the room for Monday.", "book"),
-        ("I’ve just paid the invoice.", "pay"),
+        ("I\u2019ve just paid the invoice.", "pay"),
     ],
 )
 def test_a_claim_that_nothing_backs_is_found(text: str, act: str) -> None:

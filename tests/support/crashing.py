@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,19 @@ from mustcall.ledger import Claim, Ledger, NewEvent, RunEnd, open_ledger
 from mustcall.testing import Call, Recorded, Turn
 from mustcall.testing.model import ScriptedModel
 
-__all__ = ["BROKEN", "DONE", "LOST", "Arena", "Job", "Seen", "count_points", "finish", "launch", "violations", "warm_up"]
+__all__ = [
+    "BROKEN",
+    "DONE",
+    "LOST",
+    "Arena",
+    "Job",
+    "Seen",
+    "count_points",
+    "finish",
+    "launch",
+    "violations",
+    "warm_up",
+]
 
 PROMPT = "Do what has to be done."
 ANSWER = "All done."
@@ -141,7 +154,7 @@ class Arena:
 
 def warm_up() -> None:
     """Load what a run needs once, here, so that no child has to."""
-    import mustcall.engine.durable.runs  # noqa: F401, PLC0415  loaded when it is first used
+    import_module("mustcall.engine.durable.runs")
 
     async def nothing() -> str:
         """Do nothing."""
@@ -203,7 +216,7 @@ def _statuses(result: RunResult) -> dict[str, str]:
 
 
 def _reply(job: Job, asked: Recorded) -> Turn | str:
-    """Return the model's next reply, by how often it has called already: a new process goes on where the old one was."""
+    """Return the model's next reply, by how often it has called already: it knows nothing of processes."""
     done = sum(1 for message in asked.body["messages"] if message.get("tool_calls"))
     _append(job.witness, f"model {done}")
     if done >= len(job.steps):
@@ -311,9 +324,7 @@ def violations(job: Job, kills: int) -> list[str]:
     return [f"{job.run_id}: {each}" for each in wrong]
 
 
-def _judge(
-    key: str, name: str, *, status: str, begun: int, effects: int, ended: int, interrupted: bool
-) -> list[str]:
+def _judge(key: str, name: str, *, status: str, begun: int, effects: int, ended: int, interrupted: bool) -> list[str]:
     """Return what is wrong with one call."""
     told = f"{name} {key} is {status}: begun {begun}, effects {effects}, ended {ended}"
     wrong: list[str] = []

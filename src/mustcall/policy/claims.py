@@ -63,8 +63,12 @@ class _Act(msgspec.Struct, frozen=True):
     in_words: bool = False
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 def _act(name: str, said: str, tools: str, *, in_words: bool = False) -> _Act:
-    return _Act(name, tuple(said.split()), frozenset(tools.split()), in_words)
+    return _Act(name, tuple(said.split()), _words(tools), in_words)
 
 
 _ACTS = (
@@ -120,13 +124,13 @@ _ACTS = (
 )
 
 #: Tools that could have done anything: what they do is in their arguments.
-_ANYTHING = frozenset(
+_ANYTHING = _words(
     "run runs exec execute shell bash terminal command cmd python script code sql http request api call invoke browser "
-    "computer click agent task workflow do perform".split()
+    "computer click agent task workflow do perform"
 )
 #: Tools that only look, by the first word of their name.
-_LOOKS = frozenset(
-    "get look lookup search find list read fetch query show check view describe count calculate calc compute".split()
+_LOOKS = _words(
+    "get look lookup search find list read fetch query show check view describe count calculate calc compute"
 )
 
 _KEPT_APART = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|^[ \t]*>.*$", re.DOTALL | re.MULTILINE)
@@ -136,12 +140,12 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DOUBT = re.compile(
     r"\b(?:not|never|no|none|unable|fail(?:s|ed)?|without|if|once|when|until|unless|would|could|should|might|may|will|"
     r"can|cannot|want|wants|like|please|need|needs|let|try|tried|were|suppose|assum\w+|example|draft\w*|pretend\w*|"
-    r"simulat\w+|hypothetical\w*|earlier|previously|yesterday|ago)\b|n['’]t\b|['’]ll\b|['’]d\b",
+    r"simulat\w+|hypothetical\w*|earlier|previously|yesterday|ago)\b|n['\u2019]t\b|['\u2019]ll\b|['\u2019]d\b",
     re.IGNORECASE,
 )
 _SAID = "|".join(re.escape(word) for act in _ACTS for word in act.said)
 _ADVERBS = r"(?:(?:just|now|also|already|successfully|then)\s+)*"
-_SPOKEN = re.compile(rf"\b(?:I|we)(?:['’]ve|\s+have)?\s+{_ADVERBS}({_SAID})\b(?!\s+\d)", re.IGNORECASE)
+_SPOKEN = re.compile(rf"\b(?:I|we)(?:['\u2019]ve|\s+have)?\s+{_ADVERBS}({_SAID})\b(?!\s+\d)", re.IGNORECASE)
 _BARE = re.compile(
     rf"^(?:(?:done|ok|okay|great|sure|perfect|all\s+set)\W+)?{_ADVERBS}({_SAID})\s+(?:the|your|a|an|it|to|this|that|all)\b",
     re.IGNORECASE,

@@ -53,9 +53,9 @@ class Agent:
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
     answer is the run's. `options` are the caller's then, `planner_options` the planner's.
 
-    A run with a `run_id` is durable: it is kept in the `ledger` (a path, a `postgresql://` URL or a `Ledger`; by default
-    the one of MUSTCALL_LEDGER, DATABASE_URL or the user's own file) and can be gone on with after a crash. `lease` are
-    the seconds after which another process may take over a run whose own process says nothing any more.
+    A run with a `run_id` is durable: it is kept in the `ledger` (a path, a `postgresql://` URL or a `Ledger`; by
+    default the one of MUSTCALL_LEDGER, DATABASE_URL or the user's own file) and can be gone on with after a crash.
+    `lease` are the seconds after which another process may take over a run whose own process says nothing any more.
 
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
@@ -156,14 +156,14 @@ class Agent:
         again or its `check` can tell. `output` is the type of a structured answer, for its value. `take` takes the run
         from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is certainly dead.
         """
-        row = await self._runs.find(run_id)
+        row = await self.runs.find(run_id)
         told = decode(row.data, Start, run_id) if row.outcome is None else Start(messages=())
         asked = output if output is not None else told.schema
         answering = answering_for(asked, told.hops)
         run = self._made(told, answering, stream=False)
         try:
             if row.outcome is not None:
-                return await self._runs.tell(row, run, answering_for(output, told.hops))
+                return await self.runs.tell(row, run, answering_for(output, told.hops))
             return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
         except MustcallError:
             if check:
@@ -181,7 +181,7 @@ class Agent:
         hops: int = 2,
     ) -> None:
         """Write a run down in the ledger for a worker (`mustcall worker`) to carry out; `resume` returns its result."""
-        await self._runs.queue(run_id, self._start(prompt, after, force, answering_for(output, hops)))
+        await self.runs.queue(run_id, self._start(prompt, after, force, answering_for(output, hops)))
 
     def run_sync(
         self,
@@ -258,7 +258,8 @@ class Agent:
         return PlannedRun(plan, self._planner, start.messages, after)
 
     @property
-    def _runs(self) -> "Runs":
+    def runs(self) -> "Runs":
+        """The durable runs of this agent, in their ledger."""
         if self._durable is None:
             from mustcall.engine.durable.runs import Runs  # noqa: PLC0415  a database, for those who want one
 
@@ -276,7 +277,7 @@ class Agent:
             return await self._drive(run, emit)
 
         try:
-            return await self._runs.drive(run_id, run, start, drive, answering=answering, take=take)
+            return await self.runs.drive(run_id, run, start, drive, answering=answering, take=take)
         finally:
             if not driven and run.over:  # it had ended before
                 await emit(RunFinished(run.result()))

@@ -38,6 +38,4 @@ def _acted(name: str, backing: Backing, roster: Roster) -> ActedCall:
     tool = roster.tools.get(name)
     if tool is None:
         return ActedCall(name=name, backing=backing)
-    return ActedCall(
-        name=name, description=tool.description or "", backing=backing, acts=tool.settings.side_effect
-    )
+    return ActedCall(name=name, description=tool.description or "", backing=backing, acts=tool.settings.side_effect)

@@ -439,7 +439,7 @@ class Run:
         if self.keeper is not None:
             at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
             await self.keeper.intend(self._moment(calls, allowed, loop), at_once)
-        await self._carry_out(calls, len(allowed), loop, runner, emit, {})
+        await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
 
     async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:
         """Finish the step a run was interrupted in: what is done stays, what had begun is settled, the rest is run."""
@@ -451,7 +451,7 @@ class Run:
             if settled is not None:
                 known[index] = settled
                 await self._finished(index, settled, emit)
-        await self._carry_out(moment.pending, moment.allowed, moment.loop, runner, emit, known)
+        await self._carry_out(moment.pending, runner, emit, allowed=moment.allowed, loop=moment.loop, known=known)
 
     async def _finished(self, index: int, executed: Executed, emit: Emit) -> None:
         record = executed.record
@@ -464,10 +464,11 @@ class Run:
     async def _carry_out(
         self,
         calls: tuple[ToolCall, ...],
-        allowed: int,
-        loop: Loop | None,
         runner: Runner,
         emit: Emit,
+        *,
+        allowed: int,
+        loop: Loop | None,
         known: dict[int, Executed],
     ) -> None:
         """Run the calls that have no outcome yet, and take all outcomes into the history."""

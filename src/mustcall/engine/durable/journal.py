@@ -126,10 +126,10 @@ class Journal:
         except LedgerError as lost:
             _logger.warning("the end of the run %s could not be written: %s", self.run_id, lost.message)
 
-    async def leave(self) -> None:
+    async def leave(self, status: RunStatus) -> None:
         """Let go of a run that is not over: whoever wants to may go on with it."""
         try:
-            await self._hold.write([_event(*held) for held in self._held], RunEnd(status=RunStatus.WAITING))
+            await self._hold.write([_event(*held) for held in self._held], RunEnd(status=status))
         except LedgerError as lost:
             _logger.info("the run %s could not be let go of: %s", self.run_id, lost.message)
 

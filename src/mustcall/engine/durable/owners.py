@@ -36,7 +36,7 @@ def _machine() -> str:
     """Return what two processes that see each other have in common: this boot, this space of process numbers."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        space = str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
     except OSError:
         return ""
     return f"{boot[:13]}-{space}"

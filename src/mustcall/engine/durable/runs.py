@@ -40,8 +40,10 @@ class Runs:
     def __init__(self, place: Place | None, lease: float) -> None:
         if lease <= 0:
             raise ConfigError(f"lease must be above 0 seconds, got {lease}")
-        self._place = place
-        self._lease = lease
+        self.place = place
+        self.lease = lease
+        #: How a run is left that was given up in the middle.
+        self.released = RunStatus.WAITING
         self._ledgers = Shared(self._open)
 
     @asynccontextmanager
@@ -84,7 +86,7 @@ class Runs:
             if not claim.won:
                 raise RunBusy(f"the run {run_id!r} is carried out by {claim.run.owner}; its lease lasts")
             folded = fold(() if claim.created else await ledger.events(run_id), "", run_id)
-            hold = Hold(ledger, claim.run, self._lease)
+            hold = Hold(ledger, claim.run, self.lease)
             journal = Journal(hold, folded, asked=_digest(start), answering=answering)
             run.keeper = journal
             run.restore(folded.recovered)
@@ -94,7 +96,7 @@ class Runs:
             except MustcallError:
                 raise  # the journal has its end
             except BaseException:
-                await asyncio.shield(journal.leave())
+                await asyncio.shield(journal.leave(self.released))
                 raise
 
     async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult:
@@ -103,17 +105,15 @@ class Runs:
             return await _told(ledger, row, run, answering)
 
     async def _claim(self, ledger: Ledger, run_id: str, start: Start, *, take: bool) -> Claim:
-        claim = await ledger.start_run(
-            run_id, encode(start), owner=new_owner(), lease=self._lease, kind=KIND, take=take
-        )
+        claim = await ledger.start_run(run_id, encode(start), owner=new_owner(), lease=self.lease, kind=KIND, take=take)
         holder = claim.run.owner
         if not claim.won and not claim.run.status.ended and holder is not None and is_gone(holder):
-            again = await ledger.claim_run(run_id, owner=new_owner(), lease=self._lease, gone=holder)
+            again = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease, gone=holder)
             claim = again or claim
         return claim
 
     async def _open(self, stack: AsyncExitStack) -> Ledger:
-        place = self._place
+        place = self.place
         if isinstance(place, Ledger):
             await place.open()  # who made it closes it
             return place

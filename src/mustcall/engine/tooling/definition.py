@@ -43,8 +43,8 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     side_effect: bool = True
     #: Asked before each call.
     approve: Approve | None = None
-    #: Asked, when a durable run goes on, about a call that had begun and has no result; without it such a call of a tool
-    #: that is not `repeatable` is reported as unknown and not made again.
+    #: Asked, when a durable run goes on, about a call that had begun and has no result. Without it, such a call of a
+    #: tool that is not `repeatable` is reported as unknown and not made again.
     check: Check | None = None
     #: Characters of a result the model gets to see (rule 92).
     result_cap: int = 4000

@@ -118,9 +118,9 @@ class Runner:
                 line = fill(self._wording.tool_unknown, tool=call.name)
                 return _line(call, CallStatus.UNKNOWN, line, step, tries=1)
             case True:
-                return self._said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step, 0.0, 1)
+                return _said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step)
             case result:
-                return self._said(tool, call, Output(result), step, 0.0, 1)
+                return _said(tool, call, Output(result), step)
 
     def refused(self, call: ToolCall, step: int) -> Executed:
         """Return the outcome of a call that comes when the hops are spent (rule 83)."""
@@ -196,24 +196,7 @@ class Runner:
                     continue
                 seconds = self._clock.monotonic() - began
                 return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
-        return self._said(tool, call, output, step, self._clock.monotonic() - began, tries)
-
-    def _said(
-        self, tool: FunctionTool, call: ToolCall, output: Output, step: int, seconds: float, tries: int
-    ) -> Executed:
-        """Return the outcome of a call that gave an output."""
-        text = cut(output.text, tool.settings.result_cap)
-        record = ExecutedCall(
-            call=call,
-            result=text,
-            status=CallStatus.FAILED if output.is_error else CallStatus.OK,
-            seconds=seconds,
-            tries=tries,
-            step=step,
-        )
-        said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
-        result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
-        return Executed(record, result)
+        return _said(tool, call, output, step, seconds=self._clock.monotonic() - began, tries=tries)
 
     async def _once(self, tool: FunctionTool, attempt: Callable[[], Any]) -> Output:
         """Make one try; raise `_Ended` for one that gave nothing."""
@@ -285,6 +268,24 @@ def _read_quietly(task: "asyncio.Task[Any]") -> None:
     """Read a left-behind task's failure, so that nobody complains that it was not read."""
     if not task.cancelled():
         task.exception()
+
+
+def _said(
+    tool: FunctionTool, call: ToolCall, output: Output, step: int, *, seconds: float = 0.0, tries: int = 1
+) -> Executed:
+    """Return the outcome of a call that gave an output."""
+    text = cut(output.text, tool.settings.result_cap)
+    record = ExecutedCall(
+        call=call,
+        result=text,
+        status=CallStatus.FAILED if output.is_error else CallStatus.OK,
+        seconds=seconds,
+        tries=tries,
+        step=step,
+    )
+    said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
+    result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
+    return Executed(record, result)
 
 
 def _line(
