@@ -59,7 +59,7 @@ class Worker:
         fed: dict[str, None] = {}
         while True:
             try:
-                for run in await ledger.runs(status=RunStatus.QUEUED, kind=KIND, most=500):
+                for run in reversed(await ledger.runs(status=RunStatus.QUEUED, kind=KIND, most=10_000)):
                     task = task_of(run.id, run.fence)
                     if task not in fed:
                         await self._engine.submit(task)
