@@ -1,6 +1,12 @@
 """What holds for every test."""
 
+import os
+
 from hypothesis import settings
+
+# No test writes into the state directory of whoever runs it.
+os.environ["MUSTCALL_LEDGER"] = "off"
+os.environ.pop("DATABASE_URL", None)
 
 # Nothing is timed in tests: how long an example takes says more about the machine than about the code.
 settings.register_profile("house", deadline=None)

@@ -78,6 +78,7 @@ _OCCASIONS = {
     "tool_misfit": "arguments did not fit when it was about to run; `{problem}` names the fields",
     "tool_cancelled": "the run was cancelled before its result was there",
     "hops_spent": "the tool executions before a structured answer are used up",
+    "money_spent": "a run has reached its cost cap, and the mode is `enforce`",
 }
 
 #: Who is asked, and how reasoning stands: the rows of the ladder table.

@@ -6,7 +6,7 @@ Names are loaded when they are first used, so that importing the package costs n
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mustcall.core.errors import MustcallError, ToolError, ToolRefused
+    from mustcall.core.errors import BudgetSpent, MustcallError, ToolError, ToolRefused
     from mustcall.core.message import Message, Role
     from mustcall.core.parts import Image, Text, ToolCall
     from mustcall.core.reply import Usage
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
     from mustcall.engine.agent.upstream import Upstream
+    from mustcall.engine.spending import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+    from mustcall.policy.budget import Caps
     from mustcall.policy.controls import Controls, Limits, OnUnmet
     from mustcall.policy.grounding import GroundingRule
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "mustcall.core.errors": ("MustcallError", "ToolError", "ToolRefused"),
+    "mustcall.core.errors": ("BudgetSpent", "MustcallError", "ToolError", "ToolRefused"),
     "mustcall.core.message": ("Message", "Role"),
     "mustcall.core.parts": ("Image", "Text", "ToolCall"),
     "mustcall.core.reply": ("Usage",),
@@ -53,9 +55,11 @@ _HOMES = {
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
     "mustcall.engine.agent.upstream": ("Upstream",),
+    "mustcall.engine.spending": ("Budget",),
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
+    "mustcall.policy.budget": ("Caps",),
     "mustcall.policy.controls": ("Controls", "Limits", "OnUnmet"),
     "mustcall.policy.grounding": ("GroundingRule",),
 }
@@ -63,9 +67,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Agent",
+    "Budget",
+    "BudgetSpent",
     "CallFinished",
     "CallStarted",
     "CallStatus",
+    "Caps",
     "Controls",
     "ExecutedCall",
     "FunctionTool",

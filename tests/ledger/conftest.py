@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from support.postgres import postgres_server
 
 from mustcall.ledger import Ledger, open_ledger
+from support.postgres import postgres_server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -10,7 +10,6 @@ from mustcall.ledger import (
     AttemptTrace,
     Contents,
     FactRow,
-    Hold,
     Ledger,
     NewEvent,
     RunEnd,
@@ -19,6 +18,7 @@ from mustcall.ledger import (
     TurnTrace,
     open_ledger,
 )
+from mustcall.policy.budget import Caps, Charge, ChargeKey
 
 RESPONSE = StoredResponse(
     id="r1",
@@ -57,7 +57,8 @@ async def fill(ledger: Ledger) -> None:
     await ledger.append("running", 1, [NewEvent(step="s", kind="intent", data=b"2")])
     await ledger.put_response(RESPONSE)
     await ledger.put_turns([TURN])
-    await ledger.reserve("h", [Hold(budget="b", amount=5)])
+    await ledger.reserve("s", ChargeKey("t", "s", 1), Charge(tokens=5), Caps())
+    await ledger.visit("s", "example.com", 0)
     await ledger.move_breaker(await ledger.breaker("u"))
     await ledger.put_facts([FactRow(upstream="u", model="m", field="forced", value=b'"never"', note="")])
 
@@ -70,7 +71,7 @@ async def rows(ledger: Ledger) -> dict[str, int]:
 async def test_what_is_old_goes_and_what_runs_stays(ledger: Ledger) -> None:
     """A run under way, budgets, breakers and facts are not history."""
     await fill(ledger)
-    kept = {"run": 1, "event": 1, "budget": 1, "reservation": 1, "breaker": 1, "fact": 1}
+    kept = {"run": 1, "event": 1, "account": 1, "charge": 1, "host": 1, "breaker": 1, "fact": 1}
     everything = {**kept, "run": 2, "event": 2, "conversation": 1, "response": 1, "item": 1, "turn": 1, "attempt": 1}
     assert await rows(ledger) == everything
     pruned = await ledger.prune(age=3600)

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from support.postgres import postgres_server
 
 from mustcall.core.errors import LedgerMismatch, LedgerUnavailable
 from mustcall.ledger import NewEvent, open_ledger
+from support.postgres import postgres_server
 
 
 async def test_a_crash_under_load_loses_nothing_and_doubles_nothing() -> None:
@@ -38,13 +38,13 @@ async def test_a_crash_under_load_loses_nothing_and_doubles_nothing() -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(8):
                 group.create_task(client(f"r{number}"))
-            while sum(written.values()) < 80:
+            while sum(written.values()) < 80:  # noqa: ASYNC110  clients tell nobody
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(server.crash)
             await down.wait()
             before = dict(written)
             await asyncio.to_thread(server.start)
-            while any(written[name] < before[name] + 3 for name in before):
+            while any(written[name] < before[name] + 3 for name in before):  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.01)
             stop.set()
         for name, count in written.items():

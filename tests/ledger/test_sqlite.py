@@ -122,12 +122,12 @@ async def test_no_right_to_write() -> None:
         async with open_ledger(path):
             pass
         path.chmod(0o444)
-        folder.chmod(0o555)
+        folder.chmod(0o555)  # noqa: ASYNC240  nothing else runs
         nobody = 65534 if os.geteuid() == 0 else 0
         out, _ = writer(path, "a", 1, user=nobody).communicate()
         assert out.startswith("LedgerReadOnly the ledger may not be written at")
     finally:
-        folder.chmod(0o700)
+        folder.chmod(0o700)  # noqa: ASYNC240  as above
         shutil.rmtree(folder)
 
 

@@ -14,14 +14,12 @@ from mustcall.policy.budget import (
     Caps,
     Charge,
     CostCap,
-    ModelPrice,
     NextCall,
     Price,
     Spending,
     TurnCap,
     charge_for,
     check,
-    find_price,
     has_time,
     next_call,
     release,
@@ -33,9 +31,9 @@ from mustcall.policy.budget import (
 PRICE = Price(input=3.0, output=15.0, cached=0.3, cache_write=3.75)
 
 
-def account(cost: float = 0.0, tokens: int = 0, egress: int = 0, started: float = 0.0) -> Spending:
+def account(cost: float = 0.0, tokens: int = 0, egress: int = 0, started: float = 0.0, calls: int = 0) -> Spending:
     """A session that has spent this much."""
-    return Spending(started=started, spent=Charge(cost_usd=cost, tokens=tokens, egress_bytes=egress))
+    return Spending(started=started, spent=Charge(cost_usd=cost, tokens=tokens, egress_bytes=egress, calls=calls))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +45,8 @@ def account(cost: float = 0.0, tokens: int = 0, egress: int = 0, started: float 
         (Caps(tokens=100), account(tokens=100), 0.0, BudgetKind.TOKENS),
         (Caps(seconds=60), account(started=10.0), 69.9, None),
         (Caps(seconds=60), account(started=10.0), 70.0, BudgetKind.TIME),
+        (Caps(calls=3), account(calls=2), 0.0, None),
+        (Caps(calls=3), account(calls=3), 0.0, BudgetKind.CALLS),
         (Caps(egress_bytes=10), account(egress=9), 0.0, None),
         (Caps(egress_bytes=10), account(egress=10), 0.0, BudgetKind.EGRESS),
         (Caps(), account(cost=1e9, tokens=10**12, egress=10**12), 1e12, None),
@@ -122,13 +122,11 @@ def test_what_is_not_known_costs_nothing_and_says_so(usage: Usage | None, price:
     assert charge_for(usage, price) == Charge(tokens=tokens, estimated=True)
 
 
-def test_the_first_matching_price_wins() -> None:
-    """Rule 98: prices are data by model pattern."""
-    cheap, dear = Price(input=1, output=1), Price(input=9, output=9)
-    prices = [ModelPrice(model="gpt-5-mini*", price=cheap), ModelPrice(model="gpt-5*", price=dear)]
-    assert find_price(prices, "gpt-5-mini-x") is cheap
-    assert find_price(prices, "gpt-5") is dear
-    assert find_price(prices, "llama") is None
+def test_long_prompts_have_their_own_price() -> None:
+    """Rule 93: a call whose input is above the provider's line costs the long price, all of it."""
+    price = Price(input=1, output=2, long_above=100, long=Price(input=3, output=4))
+    assert charge_for(Usage(input_tokens=100, output_tokens=10), price).cost_usd == pytest.approx(120e-6)
+    assert charge_for(Usage(input_tokens=101, output_tokens=10), price).cost_usd == pytest.approx(343e-6)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -26,7 +27,7 @@ class PostgresServer:
             warnings.simplefilter("ignore")  # about the folder that its lock is put into
             import pgserver  # noqa: PLC0415  only tests that need the server pay for it
 
-            self._server = pgserver.get_server(folder, cleanup_mode=None)
+            self._server: Any = pgserver.get_server(folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
         self._binaries = Path(pgserver.__file__).parent / "pginstall" / "bin"
         self._folder = folder
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
+    "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
+from mustcall.ledger import shown_place
 
 __all__ = ["command"]
 
@@ -29,9 +31,17 @@ def check(file: Path | None) -> None:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+    click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""
         click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
     if not settings.routes:
         click.echo("route        every model, under its own name")
+    budget = settings.house.budget
+    if budget is not None:
+        for line in describe_budget(budget, settings.session_by):
+            click.echo(f"budget       {line}")
+        rule = budget.breaker
+        if rule is not None and rule.failures:
+            click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
     click.echo("ok")

@@ -34,6 +34,7 @@ _MOST_LINES = 6
 #: What is said of a run that ended otherwise than with an answer.
 _ENDINGS = {
     Stopped.STEP_CAP: "the most steps were made; this is the answer without more tools",
+    Stopped.COST_CAP: "what may be spent was spent; this is the answer without more tools",
     Stopped.LENGTH: "the answer was cut off at the length limit",
     Stopped.REFUSED: "the model declined",
     Stopped.FILTERED: "the provider's filter stopped the answer",

@@ -15,6 +15,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
 from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.ledger import shown_place
 from mustcall.policy.routing import choose
 from mustcall.profiles import read_overrides
 from mustcall.upstream.embedded.store import SCHEME
@@ -64,6 +65,12 @@ PY
     type=click.Path(path_type=Path, dir_okay=False),
     help="Serve this model file, inside the process.  [without any upstream: the model of `mustcall models pull`]",
 )
+@click.option(
+    "--ledger",
+    metavar="PATH|URL|off",
+    help="Where state is kept: a file or a postgresql:// URL.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]",
+)
+@click.option("--keep", metavar="AGE", help="How long turns and stored responses are kept.  [default: 30d]")
 @click.option("--demo", is_flag=True, help="Serve a scripted upstream that needs no model and no key.")
 @click.pass_context
 def command(
@@ -74,6 +81,8 @@ def command(
     host: str | None,
     port: int | None,
     gguf: Path | None,
+    ledger: str | None,
+    keep: str | None,
     demo: bool,
 ) -> None:
     """Run the gateway: Chat Completions, Responses and Messages in, any of them out.
@@ -93,7 +102,7 @@ def command(
         if demo:
             settings = stack.enter_context(_demo_settings(host, port))
         else:
-            settings = load_settings(file, upstream_flags=upstreams, host=host, port=port)
+            settings = load_settings(file, upstream_flags=upstreams, host=host, port=port, ledger=ledger, keep=keep)
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
             or settings.server.port != ServerSettings().port
@@ -128,6 +137,8 @@ def _announce(url: str, settings: Settings, *, demo: bool) -> None:
         click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:
         click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}")
+    if settings.ledger is not None:
+        click.echo(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")

@@ -9,6 +9,7 @@
     │   ├── ForeignOrigin           403  a web page that is not on the list
     │   ├── UnknownModel            404  no route serves the model
     │   ├── UnknownRoute            404  no such path
+    │   ├── UnknownState            404  a response, item or thread that is not kept, or not for this caller
     │   ├── WrongMethod             405  the path takes another method
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
@@ -16,7 +17,8 @@
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
-    ├── BudgetSpent                 429  a cap on cost, tokens or time is reached; no upstream call was made
+    ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
+    ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
     ├── LedgerError                 500  the store of runs, responses and traces did not do its part
     │   ├── LedgerUnavailable       503  it cannot be reached, or did not answer in time
     │   ├── LedgerFull              503  there is no room to write
@@ -57,6 +59,7 @@ __all__ = [
     "AlreadyRecorded",
     "BadArguments",
     "BodyTooLarge",
+    "BreakerOpen",
     "BudgetSpent",
     "CallerError",
     "ConfigError",
@@ -91,6 +94,7 @@ __all__ = [
     "UnknownModel",
     "UnknownRoute",
     "UnknownRun",
+    "UnknownState",
     "UnknownToolCalled",
     "UnsupportedFeature",
     "UpstreamError",
@@ -201,6 +205,17 @@ class UnknownRoute(CallerError):
     status = 404
 
 
+class UnknownState(CallerError):
+    """A response, item or thread is not kept: it never was, it expired, or it is another caller's."""
+
+    code = "not_found"
+    status = 404
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the class word that OpenAI has for it."""
+        return msgspec.structs.replace(super().info(), type="invalid_request_error")
+
+
 class WrongMethod(CallerError):
     """The path is served for another method."""
 
@@ -252,7 +267,7 @@ class ToolRefused(ToolError):
 
 
 class BudgetSpent(MustcallError):
-    """A session cap is reached. `details` says which, in the words of rule 94."""
+    """A cap is reached. `details` says which, in the words of rule 94."""
 
     code = "budget_spent"
     status = 429
@@ -325,6 +340,21 @@ class AlreadyRecorded(LedgerError):
 
     code = "already_recorded"
     status = 409
+
+
+class BreakerOpen(MustcallError):
+    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
+
+    code = "breaker_open"
+    status = 503
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+        self.retry_after = retry_after
+
+    def info(self) -> ErrorInfo:
+        """Return the error with the time to wait."""
+        return msgspec.structs.replace(super().info(), retry_after=self.retry_after)
 
 
 class UpstreamError(MustcallError):

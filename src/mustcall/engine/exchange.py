@@ -53,6 +53,13 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     token: str
     request_id: str
+    #: Whether the reply is kept for the caller, and after which one.
+    stored: bool = False
+    previous: str | None = None
+
+    def stamp(self, created: int) -> Stamp:
+        """Return the identity of the reply."""
+        return Stamp(token=self.token, created=created, stored=self.stored, previous=self.previous)
 
 
 class WholeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +146,7 @@ class _Crossing:
         self._same_wire = inbound.wire is endpoint.wire
         self._log = log
         self._provenance = Provenance(issuer=endpoint.name, token=inbound.token)
-        self._stamp = Stamp(token=inbound.token, created=created)
+        self._stamp = inbound.stamp(created)
 
     @property
     def _request(self) -> Request:

@@ -12,11 +12,17 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.policy.budget import Charge, CostCap, charge_for
 from mustcall.policy.judge import Judgement
 from mustcall.policy.plan import Rung
 from mustcall.policy.remedy import Remedy
+from mustcall.profiles.prices import Prices
 
 __all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
+
+
+#: The prices that come with mustcall, for those who set none.
+_LISTED = Prices()
 
 
 class AttemptRecord(msgspec.Struct, kw_only=True):
@@ -33,6 +39,9 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     usage: Usage | None = None
     #: The digest of a body that is not kept here.
     sent: str = ""
+    #: What it cost, where a budget counts it; `estimated` if a price or a count is not known.
+    cost_usd: float | None = None
+    estimated: bool = False
 
     @property
     def digest(self) -> str:
@@ -67,6 +76,36 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     outcome: OutcomeKind | None = None
     attempts: list[AttemptRecord] = []
     adaptations: tuple[Adaptation, ...] = ()
+    #: The model's name as it was sent, and the endpoint's address: what a price is looked up by.
+    model: str = ""
+    place: str = ""
+    #: How the turn stands against its own cost cap, where it has one (rule 95).
+    cost_cap: CostCap | None = None
+
+    @property
+    def cost_usd(self) -> float:
+        """What all attempts cost together, as far as prices and tokens are known (rule 98)."""
+        return self._cost.cost_usd
+
+    @property
+    def estimated(self) -> bool:
+        """Whether something of the cost is not known: a price, or the tokens of an attempt."""
+        return self._cost.estimated
+
+    @property
+    def counted(self) -> bool:
+        """Whether a budget counted what the turn cost."""
+        return any(attempt.cost_usd is not None for attempt in self.attempts)
+
+    @property
+    def _cost(self) -> Charge:
+        total = Charge()
+        for attempt in self.attempts:
+            if attempt.cost_usd is not None:
+                total += Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
+            else:
+                total += charge_for(attempt.usage, _LISTED.of(self.model, self.place))
+        return total
 
     @property
     def calls(self) -> int:
@@ -86,6 +125,8 @@ class TurnRecord(msgspec.Struct, kw_only=True):
             "protocol": self.protocol,
             "force": self.force,
             "attempts": [attempt.summary() for attempt in self.attempts],
+            "cost_usd": round(self.cost_usd, 9),
+            "estimated": self.estimated,
             "adaptations": [
                 {"kind": str(entry.kind), "subject": entry.subject, "detail": entry.detail}
                 for entry in self.adaptations
@@ -116,9 +157,12 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("holding", "record")
+    __slots__ = ("holding", "model", "record", "upstream")
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
         self.holding = False
         self.record: TurnRecord | None = None
+        #: The model that was asked for and the upstream it went to; empty before that is known.
+        self.model = ""
+        self.upstream = ""

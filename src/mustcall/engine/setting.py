@@ -1,14 +1,30 @@
 """What turns share, and what one turn was told: the seams they run on and the settings they keep to."""
 
+from typing import Protocol
+
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.reply import Reply
 from mustcall.policy.controls import Controls
 from mustcall.profiles import Learnt
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 
-__all__ = ["Setting"]
+__all__ = ["Setting", "Tally"]
+
+
+class Tally(Protocol):
+    """Hears what came of each call of a turn, to count what it cost: `engine.metered`."""
+
+    def heard(self, reply: Reply) -> None:
+        """Take note of the reply that the call under way gave."""
+        ...
+
+    def broke(self, error: ErrorInfo) -> None:
+        """Take note that the reply under way broke off, or ended in an error."""
+        ...
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +35,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     learnt: Learnt
     controls: Controls = Controls()
     notes: tuple[Adaptation, ...] = ()
+    tally: Tally | None = None
 
     @property
     def metadata(self) -> bool:

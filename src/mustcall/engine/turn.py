@@ -50,7 +50,7 @@ from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding
-from mustcall.wire.codec import Provenance, Stamp, StreamDecoder, Target
+from mustcall.wire.codec import Provenance, StreamDecoder, Target
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
@@ -97,11 +97,13 @@ class Turn:
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._tries = Tries(lambda: course.may_call, self._count_call)
-        self._stamp = Stamp(token=inbound.token, created=int(setting.clock.now()))
+        self._stamp = inbound.stamp(int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
         self._bound: int | None = None
         self._limit: int | None = None
-        self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
+        self.record = TurnRecord(
+            protocol=str(course.plan.protocol), attempts=[], model=model or request.model, place=endpoint.base_url
+        )
         progress.record = self.record
 
     # --- the two ways a caller waits ---------------------------------------------------------------------------------
@@ -450,6 +452,8 @@ class Turn:
         judged = judge(self._course.case(self._token, self._bound, self._limit), reply, found)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
+        if self._setting.tally is not None:
+            self._setting.tally.heard(reply)
         record.seconds = self._setting.clock.monotonic() - record.started
         return judged
 
@@ -533,10 +537,7 @@ class Turn:
             self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
         if again:
             return None
-        self.record.outcome = OutcomeKind.FAILURE
-        if self._course.plan.demand.forced:
-            self.record.force = "unmet"
-        self.record.adaptations = self._adaptations()
+        self._failed(UpstreamRejected(info))
         told = without_generation(info)
         raise Refused(self._refusal(answer, body, info, told), told)
 
@@ -554,6 +555,8 @@ class Turn:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
         record.verdict, record.error = Verdict.UNAVAILABLE, error.code
+        if self._setting.tally is not None:
+            self._setting.tally.broke(error)
         record.seconds = self._setting.clock.monotonic() - record.started
         if (delivery is not None and delivery.shown) or not is_transient(error):
             return False

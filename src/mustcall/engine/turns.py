@@ -12,8 +12,10 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
+from mustcall.engine.spending import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
@@ -26,7 +28,7 @@ from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.schemas import compile_tools
 from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt, ProfileOverride, resolve
-from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import codec_for
@@ -35,12 +37,16 @@ __all__ = ["House", "Turns", "set_course"]
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's settings for every turn: grounding rules, profile overrides, the sentences, the controls."""
+    """The operator's settings for every turn: grounding rules, profile overrides, the sentences, the controls.
+
+    `budget` is the gateway's; an agent has its own.
+    """
 
     rules: tuple[GroundingRule, ...] = ()
     overrides: tuple[ProfileOverride, ...] = ()
     wording: Wording = Wording()
     controls: Controls = Controls()
+    budget: Budget | None = None
 
 
 def set_course(
@@ -96,6 +102,26 @@ class Turns:
         known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
         return self.learnt.apply(endpoint.name, model, known.profile)
 
+    def metered(
+        self,
+        metering: Metering,
+        session: str | None,
+        inbound: Inbound,
+        endpoint: Endpoint,
+        model: str,
+        *,
+        progress: Progress,
+        turn_cost_usd: float = 0.0,
+    ) -> Metered:
+        """Return the meter of one turn that has a purse of its own. `model` is the name that is sent."""
+        purse = metering.open(session, inbound.token, turn_cost_usd=turn_cost_usd)
+        lent = endpoint.api_key is None and endpoint.forward_key and caller_key(inbound.headers) is not None
+        return Metered(purse, self._transport, endpoint, model, progress, lent=lent)
+
+    def charged(self, purse: Purse, endpoint: Endpoint, model: str, *, progress: Progress, step: str) -> Metered:
+        """Return the meter of one step of a run, on the run's purse."""
+        return Metered(purse, self._transport, endpoint, model, progress, step=step)
+
     async def take(
         self,
         inbound: Inbound,
@@ -106,12 +132,17 @@ class Turns:
         controls: Controls,
         progress: Progress,
         deadline: float,
+        metered: Metered | None = None,
     ) -> WholeReply | StreamedReply:
-        """Take one turn. `asked` is the model the caller named, `model` the name to send if it is another one."""
+        """Take one turn. `asked` is the model the caller named, `model` the name to send if it is another one.
+
+        With `metered` every call goes through it, and it must `follow` the turn.
+        """
+        transport = self._transport if metered is None else metered
         profile = self.profile(endpoint, model or asked)
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
-            passed = await exchange(inbound, endpoint, model, self._transport, self._clock, deadline=deadline)
+            passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline)
             if not controls.force_tools:
                 return passed
             subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
@@ -127,7 +158,7 @@ class Turns:
             rules=self.house.rules,
             kept=keeps_reply(inbound, endpoint, request),
         )
-        setting = Setting(transport=self._transport, clock=self._clock, learnt=self.learnt, controls=controls)
+        setting = Setting(transport=transport, clock=self._clock, learnt=self.learnt, controls=controls, tally=metered)
         turn = Turn(
             inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
         )

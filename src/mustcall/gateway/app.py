@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import aclosing
+from time import monotonic, time
 from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
@@ -19,7 +20,6 @@ from mustcall.core.errors import (
     ForeignOrigin,
     GatewayBusy,
     InvalidRequest,
-    ModelError,
     MustcallError,
     Unauthorized,
     UnknownRoute,
@@ -30,10 +30,13 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
-from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers
+from mustcall.gateway.keeping import Keeper, TurnEnd
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
+from mustcall.gateway.stored import PREFIX as STORED
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -77,7 +80,10 @@ def _strip(path: str) -> str:
 #: Our headers that a web page may read.
 _EXPOSED = b", ".join(
     b"x-mustcall-" + name
-    for name in (b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace")
+    for name in (
+        *(b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace"),
+        *(b"cost-usd", b"cost-estimated"),
+    )
 )
 
 
@@ -88,11 +94,19 @@ class _Gone(Exception):
 class Gateway:
     """One gateway process: settings, a pool of upstream connections, and the count of requests under way."""
 
-    def __init__(self, settings: Settings, transport: Transport | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        metering: Metering | None = None,
+    ) -> None:
         self._settings = settings
+        self._metering = metering
         self._transport = transport
         self._clock = clock or SystemClock()
         self._service: Service | None = None
+        self._keeper: Keeper | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
         self._under_way = 0
 
@@ -114,20 +128,34 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                await self._open_ledger()
                 self._serve()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 if self._transport is not None:
                     await self._transport.close()
+                if self._keeper is not None:
+                    await self._keeper.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def _open_ledger(self) -> None:
+        """Open the ledger if one is wanted, and keep the budget's accounts in it."""
+        if self._settings.ledger is not None:
+            keeper = self._keeper = Keeper(self._settings.ledger)
+            await keeper.open()
+            budget = self._settings.house.budget
+            if self._metering is None and budget is not None:
+                self._metering = keeper.metering(budget, self._clock)
+                keeper.listen()
 
     def _serve(self) -> Service:
         """Return the service, made on first use because its connections belong to the running loop."""
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
-            self._service = Service(self._settings, self._transport, self._clock)
+            memory = self._keeper.memory if self._keeper is not None else None
+            self._service = Service(self._settings, self._transport, self._clock, self._metering, memory)
         return self._service
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,13 +181,9 @@ class Gateway:
         record = call.progress.record
         noted = record.adaptations if record is not None else ()
         headers = reply_headers(call.request_id, {}, noted, content_type=_JSON, record=record)
-        if isinstance(problem, ModelError):
-            # Clients retry 5xx by themselves; this turn has already been tried as often as it may.
-            headers.append((b"x-should-retry", b"false"))
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
-        if isinstance(problem, GatewayBusy):
-            headers.append((b"retry-after", b"1"))
+        headers += retry_advice(problem)
         await call.send_whole(
             problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
         )
@@ -173,10 +197,12 @@ class Gateway:
             await call.send_whole(204, b"", [])
             return
         expected = _method_of(call.path)
+        if call.path.startswith(STORED):
+            expected = call.method  # which methods a stored response takes is known there
         if expected is None:
             raise UnknownRoute(
                 f"nothing is served at {call.asked!r}; the gateway serves POST /v1/chat/completions, /v1/responses, "
-                "/v1/messages, /v1/messages/count_tokens and GET /v1/models"
+                "/v1/messages, /v1/messages/count_tokens, GET /v1/models, and GET and DELETE /v1/responses/ID"
             )
         if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
             raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", allowed=expected)
@@ -190,12 +216,47 @@ class Gateway:
             if call.path == _MODELS:
                 body = await self._serve().models(self._upstream_view(call.headers))
                 await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=_JSON))
+            elif call.path.startswith(STORED):
+                view = self._upstream_view(call.headers)
+                reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
+                await call.send_reply(reply, codec_for(Wire.RESPONSES))
             else:
                 server = self._settings.server
                 body = await call.body(server.max_body_bytes, server.request_timeout)
-                await call.while_connected(self._answer(call, body))
+                keeper = self._keeper
+                if keeper is None or call.path == _COUNT:
+                    await call.while_connected(self._answer(call, body))
+                else:
+                    await self._traced(call, body, keeper)
         finally:
             self._under_way -= 1
+
+    async def _traced(self, call: "_Call", body: bytes, keeper: Keeper) -> None:
+        """Answer a turn, and drop what it was into the queue of traces."""
+        began = monotonic()
+        contents = keeper.keeps_contents
+        call.kept = [] if contents else None
+        status = 0
+        try:
+            await call.while_connected(self._answer(call, body))
+            status = call.status
+        except MustcallError as error:
+            status = error.info().status
+            raise
+        finally:
+            if call.progress.upstream:
+                end = TurnEnd(
+                    call.request_id,
+                    time(),
+                    monotonic() - began,
+                    call.wire,
+                    status,
+                    call.progress,
+                    caller_key(call.headers),
+                    body if contents else b"",
+                    tuple(call.kept or ()),
+                )
+                keeper.traces.put(end)
 
     async def _answer(self, call: "_Call", body: bytes) -> None:
         service = self._serve()
@@ -213,7 +274,9 @@ class Gateway:
             await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
 
         with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
-            reply = await service.turn(call.wire, body, headers, call.query, call.token, progress=progress)
+            reply = await service.turn(
+                call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
+            )
             await heartbeat.settle()
             if isinstance(reply, WholeReply):
                 await call.send_reply(reply, codec)
@@ -270,7 +333,7 @@ class Gateway:
         asked = headers.get("access-control-request-headers", "")
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
             (b"access-control-allow-headers", asked.encode("latin-1") or b"authorization, content-type, x-api-key"),
             (b"access-control-expose-headers", _EXPOSED),
             (b"vary", b"origin"),
@@ -295,6 +358,7 @@ class _Call:
         "_send",
         "asked",
         "headers",
+        "kept",
         "method",
         "path",
         "pieces",
@@ -303,6 +367,7 @@ class _Call:
         "request_id",
         "sent_at",
         "started",
+        "status",
         "streaming",
         "token",
         "wire",
@@ -324,6 +389,8 @@ class _Call:
             Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT
         )
         self.started = False
+        self.status = 0
+        self.kept: list[bytes] | None = None
         self.streaming = False
         self.sent_at = 0.0
         self.pieces = 0
@@ -334,6 +401,7 @@ class _Call:
         """Send one ASGI message, remembering that the answer has begun."""
         if not self.started:
             self.started = True
+            self.status = message["status"]
             if self._extra:
                 message["headers"] = [*message["headers"], *self._extra]
         await self._send(message)
@@ -360,6 +428,8 @@ class _Call:
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
         self.pieces += 1
+        if self.kept is not None:
+            self.kept.append(data)
         self.sent_at = asyncio.get_running_loop().time()
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -378,6 +448,8 @@ class _Call:
     async def send_whole(self, status: int, body: bytes, headers: list[Header]) -> None:
         """Send an answer in one piece; without its body for HEAD."""
         headers.append((b"content-length", b"%d" % len(body)))
+        if self.kept is not None:
+            self.kept.append(body)
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 

@@ -51,6 +51,8 @@ _HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "hold": ("hold", _truth),
     "step-cap": ("step_cap", int),
     "metadata": ("metadata", _truth),
+    "session": ("session", str.strip),
+    "turn-cost-usd": ("turn_cost_usd", float),
     "extra-calls": ("extra_calls", int),
 }
 

@@ -1,16 +1,17 @@
 """Answers as ASGI messages: bodies, streams, errors in the caller's wire shape, and the headers on each."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from math import ceil
 from typing import Any
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelError, MustcallError
 from mustcall.engine.records import TurnRecord
 from mustcall.wire.codec import Codec
 
-__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers"]
+__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,7 +65,27 @@ def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
     verdicts = ",".join(str(attempt.verdict) for attempt in record.attempts if attempt.verdict is not None)
     if verdicts:
         headers.append((b"x-mustcall-verdicts", verdicts.encode()))
+    if record.counted:
+        headers.append((b"x-mustcall-cost-usd", f"{record.cost_usd:.9g}".encode()))
+        if record.estimated:
+            headers.append((b"x-mustcall-cost-estimated", b"true"))
     return headers
+
+
+def retry_advice(error: MustcallError) -> list[Header]:
+    """Return the headers that tell a client when to try again by itself, or not to."""
+    match error:
+        case ModelError():  # clients retry 5xx by themselves; this turn has been tried as often as it may
+            return [(b"x-should-retry", b"false")]
+        case GatewayBusy():
+            return [(b"retry-after", b"1")]
+        case BudgetSpent():  # a 429 that waiting does not mend, unless what still runs comes cheaper than expected
+            transient = error.details is not None and error.details.get("transient")
+            return [(b"retry-after", b"1")] if transient else [(b"x-should-retry", b"false")]
+        case BreakerOpen():
+            return [(b"retry-after", b"%d" % max(1, ceil(error.retry_after)))]
+        case _:
+            return []
 
 
 def _compact(adaptations: Iterable[Adaptation]) -> bytes:

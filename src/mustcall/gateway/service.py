@@ -10,12 +10,18 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress
+from mustcall.engine.spending import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
+from mustcall.gateway.budgets import session_of
+from mustcall.gateway.memory import THREAD, Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
+from mustcall.gateway.stored import serve_stored
+from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
@@ -31,20 +37,48 @@ _MODELS_TIMEOUT = 5.0
 class Service:
     """The operations behind the routes."""
 
-    def __init__(self, settings: Settings, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport,
+        clock: Clock,
+        metering: Metering | None = None,
+        memory: Memory | None = None,
+    ) -> None:
         self._settings = settings
         self._transport = transport
         self._clock = clock
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house)
+        self._memory = memory
+        budget = settings.house.budget
+        if metering is None and budget is not None:
+            metering = Metering(budget, clock)
+        #: None where nothing is counted.
+        self._metering = metering
 
     async def turn(
-        self, wire: Wire, body: bytes, headers: Mapping[str, str], query: str, token: str, *, progress: Progress
+        self,
+        wire: Wire,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: str,
+        token: str,
+        *,
+        progress: Progress,
+        caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
-        """Serve one request for one reply."""
+        """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         controls, body = take_controls(body, headers, self._turns.house.controls)
+        memory, keeps = self._memory, None
+        if memory is not None and wire is Wire.MESSAGES and THREAD in body:
+            keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
+            headers = without_threads(headers)
         seen = codec_for(wire).peek(body)
         endpoint, model = self._route(seen.model, wire)
+        progress.model, progress.upstream = seen.model, endpoint.name
+        if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
+            keeps, body = await memory.recall_response(body, tenant_of(caller or headers), token)
         inbound = Inbound(
             wire=wire,
             body=body,
@@ -53,9 +87,16 @@ class Service:
             stream=seen.stream,
             token=token,
             request_id=f"req_{token}",
+            stored=keeps is not None and keeps.stores,
+            previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
-        return await self._turns.take(
+        metered: Metered | None = None
+        if self._metering is not None or controls.turn_cost_usd:
+            metered = self._metered(
+                controls, inbound, endpoint, model=model or seen.model, progress=progress, caller=caller or headers
+            )
+        taking = self._turns.take(
             inbound,
             endpoint,
             model,
@@ -63,6 +104,34 @@ class Service:
             controls=controls,
             progress=progress,
             deadline=deadline,
+            metered=metered,
+        )
+        reply = await (taking if metered is None else metered.follow(taking))
+        return reply if keeps is None else await keeps.keep(reply)
+
+    def _metered(
+        self,
+        controls: Controls,
+        inbound: Inbound,
+        endpoint: Endpoint,
+        *,
+        model: str,
+        progress: Progress,
+        caller: Mapping[str, str],
+    ) -> Metered:
+        """Return the meter of one turn, on the account of its session."""
+        session = session_of(controls.session, caller_key(caller), self._settings.session_by)
+        metering = self._metering
+        if metering is None:  # the caller's own cap, and nothing else
+            metering, session = Metering(Budget(), self._clock), None
+        return self._turns.metered(
+            metering,
+            session,
+            inbound,
+            endpoint,
+            model,
+            progress=progress,
+            turn_cost_usd=controls.turn_cost_usd,
         )
 
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
@@ -103,6 +172,21 @@ class Service:
             info = codec.decode_error(reply.status, counted)
             counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
         return WholeReply(status=reply.status, body=counted, upstream_headers=reply.headers)
+
+    async def stored(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], caller: Mapping[str, str]
+    ) -> WholeReply:
+        """Answer for one stored response."""
+        return await serve_stored(
+            method,
+            path,
+            query,
+            headers,
+            tenant_of(caller),
+            memory=self._memory,
+            endpoints=self._settings.endpoints,
+            transport=self._transport,
+        )
 
     async def models(self, headers: Mapping[str, str]) -> bytes:
         """List the models on offer: routed names, and what the upstreams list themselves, under names that work.

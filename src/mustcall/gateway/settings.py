@@ -13,7 +13,10 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
+from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
+from mustcall.gateway.keeping import LedgerSettings
 from mustcall.policy.backoff import Backoff
+from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
@@ -81,6 +84,8 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     retries: int = Backoff().retries
     default_max_tokens: int = 8192
     max_output_tokens: int | None = None
+    #: For the wire responses: whether it keeps responses itself. If not, the gateway keeps them.
+    stateful: bool = True
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,8 +94,12 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     route: tuple[Route, ...] = ()
     contract: Controls = Controls()
     wording: Wording = Wording()
+    ledger: LedgerSettings = LedgerSettings()
     grounding: tuple[GroundingRule, ...] = ()
     profile: tuple[dict[str, Any], ...] = ()
+    budget: BudgetSettings | None = None
+    breaker: BreakerRule | None = None
+    price: tuple[PriceSettings, ...] = ()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +110,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     client_keys: tuple[str, ...] = ()
     house: House = House()
+    #: Where state is kept; None for nowhere.
+    ledger: LedgerSettings | None = None
+    session_by: SessionBy = SessionBy.SESSION
 
     def __repr__(self) -> str:
         return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
@@ -117,6 +129,8 @@ def load_settings(
     upstream_flags: Sequence[str] = (),
     host: str | None = None,
     port: int | None = None,
+    ledger: str | None = None,
+    keep: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check the configuration; raise `ConfigError` naming the place and the fix.
@@ -146,12 +160,15 @@ def load_settings(
         changes["port"] = _port(env["MUSTCALL_PORT"])
     if changes:
         server = msgspec.structs.replace(server, **changes)
+    budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))
     settings = Settings(
         server=server,
         endpoints=tuple(_endpoint(upstream, env) for upstream in upstreams),
         routes=routes,
         client_keys=_client_keys(server, env),
-        house=_house(read, path),
+        ledger=read.ledger.resolved(env, place=ledger, keep=keep),
+        house=msgspec.structs.replace(_house(read, path), budget=budget),
+        session_by=session_by,
     )
     _check(settings)
     return settings
@@ -165,9 +182,15 @@ def _house(read: _File, path: Path | None) -> House:
     return House(rules=read.grounding, overrides=overrides, wording=read.wording, controls=read.contract)
 
 
-def settings_from_flags(*flags: str, server: ServerSettings | None = None, house: House | None = None) -> Settings:
-    """Return settings made of upstream flags alone: no file, no environment."""
+def settings_from_flags(
+    *flags: str,
+    server: ServerSettings | None = None,
+    house: House | None = None,
+    ledger: LedgerSettings | None = None,
+) -> Settings:
+    """Return settings made of upstream flags alone: no file, no environment, and no ledger unless one is given."""
     settings = Settings(
+        ledger=ledger,
         server=server or ServerSettings(),
         house=house or House(),
         endpoints=tuple(_endpoint(upstream, {}) for upstream in _from_flags(flags)),
@@ -228,6 +251,7 @@ def _advice(problem: str) -> str:
         "`api_key`": "put the key into an environment variable and name it in api_key_env",
         "`routes`": "write each route as [[route]]",
         "`upstreams`": "write each upstream as [[upstream]]",
+        "`prices`": "write each price as [[price]]",
         "Expected `array`, got `object`": "write the table with two brackets, [[…]], once for each entry",
     }
     if "Invalid enum value" in problem and "wire" in problem:
@@ -278,6 +302,7 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
         backoff=Backoff(retries=upstream.retries),
         default_max_tokens=upstream.default_max_tokens,
         max_output_tokens=upstream.max_output_tokens,
+        stateful=upstream.stateful,
     )
 
 

@@ -4,23 +4,20 @@ It knows values and statements. What a run means, when a turn is recorded and wh
 """
 
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.opening import OFF, default_place, open_ledger
+from mustcall.ledger.opening import OFF, default_place, open_ledger, shown_place
 from mustcall.ledger.values import (
     AttemptTrace,
     BreakerRow,
-    BudgetRow,
     Claim,
     Contents,
     Event,
     FactRow,
     Health,
-    Hold,
     NewEvent,
     Pruned,
     Run,
     RunEnd,
     RunStatus,
-    Settlement,
     StoredResponse,
     TurnTrace,
 )
@@ -29,22 +26,20 @@ __all__ = [
     "OFF",
     "AttemptTrace",
     "BreakerRow",
-    "BudgetRow",
     "Claim",
     "Contents",
     "Event",
     "FactRow",
     "Health",
-    "Hold",
     "Ledger",
     "NewEvent",
     "Pruned",
     "Run",
     "RunEnd",
     "RunStatus",
-    "Settlement",
     "StoredResponse",
     "TurnTrace",
     "default_place",
     "open_ledger",
+    "shown_place",
 ]

@@ -1,7 +1,7 @@
 """How long things are kept: removal by age and by size, counting, and the way out and in as JSON lines.
 
-A conversation is as old as its last response and goes as a whole; a run goes only when it has ended. Removal by size
-removes by age until enough is gone, so what is newest stays.
+A conversation is as old as its last response and goes as a whole; a run goes only when it has ended, an account when
+nobody has used it for that long. Removal by size removes by age until enough is gone, so what is newest stays.
 """
 
 from base64 import b64decode, b64encode
@@ -31,11 +31,12 @@ _CONTENTS = {
 
 def prune_older(age: float) -> Program[Pruned]:
     """Remove what is older than `age` seconds."""
-    turns, conversations, runs, _ = yield [
+    turns, conversations, runs, _, accounts = yield [
         Ask(sql.PRUNE_TURNS, {"age": age}),
         Ask(sql.PRUNE_CONVERSATIONS, {"age": age}),
         Ask(sql.PRUNE_RUNS, {"age": age}),
-        Ask(sql.PRUNE_RESERVATIONS, {"age": age}),
+        Ask(sql.PRUNE_CHARGES, {"age": age}),
+        Ask(sql.PRUNE_ACCOUNTS, {"age": age}),
     ]
     responses = 0
     if turns:
@@ -46,6 +47,8 @@ def prune_older(age: float) -> Program[Pruned]:
         yield from ask(sql.PRUNE_ITEMS)
     if runs:
         yield from ask(sql.PRUNE_EVENTS)
+    if accounts:
+        yield from ask(sql.PRUNE_HOSTS)
     return Pruned(turns=len(turns), responses=responses, runs=len(runs))
 
 

@@ -5,32 +5,31 @@ what is kept of what was said, in traces and in the journals of runs that have e
 and a response that its caller asked to be stored, are kept as they are.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from mustcall.ledger import journal, keeping, responses, shared, traces
+from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
 from mustcall.ledger.migrations import MIGRATIONS, TABLES
 from mustcall.ledger.store import Store
 from mustcall.ledger.values import (
     BreakerRow,
-    BudgetRow,
     Claim,
     Contents,
     Event,
     FactRow,
     Health,
-    Hold,
     NewEvent,
     Pruned,
     Run,
     RunEnd,
     RunStatus,
-    Settlement,
     StoredResponse,
     TurnTrace,
 )
+from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
 
 __all__ = ["Ledger"]
 
@@ -176,9 +175,14 @@ class Ledger:
 
     # Turns.
 
-    async def put_turns(self, turns: Sequence[TurnTrace]) -> None:
-        """Write turns with their attempts."""
-        await self.store.write(lambda _: traces.put_turns(turns, self.contents), limit=self._limit)
+    async def put_turns(self, turns: Sequence[TurnTrace] | Callable[[], Sequence[TurnTrace]]) -> None:
+        """Write turns with their attempts. What makes them is called off the loop."""
+        if callable(turns) and not self.store.threaded:
+            turns = await asyncio.to_thread(turns)
+        made = turns
+        await self.store.write(
+            lambda _: traces.put_turns(made() if callable(made) else made, self.contents), limit=self._limit
+        )
 
     async def turns(self, *, before: float = _ALWAYS, most: int = 100) -> list[TurnTrace]:
         """Return turns, the newest first, without their attempts."""
@@ -188,34 +192,37 @@ class Ledger:
         """Return one turn with its attempts."""
         return await self.store.read(lambda _: traces.get_turn(turn), limit=self._limit)
 
-    # Budgets, breakers, facts.
+    # Accounts: what `engine.metering.Meter` asks for.
 
-    async def reserve(self, holder: str, holds: Sequence[Hold]) -> str | None:
-        """Reserve from every budget or from none; return the budget that has no room, None if all have.
-
-        `holder` names the call (run, step, attempt): asked again it gets what it has, and nothing is taken twice.
-        """
+    async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
+        """Count a call that is about to start, or return the cap that is reached and count nothing."""
         try:
-            await self.store.write(lambda _: shared.reserve(holder, holds), limit=self._limit)
-        except shared.Refused as refused:
-            return refused.budget
+            await self.store.write(lambda _: accounts.reserve(session, key, expected, caps), limit=self._limit)
+        except accounts.Refused as refused:
+            return refused.trip
         return None
 
-    async def settle(self, holder: str, settlements: Sequence[Settlement]) -> None:
-        """Say what a holder's reservations cost; what is settled already stays."""
-        await self.store.write(lambda _: shared.settle(holder, settlements), limit=self._limit)
+    async def settle(self, session: str, key: ChargeKey, actual: Charge) -> None:
+        """End a reserved call with what it cost; a key that is settled already changes nothing."""
+        await self.store.write(lambda _: accounts.settle(session, key, actual), limit=self._limit)
 
-    async def release(self, holder: str) -> None:
-        """Give back what a holder still has reserved."""
-        await self.store.write(lambda _: shared.release(holder), limit=self._limit)
+    async def release(self, session: str, key: ChargeKey) -> None:
+        """End a reserved call that cost nothing."""
+        await self.store.write(lambda _: accounts.release(session, key), limit=self._limit)
+
+    async def visit(self, session: str, host: str, most: int) -> bool:
+        """Tell whether a tool may call a host, and count it."""
+        return await self.store.write(lambda _: accounts.visit(session, host, most), limit=self._limit)
+
+    async def spending(self, session: str) -> Spending:
+        """Return a session's account as it stands."""
+        return await self.store.read(lambda _: accounts.get_spending(session), limit=self._limit)
 
     async def write_off(self, *, age: float) -> int:
         """Count as spent what was reserved more than `age` seconds ago and never settled; return how many."""
-        return await self.store.write(lambda _: shared.write_off(age), limit=self._limit)
+        return await self.store.write(lambda _: accounts.write_off(age), limit=self._limit)
 
-    async def budget(self, budget: str) -> BudgetRow | None:
-        """Return a budget's state."""
-        return await self.store.read(lambda _: shared.get_budget(budget), limit=self._limit)
+    # Breakers and facts.
 
     async def breaker(self, name: str) -> BreakerRow:
         """Return a breaker; one that nobody wrote is closed."""

@@ -80,13 +80,17 @@ MIGRATIONS = (
     Migration(
         "0004_shared",
         (
-            """CREATE TABLE mustcall_budget (
-                budget TEXT PRIMARY KEY, lim {int} NOT NULL, spent {int} NOT NULL, reserved {int} NOT NULL,
-                updated {real} NOT NULL)""",
-            """CREATE TABLE mustcall_reservation (
-                holder TEXT NOT NULL, budget TEXT NOT NULL, amount {int} NOT NULL, settled {int},
-                created {real} NOT NULL, PRIMARY KEY (holder, budget))""",
-            "CREATE INDEX mustcall_reservation_open ON mustcall_reservation (created)",
+            """CREATE TABLE mustcall_account (
+                session TEXT PRIMARY KEY, started {real} NOT NULL, cost {int} NOT NULL, tokens {int} NOT NULL,
+                calls {int} NOT NULL, egress {int} NOT NULL, estimated {int} NOT NULL, held_cost {int} NOT NULL,
+                held_tokens {int} NOT NULL, held_calls {int} NOT NULL, held_egress {int} NOT NULL,
+                running {int} NOT NULL, updated {real} NOT NULL)""",
+            """CREATE TABLE mustcall_charge (
+                session TEXT NOT NULL, turn TEXT NOT NULL, step TEXT NOT NULL, attempt {int} NOT NULL,
+                cost {int} NOT NULL, tokens {int} NOT NULL, calls {int} NOT NULL, egress {int} NOT NULL,
+                settled {int} NOT NULL, created {real} NOT NULL, PRIMARY KEY (session, turn, step, attempt))""",
+            "CREATE INDEX mustcall_charge_open ON mustcall_charge (settled, created)",
+            "CREATE TABLE mustcall_host (session TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (session, host))",
             """CREATE TABLE mustcall_breaker (
                 name TEXT PRIMARY KEY, state TEXT NOT NULL, failures {int} NOT NULL, since {real} NOT NULL,
                 probing {int} NOT NULL, version {int} NOT NULL)""",
@@ -115,8 +119,12 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("turn", "number", "rung", "verdict", "remedy", "digest", "seconds", "sends", "error", "input_tokens"),
         "output_tokens",
     ),
-    "budget": ("budget", "lim", "spent", "reserved", "updated"),
-    "reservation": ("holder", "budget", "amount", "settled", "created"),
+    "account": (
+        *("session", "started", "cost", "tokens", "calls", "egress", "estimated", "held_cost", "held_tokens"),
+        *("held_calls", "held_egress", "running", "updated"),
+    ),
+    "charge": ("session", "turn", "step", "attempt", "cost", "tokens", "calls", "egress", "settled", "created"),
+    "host": ("session", "host"),
     "breaker": ("name", "state", "failures", "since", "probing", "version"),
     "fact": ("upstream", "model", "field", "value", "note", "at"),
 }

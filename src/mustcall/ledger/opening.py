@@ -10,7 +10,7 @@ from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
 from mustcall.ledger.values import Contents
 
-__all__ = ["OFF", "default_place", "open_ledger"]
+__all__ = ["OFF", "default_place", "open_ledger", "shown_place"]
 
 #: The word for no ledger at all.
 OFF = "off"
@@ -29,6 +29,11 @@ def default_place(environment: Mapping[str, str] | None = None) -> str:
     state = env.get("XDG_STATE_HOME") or ""
     base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
     return str(base / "mustcall" / "ledger.db")
+
+
+def shown_place(place: str) -> str:
+    """Return a place as it may be shown: an address without user, password and options."""
+    return open_ledger(place).store.place
 
 
 def open_ledger(place: str | Path | None = None, *, contents: Contents = Contents.FULL, limit: float = LIMIT) -> Ledger:

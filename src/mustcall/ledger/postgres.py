@@ -40,6 +40,7 @@ class PostgresStore:
     """One database, used from one loop."""
 
     kind = "postgres"
+    threaded = False
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,8 +1,6 @@
-"""What replicas share: budgets that hold together, breakers, and facts learnt of models.
+"""What replicas share: breakers, and facts learnt of models.
 
-A budget is one row, and a reservation is refused by the same statement that would make it. Reservations are keyed by
-their holder, so a replay never charges twice. Breakers change by compare-and-swap. Amounts are whole numbers of the
-budget's smallest unit, because sums of fractions drift.
+Breakers change by compare-and-swap: who read an older version changes nothing.
 """
 
 from collections.abc import Sequence
@@ -11,80 +9,9 @@ import msgspec
 
 from mustcall.ledger import statements as sql
 from mustcall.ledger.program import Ask, Program, Row, ask
-from mustcall.ledger.values import BreakerRow, BudgetRow, FactRow, Hold, Settlement
+from mustcall.ledger.values import BreakerRow, FactRow
 
-__all__ = [
-    "get_breaker",
-    "get_budget",
-    "list_breakers",
-    "list_facts",
-    "move_breaker",
-    "put_facts",
-    "release",
-    "reserve",
-    "settle",
-    "write_off",
-]
-
-
-class Refused(Exception):
-    """A budget has no room; it undoes what the others already gave, and never leaves the ledger."""
-
-    def __init__(self, budget: str) -> None:
-        super().__init__(budget)
-        self.budget = budget
-
-
-def reserve(holder: str, holds: Sequence[Hold]) -> Program[None]:
-    """Reserve from every budget or from none; raise `Refused` naming the one that has no room.
-
-    A holder that has reserved before, settled or not, is given what it has: nothing is taken twice.
-    """
-    ordered = sorted(holds, key=lambda hold: hold.budget)  # one order for all, so that no two wait for each other
-    taken = yield [
-        Ask(sql.RESERVATION_PUT, {"holder": holder, "budget": hold.budget, "amount": hold.amount}) for hold in ordered
-    ]
-    fresh = [hold for hold, rows in zip(ordered, taken, strict=True) if rows]
-    for hold in fresh:
-        values = {"budget": hold.budget, "amount": hold.amount, "lim": hold.limit}
-        rows = yield from ask(sql.BUDGET_RESERVE, **values)
-        if not rows:
-            yield from ask(sql.BUDGET_MAKE, budget=hold.budget, lim=hold.limit)
-            rows = yield from ask(sql.BUDGET_RESERVE, **values)
-        if not rows:
-            raise Refused(hold.budget)
-
-
-def settle(holder: str, settlements: Sequence[Settlement]) -> Program[None]:
-    """Say what reservations cost; one that is settled already stays as it is."""
-    for settlement in sorted(settlements, key=lambda one: one.budget):
-        values = {"holder": holder, "budget": settlement.budget, "settled": settlement.amount}
-        rows = yield from ask(sql.RESERVATION_SETTLE, **values)
-        if rows:
-            yield from ask(sql.BUDGET_MOVE, budget=settlement.budget, amount=rows[0][0], settled=settlement.amount)
-
-
-def release(holder: str) -> Program[None]:
-    """Give back what a holder still has reserved."""
-    rows = yield from ask(sql.RESERVATION_OF, holder=holder)
-    yield from settle(holder, [Settlement(budget=row[0], amount=0) for row in rows])
-
-
-def write_off(age: float) -> Program[int]:
-    """Count as spent what was reserved longer ago than `age` seconds by holders that never came back."""
-    rows = yield from ask(sql.RESERVATION_STALE, age=age)
-    if rows:
-        yield [
-            Ask(sql.BUDGET_MOVE, {"budget": row[0], "amount": row[1], "settled": row[1]})
-            for row in sorted(rows, key=lambda row: row[0])
-        ]
-    return len(rows)
-
-
-def get_budget(budget: str) -> Program[BudgetRow | None]:
-    """Return a budget's state."""
-    rows = yield from ask(sql.BUDGET_GET, budget=budget)
-    return BudgetRow(budget=rows[0][0], limit=rows[0][1], spent=rows[0][2], reserved=rows[0][3]) if rows else None
+__all__ = ["get_breaker", "list_breakers", "list_facts", "move_breaker", "put_facts"]
 
 
 def _breaker(row: Row) -> BreakerRow:

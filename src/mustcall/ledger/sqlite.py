@@ -77,6 +77,7 @@ class SqliteStore:
     """One file. It may be used from any loop, and by several processes at once."""
 
     kind = "sqlite"
+    threaded = True
 
     def __init__(self, path: Path) -> None:
         self._path = path

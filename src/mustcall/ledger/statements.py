@@ -108,36 +108,63 @@ ATTEMPT_LIST = Statement(
     f"SELECT {', '.join(TABLES['attempt'])} FROM mustcall_attempt WHERE turn = :turn ORDER BY number"
 )
 
-# Money. No row from BUDGET_RESERVE is a refusal.
+# Money. No row from ACCOUNT_RESERVE is a refusal: a cap is reached, counting what still runs. Cost is in billionths.
 
-BUDGET_MAKE = Statement(
-    """INSERT INTO mustcall_budget (budget, lim, spent, reserved, updated) VALUES (:budget, :lim, 0, 0, {now})
-    ON CONFLICT (budget) DO NOTHING"""
+_KEY = "session = :session AND turn = :turn AND step = :step AND attempt = :attempt"
+_FREE = ", ".join(
+    f"held_{name} = {{greatest}}(0, mustcall_account.held_{name} - :held_{name})"
+    for name in ("cost", "tokens", "calls", "egress")
 )
-BUDGET_RESERVE = Statement(
-    """UPDATE mustcall_budget SET reserved = reserved + :amount, lim = :lim, updated = {now}
-    WHERE budget = :budget AND (:lim = 0 OR spent + reserved + :amount <= :lim) RETURNING spent"""
+
+CHARGE_PUT = Statement(
+    """INSERT INTO mustcall_charge (session, turn, step, attempt, cost, tokens, calls, egress, settled, created)
+    VALUES (:session, :turn, :step, :attempt, :cost, :tokens, :calls, :egress, :settled, {now})
+    ON CONFLICT DO NOTHING RETURNING attempt"""
 )
-BUDGET_MOVE = Statement(
-    """UPDATE mustcall_budget SET reserved = {greatest}(0, reserved - :amount), spent = spent + :settled,
-    updated = {now} WHERE budget = :budget"""
+CHARGE_SETTLE = Statement(
+    f"UPDATE mustcall_charge SET settled = 1 WHERE {_KEY} AND settled = 0 RETURNING cost, tokens, calls, egress"
 )
-BUDGET_GET = Statement("SELECT budget, lim, spent, reserved FROM mustcall_budget WHERE budget = :budget")
-RESERVATION_PUT = Statement(
-    """INSERT INTO mustcall_reservation (holder, budget, amount, settled, created)
-    VALUES (:holder, :budget, :amount, NULL, {now}) ON CONFLICT (holder, budget) DO NOTHING RETURNING amount"""
+CHARGE_DROP = Statement(
+    f"DELETE FROM mustcall_charge WHERE {_KEY} AND settled = 0 RETURNING cost, tokens, calls, egress"
 )
-RESERVATION_SETTLE = Statement(
-    """UPDATE mustcall_reservation SET settled = :settled
-    WHERE holder = :holder AND budget = :budget AND settled IS NULL RETURNING amount"""
+CHARGE_STALE = Statement(
+    """UPDATE mustcall_charge SET settled = 1 WHERE settled = 0 AND created < {now} - :age
+    RETURNING session, cost, tokens, calls, egress"""
 )
-RESERVATION_OF = Statement(
-    "SELECT budget, amount FROM mustcall_reservation WHERE holder = :holder AND settled IS NULL ORDER BY budget"
+ACCOUNT_RESERVE = Statement(
+    """INSERT INTO mustcall_account (session, started, cost, tokens, calls, egress, estimated, held_cost, held_tokens,
+    held_calls, held_egress, running, updated)
+    VALUES (:session, {now}, 0, 0, 0, 0, 0, :cost, :tokens, :calls, :egress, 1, {now})
+    ON CONFLICT (session) DO UPDATE SET held_cost = mustcall_account.held_cost + excluded.held_cost,
+    held_tokens = mustcall_account.held_tokens + excluded.held_tokens,
+    held_calls = mustcall_account.held_calls + excluded.held_calls,
+    held_egress = mustcall_account.held_egress + excluded.held_egress,
+    running = mustcall_account.running + 1, updated = excluded.updated
+    WHERE (:cap_cost = 0 OR mustcall_account.cost + mustcall_account.held_cost < :cap_cost)
+    AND (:cap_tokens = 0 OR mustcall_account.tokens + mustcall_account.held_tokens < :cap_tokens)
+    AND (:cap_calls = 0 OR mustcall_account.calls + mustcall_account.held_calls < :cap_calls)
+    AND (:cap_egress = 0 OR mustcall_account.egress + mustcall_account.held_egress < :cap_egress)
+    AND (:cap_seconds = 0 OR {now} - mustcall_account.started < :cap_seconds) RETURNING running"""
 )
-RESERVATION_STALE = Statement(
-    """UPDATE mustcall_reservation SET settled = amount
-    WHERE settled IS NULL AND created < {now} - :age RETURNING budget, amount"""
+ACCOUNT_MOVE = Statement(
+    f"""INSERT INTO mustcall_account (session, started, cost, tokens, calls, egress, estimated, held_cost, held_tokens,
+    held_calls, held_egress, running, updated)
+    VALUES (:session, {{now}}, :cost, :tokens, :calls, :egress, :estimated, 0, 0, 0, 0, 0, {{now}})
+    ON CONFLICT (session) DO UPDATE SET cost = mustcall_account.cost + excluded.cost,
+    tokens = mustcall_account.tokens + excluded.tokens, calls = mustcall_account.calls + excluded.calls,
+    egress = mustcall_account.egress + excluded.egress,
+    estimated = {{greatest}}(mustcall_account.estimated, excluded.estimated), {_FREE},
+    running = {{greatest}}(0, mustcall_account.running - :ended), updated = excluded.updated"""
 )
+ACCOUNT_GET = Statement(
+    f"SELECT {', '.join(TABLES['account'])}, {{now}} FROM mustcall_account WHERE session = :session"
+)
+HOST_PUT = Statement(
+    """INSERT INTO mustcall_host (session, host) SELECT :session, :host
+    FROM (SELECT COUNT(*) AS used FROM mustcall_host WHERE session = :session) AS hosts
+    WHERE :most = 0 OR used < :most ON CONFLICT DO NOTHING"""
+)
+HOST_GET = Statement("SELECT host FROM mustcall_host WHERE session = :session AND host = :host")
 
 # Breakers and facts.
 
@@ -176,7 +203,11 @@ PRUNE_RESPONSES = Statement(
 PRUNE_ITEMS = Statement("DELETE FROM mustcall_item WHERE response NOT IN (SELECT id FROM mustcall_response)")
 PRUNE_RUNS = Statement(f"DELETE FROM mustcall_run WHERE status IN {_ENDED} AND updated < {{now}} - :age RETURNING id")
 PRUNE_EVENTS = Statement("DELETE FROM mustcall_event WHERE run NOT IN (SELECT id FROM mustcall_run)")
-PRUNE_RESERVATIONS = Statement("DELETE FROM mustcall_reservation WHERE settled IS NOT NULL AND created < {now} - :age")
+PRUNE_CHARGES = Statement("DELETE FROM mustcall_charge WHERE settled = 1 AND created < {now} - :age")
+PRUNE_ACCOUNTS = Statement(
+    "DELETE FROM mustcall_account WHERE running = 0 AND updated < {now} - :age RETURNING session"
+)
+PRUNE_HOSTS = Statement("DELETE FROM mustcall_host WHERE session NOT IN (SELECT session FROM mustcall_account)")
 STORED_BYTES = Statement(
     """SELECT (SELECT COALESCE(SUM(length(request) + length(reply) + 400), 0) FROM mustcall_turn)
     + (SELECT COALESCE(SUM(length(input) + length(body) + length(settings) + 400), 0) FROM mustcall_response)

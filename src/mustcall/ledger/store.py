@@ -26,6 +26,11 @@ class Store(Protocol):
         """Where it is, without secrets: for messages."""
         ...
 
+    @property
+    def threaded(self) -> bool:
+        """Whether programs run in a thread of their own rather than on the loop."""
+        ...
+
     async def open(self) -> None:
         """Open it and bring its tables up to date."""
         ...

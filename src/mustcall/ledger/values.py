@@ -1,4 +1,4 @@
-"""What the ledger keeps, as frozen values: runs and their events, responses, turns, money, breakers, learnt facts.
+"""What the ledger keeps, as frozen values: runs and their events, responses, turns, breakers, learnt facts.
 
 A value knows nothing of tables or databases. Contents (`data`, `body`, `input`, …) are bytes that the ledger never
 looks into, save to redact them where the operator asked for that. Times are seconds since 1970 by the database's clock.
@@ -11,19 +11,16 @@ import msgspec
 __all__ = [
     "AttemptTrace",
     "BreakerRow",
-    "BudgetRow",
     "Claim",
     "Contents",
     "Event",
     "FactRow",
     "Health",
-    "Hold",
     "NewEvent",
     "Pruned",
     "Run",
     "RunEnd",
     "RunStatus",
-    "Settlement",
     "StoredResponse",
     "TurnTrace",
 ]
@@ -112,30 +109,6 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     status: RunStatus
     outcome: bytes | None = None
-
-
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """An amount to reserve from a budget, in the budget's smallest unit. `limit` 0 is no limit."""
-
-    budget: str
-    amount: int
-    limit: int = 0
-
-
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reservation really cost."""
-
-    budget: str
-    amount: int
-
-
-class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget's state."""
-
-    budget: str
-    limit: int
-    spent: int
-    reserved: int
 
 
 class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,7 @@ odd count is read as nothing rather than as a credit.
 """
 
 import math
-from collections.abc import Iterable
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import assert_never
 
 import msgspec
@@ -21,6 +19,7 @@ __all__ = [
     "CapMode",
     "Caps",
     "Charge",
+    "ChargeKey",
     "CostCap",
     "ModelPrice",
     "NextCall",
@@ -30,12 +29,12 @@ __all__ = [
     "TurnCap",
     "charge_for",
     "check",
-    "find_price",
     "has_time",
     "next_call",
     "release",
     "reserve",
     "settle",
+    "trip_turn",
     "weigh_turn",
 ]
 
@@ -47,6 +46,7 @@ _ROUNDING = 1e-9
 class BudgetKind(StrEnum):
     """What can run out."""
 
+    CALLS = "calls"
     COST = "cost"
     TOKENS = "tokens"
     TIME = "time"
@@ -54,12 +54,17 @@ class BudgetKind(StrEnum):
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The most one session may use of each; 0 is no cap (rule 94)."""
+    """The most one session may use of each; 0 is no cap (rule 94).
+
+    `calls` are upstream calls, retries included. `egress_bytes` and `hosts` bound what tools fetch (rule 99).
+    """
 
     cost_usd: float = 0.0
     tokens: int = 0
+    calls: int = 0
     seconds: float = 0.0
     egress_bytes: int = 0
+    hosts: int = 0
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +72,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     cost_usd: float = 0.0
     tokens: int = 0
+    calls: int = 0
     egress_bytes: int = 0
     estimated: bool = False
 
@@ -74,6 +80,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         return Charge(
             cost_usd=self.cost_usd + other.cost_usd,
             tokens=self.tokens + other.tokens,
+            calls=self.calls + other.calls,
             egress_bytes=self.egress_bytes + other.egress_bytes,
             estimated=self.estimated or other.estimated,
         )
@@ -83,9 +90,18 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         return Charge(
             cost_usd=max(0.0, self.cost_usd - other.cost_usd),
             tokens=max(0, self.tokens - other.tokens),
+            calls=max(0, self.calls - other.calls),
             egress_bytes=max(0, self.egress_bytes - other.egress_bytes),
             estimated=self.estimated,
         )
+
+
+class ChargeKey(msgspec.Struct, frozen=True):
+    """What a charge is for: the turn (or run), its step, and the how-manieth call in it. One key is charged once."""
+
+    turn: str
+    step: str
+    attempt: int
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +135,17 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars per million tokens. Cached and newly cached input cost what input costs unless said otherwise."""
+    """US dollars per million tokens. Cached and newly cached input cost what input costs unless said otherwise.
+
+    `long` is the price of a call whose input is above `long_above` tokens.
+    """
 
     input: float
     output: float
     cached: float | None = None
     cache_write: float | None = None
+    long_above: int = 0
+    long: "Price | None" = None
 
 
 class ModelPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,11 +188,6 @@ class NextCall(StrEnum):
     STOP = "stop"
 
 
-def find_price(prices: Iterable[ModelPrice], model: str) -> Price | None:
-    """Return the price of a model, None if it is not known. The first pattern that matches wins."""
-    return next((entry.price for entry in prices if fnmatchcase(model, entry.model)), None)
-
-
 def charge_for(usage: Usage | None, price: Price | None) -> Charge:
     """Return what a reply costs; an unknown price, or no usage, gives cost 0 and says `estimated` (rule 98)."""
     if usage is None:
@@ -180,6 +196,8 @@ def charge_for(usage: Usage | None, price: Price | None) -> Charge:
     tokens = given + written
     if price is None:
         return Charge(tokens=tokens, estimated=True)
+    if price.long is not None and given > price.long_above:
+        price = price.long
     cached = min(max(0, usage.cached_tokens), given)
     stored = min(max(0, usage.cache_write_tokens), given - cached)
     dollars = (
@@ -221,6 +239,7 @@ def check(caps: Caps, spending: Spending, now: float) -> Trip | None:
     for kind, cap, amount in (
         (BudgetKind.COST, caps.cost_usd, used.cost_usd),
         (BudgetKind.TOKENS, caps.tokens, used.tokens),
+        (BudgetKind.CALLS, caps.calls, used.calls),
         (BudgetKind.TIME, caps.seconds, now - spending.started),
         (BudgetKind.EGRESS, caps.egress_bytes, used.egress_bytes),
     ):
@@ -241,6 +260,16 @@ def weigh_turn(cap: TurnCap, observed_usd: float) -> CostCap:
         mode=cap.mode,
         exceeded=exceeded,
         blocked=exceeded and cap.mode is CapMode.ENFORCE,
+    )
+
+
+def trip_turn(cap: CostCap) -> Trip:
+    """Return the refusal of a turn that has spent its cap and its final round (rules 89, 95)."""
+    return Trip(
+        error=f"the turn's cost cap is exceeded: {cap.observed_usd:.6g} of {cap.cap_usd:.6g} US dollars",
+        error_code="cost_cap_exceeded",
+        error_kind=BudgetKind.COST,
+        operator_hint="raise the turn's cost cap, or set its mode to warn",
     )
 
 
@@ -269,6 +298,7 @@ def _is_reached(amount: float, cap: float) -> bool:
 _WORDS = {
     BudgetKind.COST: ("cost", "US dollars", "cost_usd"),
     BudgetKind.TOKENS: ("token", "tokens", "tokens"),
+    BudgetKind.CALLS: ("call", "calls", "calls"),
     BudgetKind.TIME: ("time", "seconds", "seconds"),
     BudgetKind.EGRESS: ("egress", "bytes", "egress_bytes"),
 }

@@ -5,6 +5,7 @@ extension) is decided above this layer.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -85,5 +86,9 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     step_cap: int = 0
     #: Whether the record of the turn is added to the body.
     metadata: bool = False
+    #: Whose account the turn is charged to, in the caller's own words (rule 93).
+    session: Annotated[str, msgspec.Meta(max_length=256)] | None = None
+    #: The most this turn may cost, enforced (rule 95); 0 leaves it to the operator's budget, which it can only lower.
+    turn_cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     limits: Limits = Limits()
     tools: dict[str, ToolControls] = {}

@@ -84,6 +84,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     )
     tool_happened: str = "The call of `{tool}` took effect; its result was lost in an interruption."
     hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
+    money_spent: str = "The call of `{tool}` was refused: what may be spent on this is spent."
 
 
 #: The places each sentence may have.
@@ -102,6 +103,7 @@ _PLACES = {
     "tool_unknown": {"tool": ""},
     "tool_happened": {"tool": ""},
     "hops_spent": {"tool": ""},
+    "money_spent": {"tool": ""},
     "answer_as_json": {"schema": ""},
     "plan": {"tools": ""},
     "plan_into_calls": {"plan": ""},

@@ -10,6 +10,9 @@ with ScriptedUpstream([Turn(Call("get_weather", {"city": "Paris"})), Turn(Say("S
     assert upstream.requests[0].body["model"] == "m"
 
 `RunningGateway(f"chat={upstream.base_url}")` puts a real gateway in front of it for the length of a test.
+
+`FakeClock` is time that passes when it is told to (`clock.advance(30)`): pass it as `clock=` to the gateway, to an
+`Upstream` or to a `MemoryMeter`, and backoffs, cool-downs and caps on time are tested without waiting.
 """
 
 from mustcall.core.origin import Wire

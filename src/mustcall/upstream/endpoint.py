@@ -30,6 +30,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
     default_max_tokens: int = 8192
     max_output_tokens: int | None = None
+    #: Whether it keeps responses itself, if it speaks Responses.
+    stateful: bool = True
+
+    @property
+    def keeps_responses(self) -> bool:
+        """Whether `previous_response_id` means something to it."""
+        return self.wire is Wire.RESPONSES and self.stateful
 
     def __repr__(self) -> str:
         return f"Endpoint(name={self.name!r}, wire={self.wire!s}, base_url={self.base_url!r})"

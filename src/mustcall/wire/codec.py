@@ -59,12 +59,15 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of the reply as the caller sees it: made ids end in `token`, `created` is in Unix seconds.
 
-    `id` is the reply's own where its first events have been forwarded under it.
+    `id` is the reply's own where its first events have been forwarded under it. `stored` and `previous` say that the
+    reply is kept for its caller, and after which one.
     """
 
     token: str
     created: int
     id: str | None = None
+    stored: bool = False
+    previous: str | None = None
 
 
 class StreamDecoder(Protocol):

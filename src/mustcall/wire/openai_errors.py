@@ -28,6 +28,8 @@ _TYPES = {
     429: "rate_limit_error",
 }
 _LONGEST = 2_000
+#: OpenAI's word for the caller's fault, also where the status alone would have another.
+_CALLERS = "invalid_request_error"
 _LONGEST_GENERATION = 1_000_000
 
 
@@ -40,7 +42,7 @@ def encode_error_body(error: ErrorInfo, request_id: str) -> JsonObject:
     """Write an error in OpenAI's shape, with our request id beside its fields."""
     body: JsonObject = {
         "message": error.message,
-        "type": error_type(error.status),
+        "type": error.type if error.type == _CALLERS else error_type(error.status),
         "param": error.param,
         "code": error.code,
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.engine.accounts import shared_meter
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
 from mustcall.engine.agent.options import Options
@@ -25,9 +26,12 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
+from mustcall.engine.metering import Meter
+from mustcall.engine.spending import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
+from mustcall.policy.budget import Caps
 from mustcall.policy.claims import Claims
 from mustcall.policy.controls import Controls, OnUnmet
 from mustcall.policy.grounding import GroundingRule, check_rules
@@ -47,7 +51,9 @@ class Agent:
     gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event. With `claims="report"` what an answer says was done is held against the calls that ran.
+    every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
+    run; its accounts are `meter`'s, this process's own unless said otherwise. With `claims="report"` what an answer
+    says was done is held against the calls that ran.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
@@ -77,6 +83,9 @@ class Agent:
         timeout: float = 600.0,
         approve: Approve | None = None,
         hooks: Iterable[Hook] = (),
+        budget: Budget | Caps | None = None,
+        session: str | None = None,
+        meter: Meter | None = None,
         planner: Upstream | str | None = None,
         caller: Upstream | str | None = None,
         planner_options: Options | None = None,
@@ -106,6 +115,8 @@ class Agent:
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
+            metering=_metering(budget, self.upstream, meter),
+            session=session,
             claims=_read_claims(claims),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
@@ -321,6 +332,8 @@ class Agent:
                 raise ConfigError(f"{name} must be 1 or more, got {value}")
         if plan.timeout <= 0:
             raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
+        if plan.metering is not None:
+            check_budget(plan.metering.budget)
         Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
 
 
@@ -347,6 +360,14 @@ def _read_claims(claims: Claims | str) -> Claims:
         return Claims(claims)
     except ValueError:
         raise ConfigError(f"claims must be one of {', '.join(Claims)}, got {claims!r}") from None
+
+
+def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter | None) -> Metering | None:
+    if budget is None:
+        return None
+    if isinstance(budget, Caps):
+        budget = Budget(caps=budget)
+    return Metering(budget, upstream.clock, meter=meter or shared_meter(), breakers=upstream.breakers)
 
 
 #: What comes before a run that goes on from nothing.

@@ -6,6 +6,7 @@ messages a step sends. A run can be looked at while it goes on, and what it show
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
@@ -37,11 +38,13 @@ from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.answers.envelopes import Malformed, ignored_calls, malformed_call, without_retries
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.spending import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
+from mustcall.policy.budget import Charge, NextCall
 from mustcall.policy.claims import Claims, UnbackedClaim
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
@@ -85,6 +88,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
+    metering: Metering | None = None
+    session: str | None = None
     claims: Claims = Claims.OFF
 
 
@@ -105,6 +110,8 @@ class Run:
         #: Where a stateful upstream keeps the conversation, and how much of it it has.
         self._response_id = after.response_id if after is not None and plan.stateful else None
         self._kept = after.kept if after is not None and self._response_id is not None else 0
+        #: What the run may spend; None where nothing is counted.
+        self._purse = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
         self._calls: list[ExecutedCall] = []
         self._steps: list[TurnRecord] = []
         self._usage = Usage()
@@ -118,6 +125,7 @@ class Run:
         self._output: Any = None
         self._hops = 0 if plan.answering is None else plan.answering.hops
         self._closing = False
+        self._spent = False
         self._reminder: str | None = None
         #: What was wrong with a call that could not be one, until the model has been told.
         self._notice: str | None = None
@@ -130,6 +138,7 @@ class Run:
         self.keeper: Keeper | None = None
         self._noted = (len(self._messages), 0, 0)
         self._left: Recovered | None = None
+        self._paid: Charge | None = None
         self._stored: RunResult | None = None
         self._claims: tuple[UnbackedClaim, ...] = ()
 
@@ -155,6 +164,7 @@ class Run:
             steps=tuple(self._steps),
             usage=self._usage,
             usage_by_model=dict(self._usage_by),
+            cost_cap=None if self._purse is None else self._purse.cost_cap,
             force_satisfied=_force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
@@ -185,7 +195,8 @@ class Run:
         at = last.standing
         self._number, self._usage, self._usage_by, self._text = at.number, at.usage, dict(at.usage_by), at.text
         self._hops, self._closing, self._reminder, self._notice = at.hops, at.closing, at.reminder, at.notice
-        self._response_id, self._kept = at.response_id, at.kept
+        self._response_id, self._kept, self._spent = at.response_id, at.kept, at.spent
+        self._paid = at.charge
         if last.pending:
             self._left, self._pending = recovered, last.pending
             self._results = {last.pending[index].id: executed.result for index, executed in recovered.done.items()}
@@ -204,6 +215,8 @@ class Run:
                 text=self._text,
                 hops=self._hops,
                 closing=self._closing,
+                spent=self._spent,
+                charge=None if self._purse is None else self._purse.spent,
                 reminder=self._reminder,
                 notice=self._notice,
                 response_id=self._response_id,
@@ -227,10 +240,17 @@ class Run:
         """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
         plan = self._plan
         runner = Runner(
-            roster, concurrency=plan.concurrency, approve=plan.approve, wording=plan.wording, clock=plan.clock
+            roster,
+            concurrency=plan.concurrency,
+            approve=plan.approve,
+            wording=plan.wording,
+            clock=plan.clock,
+            egress=self._purse,
         )
         keeper = self.keeper
         try:
+            if self._purse is not None and self._paid is not None:
+                await self._purse.recover(self._paid)
             if self._left is not None:
                 await self._go_on(self._left, runner, emit)
             while self._stopped is None:
@@ -292,7 +312,8 @@ class Run:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
-            self._stopped = Stopped.STEP_CAP if capped else stopped_by(reply.finish)
+            stop = Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
+            self._stopped = stop if capped else stopped_by(reply.finish)
 
     async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
         """Take one turn of a model's; its record and its usage are kept also where it fails."""
@@ -303,7 +324,15 @@ class Run:
                 self._count(plan, recalled.record, recalled.usage)
                 return recalled.reply, recalled.usage
             await keeper.before_model()
-        step = Step(turns, plan.endpoint, plan.clock, timeout=plan.timeout, extra=plan.options.extra)
+        step = Step(
+            turns,
+            plan.endpoint,
+            plan.clock,
+            timeout=plan.timeout,
+            extra=plan.options.extra,
+            purse=self._purse,
+            number=self._number,
+        )
         try:
             reply = await step.take(asked.request, asked.controls, say)
         finally:
@@ -435,6 +464,8 @@ class Run:
 
     async def _run_calls(self, calls: tuple[ToolCall, ...], loop: Loop | None, runner: Runner, emit: Emit) -> None:
         allowed = calls if self._plan.answering is None else calls[: self._hops]
+        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
+            allowed, self._spent = (), True
         self._hops -= len(allowed)
         if self.keeper is not None:
             at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
@@ -492,7 +523,8 @@ class Run:
             self._closing = True
             if index not in known:
                 await started(call)
-                known[index] = runner.refused(call, self._number)
+                refuse = runner.unaffordable if self._spent else runner.refused
+                known[index] = refuse(call, self._number)
                 await finished(known[index])
         results = [known[index].result for index in range(len(calls))]
         if loop is not None and loop.advise:

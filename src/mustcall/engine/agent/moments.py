@@ -18,6 +18,7 @@ from mustcall.engine.agent.results import RunResult
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.engine.tooling.running import Executed
+from mustcall.policy.budget import Charge
 from mustcall.policy.loops import Loop
 
 __all__ = ["Keeper", "Moment", "Recovered", "Standing", "Taken"]
@@ -32,6 +33,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     hops: int = 0
     closing: bool = False
+    spent: bool = False
+    #: What was paid, where a budget counts it.
+    charge: Charge | None = None
     reminder: str | None = None
     notice: str | None = None
     response_id: str | None = None

@@ -159,7 +159,8 @@ class PlannedRun(Run):
         if text and not thought.told:
             await self._tell(TextDelta(text), emit)
         capped = thought.asked.capped and self._reminder is None
-        self._stopped = Stopped.STEP_CAP if capped else stopped_by(reply.finish)
+        stop = Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
+        self._stopped = stop if capped else stopped_by(reply.finish)
 
     # --- the caller --------------------------------------------------------------------------------------------------
 

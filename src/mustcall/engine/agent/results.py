@@ -10,6 +10,7 @@ from mustcall.core.message import Message
 from mustcall.core.reply import Usage
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.policy.budget import CostCap
 from mustcall.policy.claims import UnbackedClaim
 
 __all__ = ["RunResult", "Stopped"]
@@ -20,6 +21,7 @@ class Stopped(StrEnum):
 
     ANSWERED = "answered"
     STEP_CAP = "step_cap"
+    COST_CAP = "cost_cap"
     LENGTH = "length"
     REFUSED = "refused"
     FILTERED = "filtered"
@@ -40,6 +42,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     #: The same by the name of the model: two where one plans and another calls.
     usage_by_model: dict[str, Usage] = {}
+    #: How the run stands against its own cost cap, where it has one (rule 95).
+    cost_cap: CostCap | None = None
     #: None if no tool was demanded; False if one was and no turn called it (rule 27).
     force_satisfied: bool | None = None
     #: What the run failed with, where it was asked not to raise.
@@ -57,3 +61,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def unknown(self) -> tuple[ExecutedCall, ...]:
         """The calls that an interruption left in the dark: whether they took effect is not known."""
         return tuple(call for call in self.calls if call.status is CallStatus.UNKNOWN)
+
+    @property
+    def cost_usd(self) -> float:
+        """What the model's turns cost together, every attempt of them, as far as prices are known (rule 98)."""
+        return sum(step.cost_usd for step in self.steps)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether something of the cost is not known: a price, or the tokens of an attempt."""
+        return any(step.estimated for step in self.steps)

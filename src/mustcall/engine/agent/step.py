@@ -32,7 +32,9 @@ from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind
 from mustcall.engine.agent.events import ReasoningDelta, TextDelta
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
+from mustcall.engine.spending import Purse
 from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
 from mustcall.policy.remedy import ERRORS
@@ -57,13 +59,24 @@ class Step:
     """One turn. `record` and `usage` can be read at any time, also after a failure."""
 
     def __init__(
-        self, turns: Turns, endpoint: Endpoint, clock: Clock, *, timeout: float, extra: Mapping[str, Any] | None = None
+        self,
+        turns: Turns,
+        endpoint: Endpoint,
+        clock: Clock,
+        *,
+        timeout: float,
+        extra: Mapping[str, Any] | None = None,
+        purse: Purse | None = None,
+        number: int = 1,
     ) -> None:
         self._turns = turns
         self._endpoint = endpoint
         self._clock = clock
         self._timeout = timeout
         self._extra = extra or {}
+        self._purse = purse
+        self._number = number
+        self._metered: Metered | None = None
         self._codec = codec_for(endpoint.wire)
         self._token = os.urandom(12).hex()
         self._progress = Progress()
@@ -89,7 +102,12 @@ class Step:
     async def take(self, request: Request, controls: Controls, say: Say) -> Reply:
         """Take the turn and return its reply; raise `MustcallError`. Text is said as it may be seen."""
         inbound = self._inbound(request)
-        taken = await self._turns.take(
+        if self._purse is not None:
+            self._metered = self._turns.charged(
+                self._purse, self._endpoint, request.model, progress=self._progress, step=str(self._number)
+            )
+        metered = self._metered
+        taking = self._turns.take(
             inbound,
             self._endpoint,
             None,
@@ -97,7 +115,9 @@ class Step:
             controls=controls,
             progress=self._progress,
             deadline=self._clock.monotonic() + self._timeout,
+            metered=metered,
         )
+        taken = await (taking if metered is None else metered.follow(taking))
         if isinstance(taken, StreamedReply):
             self._reply = await self._read_stream(taken, say)
         else:
@@ -170,6 +190,8 @@ class Step:
 
     def _failure(self, error: ErrorInfo) -> MustcallError:
         """Return a stream's error event as the typed error it was before it was written down."""
+        if self._metered is not None and self._metered.refusal is not None:
+            return self._metered.refusal
         record = self._progress.record
         if record is not None and record.outcome is OutcomeKind.FAILURE:
             own = _MODEL_ERRORS.get(error.message.partition(":")[0])

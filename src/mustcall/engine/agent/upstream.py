@@ -11,7 +11,9 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.engine.accounts import MemoryBreakers
 from mustcall.engine.agent.sharing import Shared
+from mustcall.engine.metering import Breakers
 from mustcall.profiles import Learnt, ProfileOverride
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock, SystemClock
@@ -53,6 +55,8 @@ class Upstream:
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
         self.learnt = Learnt()
+        #: Whether it keeps failing, for every agent whose budget has a breaker.
+        self.breakers: Breakers = MemoryBreakers(self.clock)
         self.stateful = stateful
         self._given = transport
         self._connections = Shared(self._connect)

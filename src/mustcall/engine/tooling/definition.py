@@ -13,6 +13,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
+from mustcall.engine.metering import Egress
 
 __all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
 
@@ -60,11 +61,13 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may know of its call: a parameter annotated with this class is filled in, never offered.
 
-    `call.id` is the same in every try of a call: a key for what must not be done twice.
+    `call.id` is the same in every try of a call: a key for what must not be done twice. `egress` is where a tool that
+    fetches asks and tells what it fetches, in a run that has a budget (rule 99).
     """
 
     call: ToolCall
     step: int = 1
+    egress: Egress | None = None
 
 
 class ToolReturn(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class CallStatus(StrEnum):
     UNKNOWN = "unknown"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
     IGNORED_EXTRA = "ignored_extra"
+    COST_CAP_EXCEEDED = "cost_cap_exceeded"
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):

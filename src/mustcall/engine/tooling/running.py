@@ -16,6 +16,7 @@ import msgspec
 
 from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.core.parts import Text, ToolCall, ToolResult
+from mustcall.engine.metering import Egress
 from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.reading import Unfit
@@ -59,12 +60,20 @@ class Runner:
     """Runs the calls of one run."""
 
     def __init__(
-        self, roster: Roster, *, concurrency: int, approve: Approve | None, wording: Wording, clock: Clock
+        self,
+        roster: Roster,
+        *,
+        concurrency: int,
+        approve: Approve | None,
+        wording: Wording,
+        clock: Clock,
+        egress: Egress | None = None,
     ) -> None:
         self._roster = roster
         self._approve = approve
         self._wording = wording
         self._clock = clock
+        self._egress = egress
         self._asking = asyncio.Lock()
         self._slots = asyncio.Semaphore(concurrency)
         self._own_slots = {
@@ -127,6 +136,11 @@ class Runner:
         line = fill(self._wording.hops_spent, tool=call.name)
         return _line(call, CallStatus.HOP_BUDGET_EXHAUSTED, line, step)
 
+    def unaffordable(self, call: ToolCall, step: int) -> Executed:
+        """Return the outcome of a call that comes when the run has spent its money (rules 89, 95)."""
+        line = fill(self._wording.money_spent, tool=call.name)
+        return _line(call, CallStatus.COST_CAP_EXCEEDED, line, step)
+
     async def _run(self, call: ToolCall, step: int, begin: Begin | None) -> Executed:
         tool = self._roster.tools.get(call.name)
         if tool is None:
@@ -149,7 +163,7 @@ class Runner:
             raise self._misfit(call, describe_problems(checked.problems), status)
         known = call if checked.arguments == call.arguments else call.evolve(arguments=checked.arguments)
         try:
-            attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step))
+            attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step, egress=self._egress))
         except Unfit as unfit:
             raise self._misfit(call, str(unfit)) from None
         except Exception as error:  # noqa: BLE001  a type's own code

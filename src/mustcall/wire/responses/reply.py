@@ -221,12 +221,12 @@ def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) ->
         "model": model,
         "output": [],
         "parallel_tool_calls": said("parallel_tool_calls", True),
-        "previous_response_id": said("previous_response_id", None),
+        "previous_response_id": stamp.previous or said("previous_response_id", None),
         "prompt_cache_key": said("prompt_cache_key", None),
         "reasoning": {"effort": None, "summary": None, **said("reasoning", {})},
         "safety_identifier": said("safety_identifier", None),
         "service_tier": said("service_tier", "default"),
-        "store": False,  # nothing is kept for a reply that was made of another wire's
+        "store": stamp.stored,  # by us: another wire's upstream keeps nothing
         "temperature": said("temperature", 1.0),
         "text": {"format": {"type": "text"}, **said("text", {})},
         "tool_choice": said("tool_choice", "auto"),

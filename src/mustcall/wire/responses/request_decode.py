@@ -85,8 +85,8 @@ class _PeekRequest(msgspec.Struct):
     top_p: float | None = None
     max_output_tokens: int | float | None = None
     previous_response_id: str | None = None
-    conversation: msgspec.Raw | None = None
-    prompt: msgspec.Raw | None = None
+    conversation: Any = None
+    prompt: Any = None
 
 
 _peek_decoder = msgspec.json.Decoder(_PeekRequest)

@@ -1,0 +1,101 @@
+"""`mustcall ledger`: look at what is kept, remove what is old, carry it elsewhere."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import BinaryIO, TypeVar
+
+import click
+
+from mustcall.core.errors import MustcallError
+from mustcall.gateway.keeping import read_age, read_size
+from mustcall.ledger import Contents, Health, Ledger, Pruned, default_place, open_ledger
+
+__all__ = ["command"]
+
+T = TypeVar("T")
+
+_place = click.option(
+    "--ledger", "place", metavar="PATH|URL", help="Which ledger.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]"
+)
+
+
+def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
+    """Open a ledger, work with it, close it."""
+
+    async def run() -> T:
+        async with open_ledger(place or default_place()) as ledger:
+            return await work(ledger)
+
+    return asyncio.run(run())
+
+
+@click.group(name="ledger")
+def command() -> None:
+    """Check, prune, export and import what is kept."""
+
+
+@command.command(short_help="Look at the whole ledger.")
+@_place
+def check(place: str | None) -> None:
+    """Look at the whole ledger and say what is in it. Exits with 1 if it is damaged."""
+    health: Health = _with(place, lambda ledger: ledger.check())
+    click.echo(f"ledger   {health.place} ({health.store})")
+    click.echo(f"steps    {', '.join(health.migrations)}")
+    click.echo(f"stored   {health.stored_bytes:,} bytes")
+    for table, count in health.rows.items():
+        click.echo(f"  {table:<13}{count:>10,}")
+    for problem in health.problems:
+        click.echo(f"damaged: {problem}", err=True)
+    if health.problems:
+        sys.exit(1)
+    click.echo("ok")
+
+
+@command.command(short_help="Remove what is old.")
+@_place
+@click.option("--keep", metavar="AGE", help="Remove what is older: 30d, 12h, 0 for everything that has ended.")
+@click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB.")
+def prune(place: str | None, keep: str | None, max_size: str | None) -> None:
+    """Remove old turns, stored responses and finished runs. Runs under way, budgets and facts stay."""
+    if keep is None and max_size is None:
+        raise click.UsageError("say what is to stay: --keep 30d, --max-size 500MB, or both")
+    age = None if keep is None else read_age(keep) or 0.0
+    size = None if max_size is None else read_size(max_size) or 0
+    pruned: Pruned = _with(place, lambda ledger: ledger.prune(age=age, size=size))
+    click.echo(f"removed {pruned.turns} turns, {pruned.responses} responses, {pruned.runs} runs")
+
+
+@command.command(name="export", short_help="Write everything as lines of JSON.")
+@_place
+@click.option(
+    "--contents",
+    type=click.Choice([str(one) for one in Contents]),
+    default=str(Contents.REDACTED),
+    show_default=True,
+    help="How much of what was said goes out.",
+)
+@click.argument("file", type=click.File("wb"), default="-")
+def export(place: str | None, contents: str, file: BinaryIO) -> None:
+    """Write the whole ledger to FILE (default: standard output) as lines of JSON."""
+
+    async def work(ledger: Ledger) -> int:
+        count = 0
+        async for line in ledger.export(Contents(contents)):
+            file.write(line)
+            count += 1
+        return count
+
+    click.echo(f"{_with(place, work)} rows", err=True)
+
+
+@command.command(name="import", short_help="Read exported lines back.")
+@_place
+@click.argument("file", type=click.File("rb"), default="-")
+def import_(place: str | None, file: BinaryIO) -> None:
+    """Read FILE (default: standard input), as `export` wrote it. What is there already stays."""
+    try:
+        count = _with(place, lambda ledger: ledger.import_lines(file))
+    except MustcallError as error:
+        raise click.ClickException(error.message) from None
+    click.echo(f"{count} rows read", err=True)

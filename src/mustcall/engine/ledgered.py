@@ -1,0 +1,173 @@
+"""Accounts and breakers in the ledger, where replicas share them: what `engine.metering` asks for, for many processes.
+
+Every reservation asks the ledger, because a cap holds for all replicas together; what is told at a call's end is handed
+over and not waited for longer than its caller lives. A breaker is asked of this process alone: its own failures open
+it at once, and what other replicas did to theirs is taken over a moment later. If the ledger is away, breakers go on
+alone, and accounts do as the operator says: `closed` refuses, `open` lets calls through uncounted.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from mustcall.core.errors import LedgerError
+from mustcall.engine.accounts import MemoryBreakers
+from mustcall.ledger import BreakerRow, Ledger
+from mustcall.ledger.notices import Notices
+from mustcall.policy.breaker import Breaker, BreakerRule, BreakerState
+from mustcall.policy.budget import BudgetKind, Caps, Charge, ChargeKey, Spending, Trip
+from mustcall.policy.failing import FailureClass
+from mustcall.upstream.retry import Clock
+
+__all__ = ["LedgerBreakers", "LedgerMeter", "WhenAway"]
+
+_NOT_COUNTED = "spending is not counted"
+_NOT_SHARED = "breakers are not shared"
+
+
+class WhenAway(StrEnum):
+    """What a cap does while the ledger cannot be asked."""
+
+    CLOSED = "closed"  # refuse: nothing is spent that cannot be counted
+    OPEN = "open"  # let calls through
+
+
+class _Errands:
+    """Work that goes on when the task that asked for it is cancelled."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin the work and wait for it; being cancelled ends the waiting only."""
+        await asyncio.shield(self.begin(work))
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin the work."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def finish(self) -> None:
+        """Wait for all that was begun."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class LedgerMeter:
+    """A `Meter` in the ledger."""
+
+    def __init__(self, ledger: Ledger, notices: Notices, away: WhenAway = WhenAway.CLOSED) -> None:
+        self._ledger = ledger
+        self._notices = notices
+        self._away = away
+        self._errands = _Errands()
+
+    async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
+        """Count a call that is about to start, or return the cap that is reached."""
+        try:
+            trip = await self._ledger.reserve(session, key, expected, caps)
+        except LedgerError as error:
+            self._notices.failed(_NOT_COUNTED, error)
+            return _away(error) if self._away is WhenAway.CLOSED and caps != Caps() else None
+        self._notices.over(_NOT_COUNTED)
+        return trip
+
+    async def settle(self, session: str, key: ChargeKey, actual: Charge) -> None:
+        """End a reserved call with what it really cost."""
+        await self._errands.run(self._ledger.settle(session, key, actual))
+
+    async def release(self, session: str, key: ChargeKey) -> None:
+        """End a reserved call that cost nothing."""
+        await self._errands.run(self._ledger.release(session, key))
+
+    async def visit(self, session: str, host: str, most: int) -> bool:
+        """Tell whether a tool may call a host."""
+        return await self._ledger.visit(session, host, most)
+
+    async def spending(self, session: str) -> Spending:
+        """Return a session's account as it stands."""
+        return await self._ledger.spending(session)
+
+    async def finish(self) -> None:
+        """Wait until everything that was told is written."""
+        await self._errands.finish()
+
+
+def _away(error: LedgerError) -> Trip:
+    return Trip(
+        error=f"spending cannot be counted: {error.message}",
+        error_code="budget_unavailable",
+        error_kind=BudgetKind.COST,
+        operator_hint='bring the ledger back, or let calls through meanwhile with `when_away = "open"` in [ledger]',
+        transient=True,
+    )
+
+
+class LedgerBreakers(MemoryBreakers):
+    """`Breakers` that tell the ledger when one opens or closes, and hear it of the others with `listen`."""
+
+    def __init__(self, ledger: Ledger, notices: Notices, clock: Clock) -> None:
+        super().__init__(clock)
+        self._ledger = ledger
+        self._notices = notices
+        self._time = clock
+        self._errands = _Errands()
+        #: What was last seen in the ledger.
+        self._seen: dict[str, BreakerRow] = {}
+
+    async def report(self, upstream: str, rule: BreakerRule, failure: FailureClass | None) -> None:
+        """Take note of how an allowed call ended; share what changed."""
+        before = self.state(upstream)
+        await super().report(upstream, rule, failure)
+        after = self.state(upstream)
+        for each in {*before, *after}:
+            was, now = before.get(each, Breaker()), after.get(each, Breaker())
+            if was.state is not now.state:
+                self._errands.begin(self._share(upstream, each, now))
+
+    async def listen(self, every: float = 1.0) -> None:
+        """Take over what other replicas share, again and again until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except LedgerError as error:
+                self._notices.failed(_NOT_SHARED, error)
+            else:
+                self._notices.over(_NOT_SHARED)
+            await asyncio.sleep(every)
+
+    async def refresh(self) -> None:
+        """Take over what other replicas have shared since the last time."""
+        for row in await self._ledger.breakers():
+            known = self._seen.get(row.name)
+            self._seen[row.name] = row
+            if known is not None and known.version >= row.version:
+                continue
+            upstream, _, word = row.name.rpartition("/")
+            if word in list(FailureClass):
+                since = self._time.monotonic() - max(0.0, row.now - row.since)
+                breaker = Breaker(state=BreakerState(row.state), failures=row.failures, since=since)
+                self.adopt(upstream, FailureClass(word), breaker if row.state != BreakerState.CLOSED else Breaker())
+
+    async def finish(self) -> None:
+        """Wait until everything that changed is shared."""
+        await self._errands.finish()
+
+    async def _share(self, upstream: str, failure: FailureClass, breaker: Breaker) -> None:
+        name = f"{upstream}/{failure}"
+        try:
+            row = await self._ledger.breaker(name)
+            if row.state == breaker.state:
+                return
+            changed: BreakerRow = msgspec.structs.replace(
+                row, state=str(breaker.state), failures=breaker.failures, since=row.now
+            )
+            if await self._ledger.move_breaker(changed):  # who was faster knows better
+                self._seen[name] = msgspec.structs.replace(changed, version=row.version + 1)
+        except LedgerError as error:
+            self._notices.failed(_NOT_SHARED, error)

@@ -1,0 +1,315 @@
+"""The calls of one turn, metered: a transport that asks a purse before each call and tells it what came of it.
+
+Because it stands where every upstream call passes, retries of any kind are checked and counted like first tries
+(rules 93, 94), in every turn and in what is only passed through. What a reply cost is told by the turn (`heard`) or,
+where nothing judges it, read from the bytes on their way.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing, suppress
+
+import msgspec
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.errors import BreakerOpen, BudgetSpent, ErrorInfo, MustcallError, UpstreamTimeout
+from mustcall.core.events import Failed
+from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply, Usage
+from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
+from mustcall.engine.records import Progress
+from mustcall.engine.spending import Purse
+from mustcall.policy.budget import Charge, ChargeKey, charge_for
+from mustcall.policy.failing import failure_of, is_healthy
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
+from mustcall.wire.codec import Codec, Provenance
+from mustcall.wire.registry import codec_for
+from mustcall.wire.sse import SseDecoder
+
+__all__ = ["Metered"]
+
+#: Bytes of a body, and characters of a reply, that come to a token where nobody counted.
+_PER_TOKEN = 4
+#: No more input than this is reserved or guessed: a picture is many bytes and few tokens.
+_MOST_GUESSED = 100_000
+
+
+class Metered:
+    """One turn's calls to one endpoint. `model` is the name that is sent.
+
+    `lent` says that callers bring their own keys: one that is throttled says nothing of the upstream then.
+    """
+
+    def __init__(
+        self,
+        purse: Purse,
+        transport: Transport,
+        endpoint: Endpoint,
+        model: str,
+        progress: Progress,
+        *,
+        step: str = "",
+        lent: bool = False,
+    ) -> None:
+        self._purse = purse
+        self._transport = transport
+        self._endpoint = endpoint
+        self._progress = progress
+        self._step = step
+        self._lent = lent
+        self._price = purse.price(model, endpoint.base_url)
+        self._codec = codec_for(endpoint.wire)
+        self._count = 0
+        self._key: ChargeKey | None = None
+        self._guess = 0
+        self._watched: _Watched | None = None
+        self._charge: Charge | None = None
+        self._broken: ErrorInfo | None = None
+        #: Why the last call was not made, where it was not.
+        self.refusal: BudgetSpent | BreakerOpen | None = None
+
+    # --- a transport -------------------------------------------------------------------------------------------------
+
+    async def send(self, call: UpstreamCall) -> UpstreamReply:
+        """Make one call if the caps and the upstream's breakers let it; raise `BudgetSpent` or `BreakerOpen`."""
+        await self._end()
+        purse = self._purse
+        self._charge = self._watched = self._broken = None
+        self._count += 1
+        key = ChargeKey(purse.turn, self._step, self._count)
+        self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
+        expected = Usage(input_tokens=self._guess, output_tokens=purse.metering.budget.expected_output_tokens)
+        try:
+            await purse.allow(self._endpoint.name)
+            try:
+                await purse.reserve(key, msgspec.structs.replace(charge_for(expected, self._price), calls=1))
+            except BudgetSpent:
+                await purse.forgo(self._endpoint.name)
+                raise
+        except (BudgetSpent, BreakerOpen) as refusal:
+            self.refusal = refusal
+            raise
+        self._key = key
+        try:
+            reply = await self._transport.send(call)
+        except MustcallError as error:
+            hasty = isinstance(error, UpstreamTimeout) and call.timeouts.read < self._endpoint.timeouts.read
+            await self._fail(None if hasty else error.info())
+            raise
+        self._watched = _Watched(reply, self, self._tap())
+        return self._watched
+
+    async def close(self) -> None:
+        """Leave the connections to whom they belong."""
+
+    # --- what a turn tells -------------------------------------------------------------------------------------------
+
+    def heard(self, reply: Reply) -> None:
+        """Take note of the reply that the call under way gave."""
+        if self._key is None:  # it came inside an error: nobody says what it cost
+            return
+        usage = reply.usage
+        charge = charge_for(usage or self._guessed(reply), self._price)
+        self._charge = msgspec.structs.replace(charge, calls=1, estimated=charge.estimated or usage is None)
+        record = self._progress.record
+        if record is not None and record.attempts:
+            record.attempts[-1].cost_usd = charge.cost_usd
+            record.attempts[-1].estimated = self._charge.estimated
+
+    def broke(self, error: ErrorInfo) -> None:
+        """Take note that the reply under way broke off, or ended in an error."""
+        self._broken = error
+
+    async def settle_refusal(self, refusal: "_Watched") -> None:
+        """Settle a call that was answered with an error, once that is read."""
+        if refusal is self._watched:
+            await self._end()
+
+    async def follow(self, taking: Awaitable[WholeReply | StreamedReply]) -> WholeReply | StreamedReply:
+        """Take the turn that sends through this; every call is settled when it is over."""
+        try:
+            taken = await taking
+        except BaseException:
+            await self._close()
+            raise
+        if isinstance(taken, StreamedReply):
+            chunks = self._followed(taken.chunks)
+            await anext(chunks)  # one that never began could not be closed, and its call never settled
+            noted = (*taken.adaptations, *self._purse.notes)
+            return msgspec.structs.replace(taken, chunks=chunks, adaptations=noted)
+        await self._close()
+        noted = tuple(dict.fromkeys((*taken.adaptations, *self._purse.notes)))
+        return msgspec.structs.replace(taken, adaptations=noted)
+
+    async def _followed(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        try:
+            async with aclosing(chunks) as pieces:
+                yield b""
+                async for piece in pieces:
+                    yield piece
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """Settle the last call and complete the turn's record: a call that was refused was not made."""
+        await self._end()
+        record = self._progress.record
+        if record is None:
+            return
+        if self.refusal is not None and record.attempts:
+            last = record.attempts[-1]
+            last.sends -= 1
+            if not last.sends:
+                record.attempts.pop()
+        record.cost_cap = self._purse.cost_cap
+        record.adaptations = tuple(dict.fromkeys((*record.adaptations, *self._purse.notes)))
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """Settle the call under way, if there is one, by what is known of it."""
+        if self._key is None:
+            return
+        watched = self._watched
+        if watched is None:
+            await self._fail(None)
+        elif watched.status >= 400:
+            await self._fail(self._codec.decode_error(watched.status, watched.body))
+        else:
+            await self._answered(watched)
+
+    async def _answered(self, watched: "_Watched") -> None:
+        """Settle a call that was answered: wholly, in part, or with an error for its last words."""
+        failure = watched.failure or self._broken
+        if self._charge is None and watched.tap is not None:
+            reply = watched.tap.reply()
+            failure = failure or watched.tap.failure
+            if reply is not None and failure is None:
+                self.heard(reply)
+        if self._charge is None:
+            partial = charge_for(Usage(input_tokens=self._guess), self._price)
+            await self._settle(msgspec.structs.replace(partial, calls=1, estimated=True), answered=True)
+            await self._report(failure, healthy=False)
+            return
+        await self._settle(self._charge, answered=True)
+        await self._report(None, healthy=True)
+
+    async def _fail(self, error: ErrorInfo | None) -> None:
+        """Settle a call that got no reply; None where that was not the upstream's doing."""
+        await self._settle(Charge(calls=1), answered=False)
+        await self._report(error, healthy=error is not None and is_healthy(error))
+
+    async def _settle(self, charge: Charge, *, answered: bool) -> None:
+        key, self._key = self._key, None
+        if key is not None:
+            await self._purse.settle(key, charge, answered=answered)
+
+    async def _report(self, error: ErrorInfo | None, *, healthy: bool) -> None:
+        failure = failure_of(error) if error is not None else None
+        throttled = error is not None and error.status == 429
+        if healthy:
+            await self._purse.report(self._endpoint.name, None)
+        elif failure is None or (throttled and self._lent):
+            await self._purse.forgo(self._endpoint.name)
+        else:
+            await self._purse.report(self._endpoint.name, failure)
+
+    def _tap(self) -> "_Tap | None":
+        """Return a reader of the reply's bytes where no turn judges them."""
+        record = self._progress.record
+        return None if record is not None and record.attempts else _Tap(self._codec, self._endpoint.name)
+
+    def _guessed(self, reply: Reply) -> Usage:
+        """Return the tokens a reply without usage may have cost."""
+        written = 0
+        for part in reply.parts:
+            match part:
+                case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
+                    written += len(text or "")
+                case ToolCall(arguments=arguments):
+                    written += len(arguments)
+                case _:
+                    pass
+        return Usage(input_tokens=self._guess, output_tokens=written // _PER_TOKEN)
+
+
+class _Watched:
+    """An answer on its way to the turn: how it broke off, what an error says, and the bytes for a tap."""
+
+    def __init__(self, reply: UpstreamReply, metered: Metered, tap: "_Tap | None") -> None:
+        self._reply = reply
+        self._metered = metered
+        self.tap = tap
+        self.body = b""
+        self.failure: ErrorInfo | None = None
+        self.status = reply.status
+        self.headers = reply.headers
+
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        try:
+            body = await self._reply.read()
+        except MustcallError as error:
+            self.failure = error.info()
+            raise
+        if self.status >= 400:
+            self.body = body
+        elif self.tap is not None:
+            self.tap.whole(body, stream=is_event_stream(self.headers))
+        return body
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Return the body piece by piece."""
+        try:
+            async with aclosing(self._reply.chunks()) as pieces:
+                async for piece in pieces:
+                    if self.tap is not None:
+                        self.tap.feed(piece)
+                    yield piece
+        except MustcallError as error:
+            self.failure = error.info()
+            raise
+
+    async def close(self) -> None:
+        """Free the connection; an error's account is settled at once, before anybody waits to try again."""
+        await self._reply.close()
+        if self.status >= 400:
+            await self._metered.settle_refusal(self)
+
+
+class _Tap:
+    """Reads a reply that is only passed through. What it cannot read it leaves alone (rule 98)."""
+
+    def __init__(self, codec: Codec, issuer: str) -> None:
+        self._codec = codec
+        self._provenance = Provenance(issuer=issuer, token="tap")  # noqa: S106  no secret
+        self._sse = SseDecoder()
+        self._decoder = codec.stream_decoder(self._provenance)
+        self._assembler = Assembler()
+        self._reply: Reply | None = None
+        self.failure: ErrorInfo | None = None
+
+    def whole(self, body: bytes, *, stream: bool) -> None:
+        """Take a body in one piece."""
+        if stream:
+            self.feed(body)
+            return
+        with suppress(Exception):
+            self._reply = self._codec.decode_reply(body, self._provenance)
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece of a stream."""
+        with suppress(Exception):
+            for event in self._decoder.feed_all(self._sse.feed(piece)):
+                self._assembler.feed(event)
+                if isinstance(event, Failed):
+                    self.failure = event.error
+
+    def reply(self) -> Reply | None:
+        """Return what came, None if it was no reply or not all of one."""
+        if self._reply is None:
+            with suppress(Exception):
+                for event in self._decoder.feed_all(self._sse.close()):
+                    self._assembler.feed(event)
+                self._reply = self._assembler.reply() if self._assembler.ended else None
+        return self._reply

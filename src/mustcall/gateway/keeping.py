@@ -1,0 +1,206 @@
+"""The gateway's ledger: what `[ledger]` says, the turns that are traced, and what is removed when it is old.
+
+A ledger that cannot be opened or written is said in one line of the log, and the gateway serves without it.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mustcall.core.errors import ConfigError, LedgerError
+from mustcall.core.origin import Wire
+from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
+from mustcall.engine.records import Progress
+from mustcall.engine.spending import Budget, Metering
+from mustcall.gateway.memory import Memory, tenant_of_key
+from mustcall.ledger import OFF, AttemptTrace, Contents, Ledger, TurnTrace, default_place, open_ledger
+from mustcall.ledger.notices import Notices
+from mustcall.ledger.tracing import TraceQueue
+from mustcall.upstream.retry import Clock
+
+__all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
+
+#: Seconds between two removals of what is old.
+_SWEEP = 3600.0
+#: Seconds after which a reservation that nobody settled counts as spent.
+_WRITE_OFF = 3600.0
+#: Seconds after which a ledger that could not be opened is tried again.
+_OPEN_AGAIN = 10.0
+_CLOSED = "the ledger cannot be opened: no traces, no stored responses"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[ledger]`: where state is kept, how long, and how much of it."""
+
+    #: A file, a postgresql:// URL, or `off`. Without it MUSTCALL_LEDGER, DATABASE_URL, a file in the state directory.
+    place: str | None = None
+    #: How long turns, responses and finished runs are kept: `30d`, `12h`; `0` for ever.
+    keep: str = "30d"
+    #: How much is kept before the oldest goes: `2GB`; `0` for any amount.
+    max_size: str = "2GB"
+    #: What is kept of requests and replies in traces: `full`, `redacted` or `none`.
+    contents: Contents = Contents.NONE
+    #: Whether responses are kept for callers that go on from them, where the upstream keeps none.
+    responses: bool = True
+    #: What a cap does while the ledger cannot be asked: `closed` refuses, `open` lets calls through uncounted.
+    when_away: WhenAway = WhenAway.CLOSED
+
+    def resolved(
+        self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
+    ) -> "LedgerSettings | None":
+        """Return the settings with a place, flags over the file over the environment; None for no ledger."""
+        where = place or self.place or default_place(environment)
+        settings = msgspec.structs.replace(self, place=where, keep=keep or self.keep)
+        read_age(settings.keep)
+        read_size(settings.max_size)
+        if where == OFF:
+            return None
+        open_ledger(where)  # raises for a place that is none
+        return settings
+
+
+def read_age(text: str) -> float | None:
+    """Read `30d`, `12h`, `90m`, `45s`, `2w` as seconds; None for `0`."""
+    found = re.fullmatch(r"(\d+)\s*([smhdw]?)", text.strip().lower())
+    if found is None or (found[2] == "" and found[1] != "0"):
+        raise ConfigError(f"ledger: keep is a time like 30d, 12h or 0 for ever, not {text!r}")
+    return int(found[1]) * _UNITS[found[2]] if found[1] != "0" else None
+
+
+def read_size(text: str) -> int | None:
+    """Read `500MB` or `2GB` as bytes; None for `0`."""
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        raise ConfigError(f"ledger: max_size is a size like 500MB, 2GB or 0 for any, not {text!r}")
+    return int(found[1]) * _SIZES[found[2]] or None
+
+
+class TurnEnd(msgspec.Struct, frozen=True, gc=False):
+    """What the hot path hands over of a finished turn; everything else is worked out when it is written."""
+
+    id: str
+    at: float
+    seconds: float
+    wire: Wire
+    status: int
+    progress: Progress
+    #: The caller's key. It is digested before anything is written.
+    key: str | None
+    request: bytes
+    reply: tuple[bytes, ...]
+
+
+class Keeper:
+    """One gateway's ledger, from its start to its end."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        assert settings.place is not None, "settings are resolved before they are used"
+        self._settings = settings
+        self.notices = Notices()
+        place = settings.place if "://" in settings.place else Path(settings.place).expanduser()
+        self.ledger: Ledger = open_ledger(place, contents=settings.contents)
+        self.memory = Memory(self.ledger, self.notices) if settings.responses else None
+        self.traces = TraceQueue(self.ledger, describe, self.notices)
+        self.keeps_contents = settings.contents is not Contents.NONE
+        self._meter: LedgerMeter | None = None
+        self._breakers: LedgerBreakers | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._opened = False
+
+    def metering(self, budget: Budget, clock: Clock) -> Metering:
+        """Return a budget whose accounts and breakers all replicas share."""
+        self._meter = LedgerMeter(self.ledger, self.notices, self._settings.when_away)
+        self._breakers = LedgerBreakers(self.ledger, self.notices, clock)
+        return Metering(budget, clock, meter=self._meter, breakers=self._breakers)
+
+    async def open(self) -> None:
+        """Open the ledger and look after it. One that cannot be opened is tried again, with a word in the log."""
+        await self._try_to_open()
+        self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
+
+    def listen(self) -> None:
+        """Begin to hear of breakers that other replicas opened."""
+        if self._breakers is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._breakers.listen()))
+
+    async def close(self) -> None:
+        """Write what waits and close the ledger."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._meter is not None:
+            await self._meter.finish()
+        if self._breakers is not None:
+            await self._breakers.finish()
+        if self._opened:
+            await self.traces.flush()
+        await self.ledger.close()
+
+    async def _try_to_open(self) -> None:
+        try:
+            await self.ledger.open()
+        except LedgerError as error:
+            self.notices.failed(_CLOSED, error)
+        else:
+            self._opened = True
+            self.notices.over(_CLOSED)
+
+    async def _sweep(self) -> None:
+        age, size = read_age(self._settings.keep), read_size(self._settings.max_size)
+        while not self._opened:
+            await asyncio.sleep(_OPEN_AGAIN)
+            await self._try_to_open()
+        while True:
+            try:
+                await self.ledger.prune(age=age, size=size)
+                await self.ledger.write_off(age=_WRITE_OFF)
+            except LedgerError as error:
+                self.notices.failed("what is old was not removed", error)
+            await asyncio.sleep(_SWEEP)
+
+
+def describe(end: TurnEnd) -> TurnTrace:
+    """Return the trace of a finished turn."""
+    record = end.progress.record
+    attempts = record.attempts if record is not None else []
+    usage = record.usage if record is not None else None
+    return TurnTrace(
+        id=end.id,
+        at=end.at,
+        wire=str(end.wire),
+        model=end.progress.model,
+        upstream=end.progress.upstream,
+        protocol=record.protocol if record is not None else "",
+        force=record.force if record is not None else "none",
+        outcome=str(record.outcome) if record is not None and record.outcome is not None else None,
+        status=end.status,
+        seconds=end.seconds,
+        tenant=tenant_of_key(end.key),
+        input_tokens=usage.input_tokens if usage is not None else 0,
+        output_tokens=usage.output_tokens if usage is not None else 0,
+        adaptations=tuple(f"{entry.kind}:{entry.subject}" for entry in record.adaptations) if record else (),
+        attempts=tuple(
+            AttemptTrace(
+                number=number,
+                rung=str(attempt.rung.kind),
+                verdict=str(attempt.verdict) if attempt.verdict is not None else None,
+                remedy=str(attempt.remedy) if attempt.remedy is not None else None,
+                digest=attempt.digest,
+                seconds=attempt.seconds,
+                sends=attempt.sends,
+                error=attempt.error,
+                input_tokens=attempt.usage.input_tokens if attempt.usage is not None else 0,
+                output_tokens=attempt.usage.output_tokens if attempt.usage is not None else 0,
+            )
+            for number, attempt in enumerate(attempts, 1)
+        ),
+        request=end.request,
+        reply=b"".join(end.reply),
+    )

@@ -1,0 +1,79 @@
+"""`mustcall ledger`."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mustcall.cli import cli
+from mustcall.ledger import Contents, RunEnd, RunStatus, StoredResponse, open_ledger
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A ledger with a finished run and a response."""
+
+    async def fill() -> None:
+        async with open_ledger(tmp_path / "l.db") as ledger:
+            await ledger.start_run("r", b"write to ann@example.com", owner="o", lease=30)
+            await ledger.end_run("r", 1, RunEnd(status=RunStatus.DONE))
+            await ledger.put_response(
+                StoredResponse(
+                    id="resp_1",
+                    conversation="c",
+                    parent=None,
+                    depth=0,
+                    wire="responses",
+                    model="m",
+                    tenant="",
+                    input=b"[]",
+                    body=b"{}",
+                )
+            )
+
+    asyncio.run(fill())
+    return str(tmp_path / "l.db")
+
+
+def run(*arguments: str) -> str:
+    """Run a command that must succeed; return what it said."""
+    result = CliRunner().invoke(cli, ["ledger", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_check(place: str) -> None:
+    """A check says what is there."""
+    said = run("check", "--ledger", place)
+    assert f"ledger   {place} (sqlite)" in said
+    assert said.splitlines()[-1] == "ok"
+    assert any(line.split() == ["response", "1"] for line in said.splitlines())
+
+
+def test_export_and_import(place: str, tmp_path: Path) -> None:
+    """Out and in again; what goes out is redacted unless asked otherwise."""
+    shown, whole = tmp_path / "shown.jsonl", tmp_path / "whole.jsonl"
+    run("export", "--ledger", place, str(shown))
+    run("export", "--ledger", place, "--contents", str(Contents.FULL), str(whole))
+    assert "ann@example.com" not in shown.read_text()
+    assert "ann@example.com" in whole.read_text()
+    other = str(tmp_path / "other.db")
+    assert "3 rows read" in run("import", "--ledger", other, str(whole))
+    assert any(line.split() == ["run", "1"] for line in run("check", "--ledger", other).splitlines())
+
+
+def test_import_of_something_else(place: str, tmp_path: Path) -> None:
+    """A file that is no export is refused by its line."""
+    (tmp_path / "x").write_text("hello\n")
+    result = CliRunner().invoke(cli, ["ledger", "import", "--ledger", place, str(tmp_path / "x")])
+    assert result.exit_code == 1
+    assert "line 1 is no line of an exported ledger" in result.output
+
+
+def test_prune(place: str) -> None:
+    """What is old goes; what is to stay must be said."""
+    assert run("prune", "--ledger", place, "--keep", "1d") == "removed 0 turns, 0 responses, 0 runs\n"
+    assert run("prune", "--ledger", place, "--max-size", "0") == "removed 0 turns, 1 responses, 1 runs\n"
+    result = CliRunner().invoke(cli, ["ledger", "prune", "--ledger", place])
+    assert "say what is to stay" in result.output

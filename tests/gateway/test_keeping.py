@@ -1,0 +1,193 @@
+"""The gateway's ledger: settings, traces, and what happens when it fails."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustcall.core.errors import ConfigError
+from mustcall.gateway.keeping import LedgerSettings, read_age, read_size
+from mustcall.gateway.settings import load_settings
+from mustcall.ledger import Contents, TurnTrace, open_ledger
+from mustcall.ledger.notices import Notices
+from mustcall.ledger.tracing import TraceQueue
+from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from support.http import post
+from support.remembering import gateway_with_ledger
+
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+async def turns(place: Path) -> list[TurnTrace]:
+    """Read every turn with its attempts."""
+    async with open_ledger(place) as ledger:
+        found = [await ledger.get_turn(turn.id) for turn in await ledger.turns()]
+        return [turn for turn in found if turn is not None]
+
+
+async def test_a_turn_is_traced(tmp_path: Path) -> None:
+    """Rule 117: each turn is in the ledger with its attempts, without contents and without a key."""
+    place = tmp_path / "l.db"
+    answers = [Turn(Say("no call here")), Turn(Call("f", {})), Fail(400, "no")]
+    with (
+        ScriptedUpstream(answers) as served,
+        gateway_with_ledger(place, f"chat={served.base_url}") as gateway,
+    ):
+        headers = {"authorization": "Bearer sk-very-secret-key-1"}
+        asked = {**ASK, "tools": [TOOL], "tool_choice": "required"}
+        first = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", asked, headers=headers)
+        await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK, headers=headers)
+    failed, traced = await turns(place)
+    assert first.headers["x-mustcall-request-id"] == traced.id
+    assert (traced.wire, traced.model, traced.upstream, traced.status) == ("chat", "m", "chat", 200)
+    assert (traced.outcome, traced.force) == ("calls", "met")
+    assert [attempt.verdict for attempt in traced.attempts] == ["force_missed", "called"]
+    assert traced.input_tokens == 50
+    assert failed.status == 400
+    assert traced.tenant == failed.tenant
+    assert len(traced.tenant) == 24
+    assert (traced.request, traced.reply) == (b"", b"")
+    assert b"sk-very-secret-key-1" not in place.read_bytes()
+    assert b"ann@example.com" not in place.read_bytes()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool) -> None:
+    """Request and reply are there in full, or with what is masked."""
+    for contents, shown in ((Contents.FULL, b"ann@example.com"), (Contents.REDACTED, b"[redacted email]")):
+        place = tmp_path / f"{contents}.db"
+        with (
+            ScriptedUpstream(lambda _: Turn(Say("Hello, ann@example.com."))) as served,
+            gateway_with_ledger(place, f"chat={served.base_url}", contents=contents) as gateway,
+        ):
+            await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", {**ASK, "stream": stream})
+        (traced,) = await turns(place)
+        assert shown in traced.request
+        assert shown in traced.reply or stream
+
+
+async def test_a_ledger_that_cannot_be_opened_is_gone_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One clear line in the log, and the gateway serves."""
+    (tmp_path / "file").write_text("")
+    with (
+        caplog.at_level(logging.WARNING, "mustcall.ledger"),
+        ScriptedUpstream(lambda _: Turn(Say("Hello."))) as served,
+        gateway_with_ledger(tmp_path / "file" / "l.db", f"chat={served.base_url}") as gateway,
+    ):
+        for _ in range(3):
+            answer = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK)
+            assert answer.status == 200
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1
+    assert "cannot be opened" in lines[0]
+    assert "goes on serving" in lines[0]
+
+
+async def test_traces_that_cannot_be_written_are_dropped_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A ledger that fails while the gateway runs: traces are counted, one line is said, and one when it is over."""
+    ledger = open_ledger(tmp_path / "l.db")
+    queue = TraceQueue[TurnTrace](ledger, lambda turn: turn, Notices(), rest=0.0, most=5)
+    turn = TurnTrace(
+        id="t",
+        at=1.0,
+        wire="chat",
+        model="m",
+        upstream="u",
+        protocol="native",
+        force="none",
+        outcome=None,
+        status=200,
+        seconds=0.1,
+    )
+    with caplog.at_level(logging.WARNING, "mustcall.ledger"):
+        for _ in range(3):
+            queue.put(turn)
+            await queue.flush()
+        assert queue.dropped == 3
+        for _ in range(8):
+            queue.put(turn)
+        assert queue.dropped == 6  # the queue holds five
+        async with ledger:
+            await queue.flush()
+            assert len(await ledger.turns()) == 1
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert lines[0].startswith("turns are not traced: the ledger at")
+    assert lines[1] == "turns are not traced: over, the ledger works again"
+
+
+async def test_the_queue_writes_by_itself(tmp_path: Path) -> None:
+    """Nobody has to ask: what waits is written within its time, together."""
+    async with open_ledger(tmp_path / "l.db") as ledger:
+        queue = TraceQueue[int](ledger, _numbered, Notices(), every=0.01)
+        for number in range(10):
+            queue.put(number)
+        while len(await ledger.turns()) < 10:  # noqa: ASYNC110  the queue tells nobody
+            await asyncio.sleep(0.01)
+
+
+def _numbered(number: int) -> TurnTrace:
+    return TurnTrace(
+        id=str(number),
+        at=float(number),
+        wire="chat",
+        model="m",
+        upstream="u",
+        protocol="native",
+        force="none",
+        outcome=None,
+        status=200,
+        seconds=0.1,
+    )
+
+
+def test_ages_and_sizes() -> None:
+    """Times and sizes are read as people write them."""
+    assert [read_age(text) for text in ("30d", "12h", "90m", "45s", "2w", "0")] == [
+        2_592_000,
+        43_200,
+        5_400,
+        45,
+        1_209_600,
+        None,
+    ]
+    assert [read_size(text) for text in ("500MB", "2GB", "10", "1k", "0")] == [
+        500_000_000,
+        2_000_000_000,
+        10,
+        1000,
+        None,
+    ]
+    for text in ("soon", "5", "-1d", ""):
+        with pytest.raises(ConfigError, match="keep is a time like 30d"):
+            read_age(text)
+    with pytest.raises(ConfigError, match="max_size is a size like 500MB"):
+        read_size("much")
+
+
+def test_which_ledger(tmp_path: Path) -> None:
+    """Flags over the file over the environment; `off` is none; what is no place is refused."""
+    file = tmp_path / "mustcall.toml"
+    file.write_text(
+        '[[upstream]]\nname = "u"\nwire = "chat"\nbase_url = "http://127.0.0.1:1/v1"\n[ledger]\nkeep = "7d"\n'
+    )
+    env = {"HOME": "/home/ann"}
+    found = load_settings(file, environment=env).ledger
+    assert found is not None
+    assert (found.place, found.keep) == ("/home/ann/.local/state/mustcall/ledger.db", "7d")
+    assert load_settings(file, environment=env, ledger="off").ledger is None
+    assert load_settings(file, environment={**env, "MUSTCALL_LEDGER": "off"}).ledger is None
+    flagged = load_settings(file, environment={**env, "DATABASE_URL": "postgresql://x/y"}, ledger="/a.db", keep="1d")
+    assert flagged.ledger == LedgerSettings(place="/a.db", keep="1d")
+    with pytest.raises(ConfigError, match=r"not redis://"):
+        load_settings(file, environment=env, ledger="redis://x")
+    with pytest.raises(ConfigError, match="keep is a time"):
+        load_settings(file, environment=env, keep="soon")

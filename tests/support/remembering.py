@@ -1,0 +1,15 @@
+"""A gateway with a ledger, for tests of what callers believe the server keeps."""
+
+from pathlib import Path
+
+from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.settings import settings_from_flags
+from mustcall.testing import RunningGateway
+
+__all__ = ["gateway_with_ledger"]
+
+
+def gateway_with_ledger(place: str | Path, *upstreams: str, **ledger: object) -> RunningGateway:
+    """Return a gateway that keeps its state at a place."""
+    settings = LedgerSettings(place=str(place), **ledger)  # pyright: ignore[reportArgumentType]  settings by name
+    return RunningGateway(settings=settings_from_flags(*upstreams, ledger=settings))
