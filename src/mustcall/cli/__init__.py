@@ -20,6 +20,8 @@ COMMANDS = {
     "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
+    "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
+    "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),

@@ -153,7 +153,7 @@ class Agent:
                 return await self._drive(run, _nowhere)
             return await self._drive_durably(run_id, run, start, answering, _nowhere)
         except MustcallError:
-            if check:
+            if check or not run.over:  # one that is not over is not ours to tell of
                 raise
             return run.result()
 
@@ -177,7 +177,7 @@ class Agent:
                 return await self.runs.tell(row, run, answering_for(output, told.hops))
             return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
         except MustcallError:
-            if check:
+            if check or not run.over:  # one that is not over is not ours to tell of
                 raise
             return run.result()
 
