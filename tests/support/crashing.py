@@ -29,9 +29,12 @@ from mustcall.testing import Call, Recorded, Turn
 from mustcall.testing.model import ScriptedModel
 
 __all__ = [
+    "AGAIN",
     "BROKEN",
     "DONE",
     "LOST",
+    "ONCE",
+    "TOOLS",
     "Arena",
     "Job",
     "Seen",
@@ -48,7 +51,7 @@ ANSWER = "All done."
 ONCE = ("pay", "note")
 CHECKED = "book"
 AGAIN = "store"
-_TOOLS = (*ONCE, CHECKED, AGAIN)
+TOOLS = (*ONCE, CHECKED, AGAIN)
 
 #: How a child ends.
 DONE, BROKEN, LOST, BUSY = 0, 1, 3, 4
@@ -92,14 +95,17 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Points:
-    """The moments at which a child can be struck; `at` is the one at which it is."""
+    """The moments at which a child can be struck; `at` is the one at which it is. Effects may be left out."""
 
-    def __init__(self, at: int, blow: int) -> None:
+    def __init__(self, at: int, blow: int, *, effects: bool) -> None:
         self.count = 0
         self._at = at
         self._blow = blow
+        self._effects = effects
 
-    def reach(self) -> None:
+    def reach(self, *, effect: bool = False) -> None:
+        if effect and not self._effects:
+            return
         self.count += 1
         if self.count == self._at:
             os.kill(os.getpid(), self._blow)
@@ -129,17 +135,20 @@ class _Struck(Ledger):
 class Arena:
     """Makes jobs from seeds, all in one ledger and one folder."""
 
-    def __init__(self, place: str, folder: Path, *, lease: float = 30.0, pace: float = 0.003) -> None:
+    def __init__(
+        self, place: str, folder: Path, *, lease: float = 30.0, pace: float = 0.003, tools: Sequence[str] = TOOLS
+    ) -> None:
         self._place = place
         self._folder = folder
         self._lease = lease
         self._pace = pace
+        self._tools = tools
 
     def job(self, seed: int) -> Job:
         """Return the run of a seed: two to four steps of one to three calls."""
         dice = random.Random(seed)
         steps = tuple(
-            tuple((dice.choice(_TOOLS), f"{step}.{call}") for call in range(dice.randint(1, 3)))
+            tuple((dice.choice(self._tools), f"{step}.{call}") for call in range(dice.randint(1, 3)))
             for step in range(dice.randint(2, 4))
         )
         return Job(
@@ -166,14 +175,14 @@ def warm_up() -> None:
 # --- the child ----------------------------------------------------------------------------------------------------
 
 
-def launch(job: Job, *, at: int = 0, blow: int = signal.SIGKILL) -> int:
+def launch(job: Job, *, at: int = 0, blow: int = signal.SIGKILL, effects: bool = True) -> int:
     """Begin or go on with a run in a child; return its process id. `at` is the point at which it is struck."""
     pid = os.fork()
     if pid:
         return pid
     code = BROKEN
     try:
-        code = asyncio.run(_carry_out(job, _Points(at, blow)))
+        code = asyncio.run(_carry_out(job, _Points(at, blow, effects=effects)))
     except BaseException as error:  # noqa: BLE001  this process has nobody to tell
         _append(job.witness, f"error {type(error).__name__}: {error}")
     finally:
@@ -230,9 +239,9 @@ def _tools(job: Job, points: _Points) -> list[FunctionTool]:
     def act(key: str) -> str:
         _append(job.witness, f"begin {key}")
         time.sleep(dice.random() * job.pace)
-        points.reach()
+        points.reach(effect=True)
         _append(job.witness, f"effect {key}")
-        points.reach()
+        points.reach(effect=True)
         time.sleep(dice.random() * job.pace)
         _append(job.witness, f"end {key}")
         return f"did {key}"

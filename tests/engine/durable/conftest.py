@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from support.postgres import postgres_server
 
 

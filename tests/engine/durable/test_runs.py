@@ -25,7 +25,7 @@ from mustcall.core.errors import (
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.policy.controls import Controls, ToolControls
-from mustcall.testing import Call, Fail, Reset, Turn
+from mustcall.testing import Call, Fail, Reset, Say, Turn
 from mustcall.testing.model import Line, ScriptedModel
 
 SENDS = Turn(Call("send", {"to": "a"}), Call("send", {"to": "b"}))
@@ -40,15 +40,19 @@ class Cutting(Ledger):
 
     before: str = ""
     after: str = ""
+    dead: bool = False
 
     async def append(
         self, run: str, fence: int, events: Sequence[NewEvent], *, end: RunEnd | None = None, again: bool = False
     ) -> None:
+        """Write, or die."""
         told = " ".join([*(f"{event.kind}:{event.step}" for event in events), *([str(end.status)] if end else [])])
-        if self.before and self.before in told:
+        self.dead = self.dead or bool(self.before and self.before in told)
+        if self.dead:
             raise Cut
         await super().append(run, fence, events, end=end, again=again)
-        if self.after and self.after in told:
+        self.dead = bool(self.after and self.after in told)
+        if self.dead:
             raise Cut
 
 
@@ -165,8 +169,8 @@ async def test_a_call_that_had_begun_is_unknown_and_not_made_again(place: str) -
     assert result.unknown == result.calls
     told = model.requests[0].body["messages"][-1]["content"]
     assert told == (
-        "The run was interrupted during the call of `send`: whether it took effect is not known. Find out before "
-        "calling it again."
+        "Error: The run was interrupted during the call of `send`: whether it took effect is not known. "
+        "Find out before calling it again."
     )
 
 
@@ -177,6 +181,13 @@ async def test_what_never_began_is_begun(place: str) -> None:
     assert world.sent == []
     result = await agent(ScriptedModel([SENDS, "Done."]), place, world).resume("r")
     assert (world.sent, result.unknown) == (["a", "b"], ())
+
+
+async def test_the_end_is_written_once(place: str) -> None:
+    """Cut right after the end: the result is there, and no model is asked for it."""
+    world = World()
+    await cut_off(place, ["Done."], world, after="done")
+    assert (await agent(ScriptedModel([]), place).resume("r")).text == "Done."
 
 
 async def test_an_idempotent_tool_is_run_again(place: str) -> None:
@@ -333,9 +344,11 @@ async def test_a_cancelled_task_leaves_the_run_to_be_gone_on_with(place: str) ->
 
 
 @pytest.mark.parametrize(
-    ("line", "error"), [(Fail(401, "no such key"), UpstreamRejected), (Reset(), UpstreamUnavailable)]
+    ("line", "error"), [(Fail(401, "no such key"), UpstreamRejected), (Reset(Turn(Say("No."))), UpstreamUnavailable)]
 )
-async def test_an_upstream_that_fails_leaves_the_run_waiting(tmp_path: Path, line: Line, error: type[Exception]) -> None:
+async def test_an_upstream_that_fails_leaves_the_run_waiting(
+    tmp_path: Path, line: Line, error: type[Exception]
+) -> None:
     """What may pass ends nothing: the run goes on where it was once the upstream is back."""
     world, place = World(), str(tmp_path / "ledger.db")
     script = [Call("send", {"to": "a"}), *[line] * 10]
@@ -385,7 +398,9 @@ class City:
     name: str
 
 
-@pytest.mark.parametrize(("output", "answer", "value"), [(City, '{"name":"Oslo"}', City("Oslo")), (int, '{"value":7}', 7)])
+@pytest.mark.parametrize(
+    ("output", "answer", "value"), [(City, '{"name":"Oslo"}', City("Oslo")), (int, '{"value":7}', 7)]
+)
 async def test_a_structured_answer_is_read_back_as_its_type(
     tmp_path: Path, output: Any, answer: str, value: Any
 ) -> None:
