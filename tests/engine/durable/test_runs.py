@@ -246,10 +246,13 @@ async def test_an_approval_stands_between_the_model_and_the_intent(tmp_path: Pat
     def dies(call: ToolCall) -> bool:
         raise Cut(call.name)
 
+    def allows(call: ToolCall) -> bool:
+        return call.name == "send"
+
     one = agent(ScriptedModel([Call("send", {"to": "a"})]), place, tools=world.tools(approve=dies), lease=0.05)
     with pytest.raises((Cut, BaseExceptionGroup)):
         await one.run("Go.", run_id="r")
-    result = await agent(ScriptedModel(["Done."]), place, tools=world.tools(approve=lambda _: True)).resume("r")
+    result = await agent(ScriptedModel(["Done."]), place, tools=world.tools(approve=allows)).resume("r")
     assert (world.sent, result.unknown) == (["a"], ())
 
 

@@ -4,12 +4,12 @@ Nothing else is asked of it. That a run is driven by one process at a time, that
 is the journal's business; an engine that forgets, repeats or reorders tasks costs time and never truth.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 __all__ = ["Engine", "Resume"]
 
-Resume = Callable[[str], Awaitable[None]]
+Resume = Callable[[str], Coroutine[Any, Any, None]]
 """Carries a task out, and returns when nothing is left to do for it."""
 
 

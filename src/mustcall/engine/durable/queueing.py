@@ -129,14 +129,10 @@ class DbosEngine:
         @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
         def carry_out(task: str) -> None:
             with contextlib.suppress(asyncio.CancelledError):  # the worker stops; the run is back in the ledger's queue
-                asyncio.run_coroutine_threadsafe(_awaited(resume, task), loop).result()
+                asyncio.run_coroutine_threadsafe(resume(task), loop).result()
 
         del carry_out  # DBOS knows it by its name
         DBOS.launch()
         if DBOS.executor_id != self._name:
             raise ConfigError("this process has a DBOS of its own already; run `mustcall worker` in one that has none")
         DBOS.register_queue(_QUEUE, worker_concurrency=concurrency, polling_interval_sec=_POLL)
-
-
-async def _awaited(resume: Resume, task: str) -> None:
-    await resume(task)
