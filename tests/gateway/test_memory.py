@@ -159,6 +159,8 @@ def test_an_unknown_id_is_the_apis_own_404(tmp_path: Path) -> None:
                 "code": "previous_response_not_found",
                 "request_id": caught.value.body["request_id"],  # type: ignore[index]
             }
+        with pytest.raises(openai.NotFoundError):
+            ai.responses.create(model="m", input="x", previous_response_id="resp_\0")
     assert served.requests == []
 
 

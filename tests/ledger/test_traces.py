@@ -38,6 +38,10 @@ async def test_a_turn_comes_back(ledger: Ledger) -> None:
     assert [turn.id for turn in await ledger.turns()] == ["req_2", "req_1"]
     assert [turn.id for turn in await ledger.turns(before=2000.0)] == ["req_1"]
     assert await ledger.get_turn("none") is None
+    await ledger.put_turns([msgspec.structs.replace(TURN, id="req_3", model="m\0n", adaptations=("a:\0",))])
+    odd = await ledger.get_turn("req_3")
+    assert odd is not None
+    assert (odd.model, odd.adaptations, odd.request) == ("mn", ("a:",), TURN.request)
     await ledger.put_turns([])
 
 

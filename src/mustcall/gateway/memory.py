@@ -7,6 +7,7 @@ id of a discarded attempt is never seen here. Nothing is decided about the conve
 """
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, cast
@@ -29,6 +30,8 @@ __all__ = ["THREAD", "Memory", "Remembering", "tenant_of", "tenant_of_key", "wit
 
 #: Bytes that are in every Messages request with a thread: a cheap test before it is read.
 THREAD = b'"thread"'
+#: What an id can be made of.
+_ID = re.compile(r"[!-~]{1,256}")
 _BETA = "anthropic-beta"
 
 _NOTHING = msgspec.Raw(b"null")
@@ -131,7 +134,7 @@ class Memory:
         return found if found is not None and found.wire == Wire.RESPONSES else None
 
     async def _chain(self, previous: str, tenant: str, wire: Wire) -> list[StoredResponse]:
-        chain = await self.ledger.chain(previous, tenant)
+        chain = await self.ledger.chain(previous, tenant) if _ID.fullmatch(previous) else None
         if chain is None or chain[-1].wire != wire:
             raise _unknown(previous, wire)
         return chain
@@ -146,7 +149,7 @@ class Memory:
         if not isinstance(value, list):
             raise InvalidRequest("`input` must be a string or an array", param="input")
         items = cast("list[Any]", value)
-        referred = tuple(item["id"] for item in items if _is_reference(item))
+        referred = tuple(item["id"] for item in items if _is_reference(item) and _ID.fullmatch(item["id"]))
         found = await self.ledger.find_items(referred, tenant)
         return [_resolve(item, found) if _is_reference(item) else item for item in items]
 
@@ -201,7 +204,7 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
             reply = msgspec.json.decode(body, type=_Reply)
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        if reply.status not in (None, "completed", "incomplete"):
+        if reply.status not in (None, "completed", "incomplete") or not _ID.fullmatch(reply.id):
             return None
         parent = self.parent
         return StoredResponse(
@@ -210,12 +213,12 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
             parent=parent.id if parent else None,
             depth=parent.depth + 1 if parent else 0,
             wire=str(self.wire),
-            model=reply.model,
+            model=reply.model.replace("\0", ""),
             tenant=self.tenant,
             input=self.input,
             body=body,
             settings=self.settings,
-            items=tuple(dict.fromkeys(item.id for item in reply.output if item.id)),
+            items=tuple(dict.fromkeys(item.id for item in reply.output if item.id and _ID.fullmatch(item.id))),
         )
 
 

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
 from mustcall.core.errors import ConfigError, LedgerError, LedgerFull, LedgerMismatch, LedgerReadOnly, LedgerUnavailable
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
-from mustcall.ledger.program import Ask, Program, Rows
+from mustcall.ledger.program import Ask, AskMany, Program, Rows
 from mustcall.ledger.store import Maker
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, AsyncCursor
     from psycopg_pool import AsyncConnectionPool
 
 __all__ = ["PostgresStore"]
@@ -155,7 +157,7 @@ class PostgresStore:
 
     def _typed(self, error: Exception) -> LedgerError:
         """Return a database's error as one of ours."""
-        from psycopg import errors  # noqa: PLC0415  there by now
+        from psycopg import InterfaceError, OperationalError, errors  # noqa: PLC0415  there by now
         from psycopg_pool import PoolTimeout  # noqa: PLC0415  as above
 
         if isinstance(error, TimeoutError | PoolTimeout):
@@ -165,7 +167,9 @@ class PostgresStore:
             return LedgerFull(f"no room to write the ledger at {said}")
         if isinstance(error, errors.ReadOnlySqlTransaction | errors.InsufficientPrivilege):
             return LedgerReadOnly(f"the ledger may not be written at {said}")
-        return LedgerUnavailable(f"the ledger failed at {said}")
+        if isinstance(error, OperationalError | InterfaceError):
+            return LedgerUnavailable(f"the ledger failed at {said}")
+        return LedgerError(f"the ledger refused what it was asked at {said}")
 
 
 async def _configure(connection: "AsyncConnection[Sequence[Any]]") -> None:
@@ -188,14 +192,24 @@ async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]
         program.close()
 
 
-async def _answers(connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask]) -> list[Rows]:
+async def _answers(connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask | AskMany]) -> list[Rows]:
     """Send a batch at once and return the rows of each statement."""
     if len(asked) == 1:
-        cursor = await connection.execute(_text(asked[0].statement.postgres), asked[0].values)
-        return [await cursor.fetchall() if cursor.description is not None else []]
+        return [await _rows(await _send(connection, asked[0]))]
     async with connection.pipeline():
-        cursors = [await connection.execute(_text(one.statement.postgres), one.values) for one in asked]
-    return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+        cursors = [await _send(connection, one) for one in asked]
+    return [await _rows(cursor) for cursor in cursors]
+
+
+async def _send(connection: "AsyncConnection[Sequence[Any]]", asked: Ask | AskMany) -> "AsyncCursor[Sequence[Any]]":
+    statement = _text(asked.statement.postgres)
+    if isinstance(asked, Ask):
+        return await connection.execute(statement, asked.values)
+    return await connection.execute(statement, {"rows": msgspec.json.encode(asked.rows).decode()})
+
+
+async def _rows(cursor: "AsyncCursor[Sequence[Any]]") -> Rows:
+    return [] if cursor.description is None else await cursor.fetchall()
 
 
 def _text(statement: str) -> bytes:

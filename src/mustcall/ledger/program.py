@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Ask", "Batch", "Program", "Row", "Rows", "Statement", "ask"]
+__all__ = ["Ask", "AskMany", "Program", "Row", "Rows", "Statement", "ask"]
 
 T = TypeVar("T")
 
@@ -33,11 +33,14 @@ class Statement:
 
     __slots__ = ("postgres", "sqlite")
 
-    def __init__(self, text: str) -> None:
-        squeezed = " ".join(text.split())
-        self.sqlite = squeezed.format(**{word: forms[0] for word, forms in _WORDS.items()})
-        postgres = squeezed.format(**{word: forms[1] for word, forms in _WORDS.items()})
-        self.postgres = _NAME.sub(r"%(\1)s", postgres)
+    def __init__(self, text: str, postgres: str | None = None) -> None:
+        """Take a text for both databases, or one for each where they differ in more than words."""
+        self.sqlite = _spell(text, 0)
+        self.postgres = _NAME.sub(r"%(\1)s", _spell(postgres or text, 1))
+
+
+def _spell(text: str, database: int) -> str:
+    return " ".join(text.split()).format(**{word: forms[database] for word, forms in _WORDS.items()})
 
 
 class Ask(NamedTuple):
@@ -47,13 +50,19 @@ class Ask(NamedTuple):
     values: dict[str, Any]
 
 
+class AskMany(NamedTuple):
+    """A statement that fills many rows and gives none. On PostgreSQL it takes them all as `rows`, in JSON."""
+
+    statement: Statement
+    rows: Sequence[dict[str, Any]]
+
+
 Row: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[Row]
-Batch: TypeAlias = Generator[Sequence[Ask], list[Rows], T]
-Program: TypeAlias = Generator[Sequence[Ask], list[Rows], T]
+Program: TypeAlias = Generator[Sequence[Ask | AskMany], list[Rows], T]
 
 
-def ask(statement: Statement, **values: Any) -> Generator[Sequence[Ask], list[Rows], Rows]:
+def ask(statement: Statement, **values: Any) -> Program[Rows]:
     """Ask for one statement; return its rows."""
     (rows,) = yield (Ask(statement, values),)
     return rows

@@ -24,7 +24,7 @@ from mustcall.core.errors import (
 )
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
-from mustcall.ledger.program import Program
+from mustcall.ledger.program import Ask, AskMany, Program, Rows
 from mustcall.ledger.store import Maker
 
 __all__ = ["SqliteStore"]
@@ -319,12 +319,18 @@ def _run(connection: sqlite3.Connection, program: Program[T]) -> T:
     try:
         asked = next(program)
         while True:
-            answers = [connection.execute(one.statement.sqlite, one.values).fetchall() for one in asked]
-            asked = program.send(answers)
+            asked = program.send([_answer(connection, one) for one in asked])
     except StopIteration as end:
         return end.value
     finally:
         program.close()
+
+
+def _answer(connection: sqlite3.Connection, asked: Ask | AskMany) -> Rows:
+    if isinstance(asked, Ask):
+        return connection.execute(asked.statement.sqlite, asked.values).fetchall()
+    connection.executemany(asked.statement.sqlite, asked.rows)
+    return []
 
 
 def _deliver(jobs: list[_Job]) -> None:

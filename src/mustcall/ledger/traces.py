@@ -1,49 +1,40 @@
 """Turns as they are kept: one row each, one for each attempt, with as much of their contents as the operator wants."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.program import Ask, AskMany, Program, Row, ask
 from mustcall.ledger.redacting import keep
 from mustcall.ledger.values import AttemptTrace, Contents, TurnTrace
 
 __all__ = ["get_turn", "list_turns", "put_turns"]
 
+_TURN = tuple(name for name in TurnTrace.__struct_fields__ if name != "attempts")
 _ATTEMPT = AttemptTrace.__struct_fields__
 
 
 def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
     """Write turns with their attempts; one that is there already stays as it is."""
-    batch: list[Ask] = []
+    if not turns:
+        return
+    rows: list[dict[str, Any]] = []
+    attempts: list[dict[str, Any]] = []
     for turn in turns:
-        values = {
-            "id": turn.id,
-            "at": turn.at,
-            "wire": turn.wire,
-            "model": turn.model,
-            "upstream": turn.upstream,
-            "protocol": turn.protocol,
-            "force": turn.force,
-            "outcome": turn.outcome,
-            "status": turn.status,
-            "seconds": turn.seconds,
-            "tenant": turn.tenant,
-            "response": turn.response,
-            "input_tokens": turn.input_tokens,
-            "output_tokens": turn.output_tokens,
-            "adaptations": "\n".join(turn.adaptations),
-            "request": keep(turn.request, contents),
-            "reply": keep(turn.reply, contents),
-        }
-        batch.append(Ask(sql.TURN_PUT, values))
+        row = {name: getattr(turn, name) for name in _TURN}
+        row["model"] = turn.model.replace("\0", "")  # which PostgreSQL's text cannot hold
+        row["adaptations"] = "\n".join(turn.adaptations).replace("\0", "")
+        if turn.request or turn.reply:
+            row["request"], row["reply"] = keep(turn.request, contents), keep(turn.reply, contents)
+        rows.append(row)
         for attempt in turn.attempts:
-            row = {name: getattr(attempt, name) for name in _ATTEMPT}
-            batch.append(Ask(sql.ATTEMPT_PUT, row | {"turn": turn.id}))
-    if batch:
-        yield batch
+            named = {name: getattr(attempt, name) for name in _ATTEMPT}
+            named["turn"] = turn.id
+            attempts.append(named)
+    yield [AskMany(sql.TURN_PUT, rows), *([AskMany(sql.ATTEMPT_PUT, attempts)] if attempts else [])]
 
 
 def list_turns(before: float, most: int) -> Program[list[TurnTrace]]:
