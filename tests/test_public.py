@@ -11,9 +11,9 @@ HEAVY = ("msgspec", "asyncio", "aiohttp", "jsonschema_rs", "pydantic", "rich", "
 
 
 def test_every_public_name_is_there() -> None:
-    """Each name of `__all__` can be loaded, from where it lives, once; there are at most 40 (style 7)."""
+    """Each name of `__all__` can be loaded, from where it lives, once; there are at most 45 (style 7)."""
     assert list(mustcall.__all__) == sorted(mustcall.__all__, key=lambda name: (not name[0].isupper(), name))
-    assert len(mustcall.__all__) <= 40
+    assert len(mustcall.__all__) <= 45
     for name in mustcall.__all__:
         assert getattr(mustcall, name) is getattr(mustcall, name)
     assert set(dir(mustcall)) == set(mustcall.__all__)

@@ -26,6 +26,10 @@ from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.wording import Wording
 from mustcall.profiles import markdown as profiles
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
+
+from reference import reference
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _REGION = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
@@ -169,6 +173,7 @@ def turns() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "profiles.md": profiles,
+    "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
     "turns.md": turns,
 }

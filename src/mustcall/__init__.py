@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
     from mustcall.engine.agent.upstream import Upstream
+    from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
+    from mustcall.engine.coordinating.results import CoordinateResult
     from mustcall.engine.spending import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
@@ -55,6 +57,8 @@ _HOMES = {
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
     "mustcall.engine.agent.upstream": ("Upstream",),
+    "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
+    "mustcall.engine.coordinating.results": ("CoordinateResult",),
     "mustcall.engine.spending": ("Budget",),
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
@@ -74,6 +78,7 @@ __all__ = [
     "CallStatus",
     "Caps",
     "Controls",
+    "CoordinateResult",
     "ExecutedCall",
     "FunctionTool",
     "GroundingRule",
@@ -104,6 +109,8 @@ __all__ = [
     "Upstream",
     "Usage",
     "__version__",
+    "coordinate",
+    "coordinate_sync",
     "tool",
 ]
 

@@ -16,7 +16,7 @@ from mustcall import Agent, FunctionTool, Role, RunResult, Text, ToolSettings, U
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.policy.backoff import Backoff
-from mustcall.testing import ScriptedUpstream
+from mustcall.testing import ScriptedModel, ScriptedUpstream
 from mustcall.testing.adversary import Adversary, Demand, Told
 from mustcall.testing.offers import Choice, Offer
 from mustcall.upstream.endpoint import Endpoint
@@ -63,8 +63,10 @@ class Ran:
         return run
 
 
-async def take(upstream: ScriptedUpstream, wire: Wire, model: str, *, stream: bool) -> tuple[RunResult, Ran]:
-    """Run an agent to whatever end."""
+async def take(
+    upstream: ScriptedUpstream, wire: Wire, model: str, *, stream: bool, role: str = "alone"
+) -> tuple[RunResult, Ran]:
+    """Run an agent to whatever end; the one that lies is alone, or one of two models."""
     endpoint = Endpoint(
         name=wire,
         wire=wire,
@@ -75,7 +77,12 @@ async def take(upstream: ScriptedUpstream, wire: Wire, model: str, *, stream: bo
     )
     ran = Ran()
     where = Upstream(endpoint, model=model, clock=HastyClock())
-    agent = Agent(where, tools=ran.tools(), max_steps=MOST_STEPS, timeout=15)
+    models: dict[str, dict[str, Any]] = {
+        "alone": {"upstream": where},
+        "caller": {"planner": ScriptedModel(default="Go on with the next call."), "caller": where},
+        "planner": {"planner": where, "caller": ScriptedModel(default="none")},
+    }
+    agent = Agent(**models[role], tools=ran.tools(), max_steps=MOST_STEPS, timeout=15)
     if not stream:
         return await agent.run("Go on.", check=False), ran
     events = agent.stream("Go on.")
@@ -132,9 +139,22 @@ def _disorder(result: RunResult) -> list[str]:
 @pytest.mark.parametrize("wire", list(Wire))
 async def test_runs_keep_the_contract(wire: Wire, stream: bool) -> None:
     """Rules 50, 67, 101, 109: loop steps keep what turns keep, whatever the upstream does."""
+    assert await run_many(wire, RUNS, stream=stream) == []
+
+
+@pytest.mark.parametrize("role", ["planner", "caller"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_runs_of_two_models_keep_the_contract(wire: Wire, stream: bool, role: str) -> None:
+    """Rules 50, 67, 101, 109: whichever of the two lies, nothing is run that it did not call, and no markup stays."""
+    assert await run_many(wire, RUNS // 2, stream=stream, role=role) == []
+
+
+async def run_many(wire: Wire, count: int, *, stream: bool, role: str = "alone") -> list[str]:
+    """Run agents side by side; return what of the contract was not kept."""
     adversary = Adversary()
     offers = tuple(Offer(name, schema) for name, schema in SCHEMAS.items())
-    models = [f"unknown-{number}" for number in range(RUNS)]
+    models = [f"unknown-{number}" for number in range(count)]
     for number, model in enumerate(models):
         honest = None if number % 4 else 2
         adversary.expect(model, Demand(seed=number + 7, tools=offers, choice=Choice("auto"), honest_from=honest))
@@ -143,10 +163,10 @@ async def test_runs_keep_the_contract(wire: Wire, stream: bool) -> None:
 
         async def one(model: str) -> list[str]:
             async with limit:
-                result, ran = await take(upstream, wire, model, stream=stream)
+                result, ran = await take(upstream, wire, model, stream=stream, role=role)
             asked = sum(request.body["model"] == model for request in upstream.requests)
             found = violations(result, ran, adversary.told.get(model, []), asked)
             return [f"{model}: {each} ({result.stopped})" for each in found]
 
         found = await asyncio.gather(*map(one, models))
-    assert [each for some in found for each in some] == []
+    return [each for some in found for each in some]

@@ -118,6 +118,25 @@ def test_settings_are_seen(wire: Wire, house: House) -> None:
     assert shown == sent
 
 
+ANSWERS: dict[Wire, dict[str, Any]] = {
+    Wire.CHAT: {"response_format": {"type": "json_schema", "json_schema": {"name": "w", "schema": CITY}}},
+    Wire.RESPONSES: {"text": {"format": {"type": "json_schema", "name": "w", "schema": CITY}}},
+    Wire.MESSAGES: {"output_config": {"format": {"type": "json_schema", "schema": CITY}}},
+}
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-pro", "claude-3-5-haiku", "claude-2.1", "gpt-4o", "nobody-knows"])
+@pytest.mark.parametrize("upstream_wire", Wire)
+@pytest.mark.parametrize("wire", Wire)
+def test_answers_beside_tools_are_shown_as_sent(wire: Wire, upstream_wire: Wire, model: str) -> None:
+    """Rule 91: how a structured answer is asked for beside tools is shown as it is done, kept replies included."""
+    body = {"model": model, **FORCED[wire], **ANSWERS[wire]}
+    del body["tool_choice"]
+    with ScriptedUpstream(default=Turn(Say('{"city": "Paris"}')), strict=False) as upstream:
+        shown, sent = settle(body, wire, upstream, f"{upstream_wire}={upstream.base_url}", House())
+    assert shown == sent
+
+
 def test_untouched() -> None:
     """Rule 105: a request that needs nothing is said to be sent as it is."""
     endpoint = settings_from_flags("chat=http://upstream.invalid/v1").endpoints[0]

@@ -242,6 +242,41 @@ def test_names_and_forms_that_are_taken() -> None:
     assert (got.text, "response_format" in rig.bodies[0]) == ("7", False)
 
 
+@ways
+def test_a_refused_force_of_ours(wire: str, stream: bool) -> None:
+    """Rule 33: a `required` that only we asked for is left out once it is refused; the caller hears nothing of it."""
+    refusal = Fail(400, "tool_choice is not supported while thinking mode is on: in thinking mode use auto")
+    with Rig(refusal, ANSWER, ANSWER, upstream=wire, house=house(**APART | {"forced": "always"})) as rig:
+        got = [rig.ask(wire, asking(wire, stream)) for _ in range(2)]
+    assert ["tool_choice" in body for body in rig.bodies] == [True, False, False]
+    assert [each.text for each in got] == [GOOD, GOOD]
+
+
+def test_no_room_for_another_tool() -> None:
+    """Where the upstream takes no more tools than there are, the schema is put in words."""
+    with Rig(Turn(Say(GOOD)), upstream="chat", house=house(**APART | {"most_tools": 1})) as rig:
+        got = rig.ask("chat", asking("chat", stream=False))
+    assert ([tool["function"]["name"] for tool in rig.bodies[0]["tools"]], got.text) == (["get_weather"], GOOD)
+
+
+def test_an_allowed_set_takes_the_answer_in() -> None:
+    """A choice among some tools allows the answer, too."""
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "get_weather"}]}
+    with Rig(ANSWER, upstream="responses", house=house(**APART)) as rig:
+        got = rig.ask("responses", asking("responses", stream=False, tool_choice=allowed))
+    assert [tool["name"] for tool in rig.bodies[0]["tool_choice"]["tools"]] == ["get_weather", "answer"]
+    assert got.text == GOOD
+
+
+def test_a_leaked_answer_call() -> None:
+    """Under `hybrid` a call of the answer tool in text is the answer; under `native` it is asked for again."""
+    leak = f'<tool_call>{{"name": "answer", "arguments": {GOOD}}}</tool_call>'
+    for protocol, count in (("hybrid", 1), ("native", 2)):
+        with Rig(Turn(Say(leak)), ANSWER, upstream="chat", house=house(**APART | {"protocol": protocol})) as rig:
+            got = rig.ask("chat", asking("chat", stream=True))
+        assert (json.loads(got.text), len(rig.bodies)) == (json.loads(GOOD), count)
+
+
 def test_an_envelope_is_no_answer() -> None:
     """Rule 81: JSON that calls an offered tool is asked again, whatever the schema takes."""
     any_json = {"response_format": {"type": "json_object"}}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall import Budget
+from mustcall import Agent, Budget, Upstream
 from mustcall.core.errors import BreakerOpen, ErrorInfo, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.engine.accounts import MemoryBreakers
 from mustcall.engine.spending import BreakerRule, Caps
@@ -30,7 +30,6 @@ from mustcall.testing import (
 )
 from rules.driving import PATHS, WAYS, request
 from rules.outcomes import Outcome, read_outcome
-from support.agents import agent_on
 from support.http import post
 
 OPEN = Turn(Say("Hello."))
@@ -195,13 +194,12 @@ async def test_agents_on_one_upstream_share_its_breaker() -> None:
     """Rule 94: the typed error of an agent, and no call; every agent on that upstream knows."""
     with ScriptedUpstream([DOWN] * 3) as upstream:
         controls = Controls(limits=Limits(extra_calls=0))
-        first = agent_on(upstream, "chat", budget=Budget(breaker=RULE), controls=controls)
-        second = agent_on(upstream, "chat", budget=Budget(breaker=RULE), controls=controls)
-        second.upstream.breakers = first.upstream.breakers
+        where = Upstream(f"chat={upstream.base_url}", model="m")
+        first, second = (Agent(where, budget=Budget(breaker=RULE), controls=controls) for _ in range(2))
         for _ in range(2):
             assert (await first.run("Hi", check=False)).stopped == "failed"
         with pytest.raises(BreakerOpen) as caught:
-            await first.run("Hi")
+            await second.run("Hi")
     assert len(upstream.requests) == 2
     assert 0 < caught.value.retry_after <= 30
 

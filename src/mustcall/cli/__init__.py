@@ -19,6 +19,7 @@ COMMANDS = {
     "serve": ("mustcall.cli.serve", "Run the gateway."),
     "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
+    "coordinate": ("mustcall.cli.coordinate", "Let several models answer a question together."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
     "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),

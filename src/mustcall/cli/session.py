@@ -32,7 +32,18 @@ from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
 
-__all__ = ["Flags", "Session", "flags_from", "opened", "session_options"]
+__all__ = [
+    "Flags",
+    "Session",
+    "connector",
+    "first_model",
+    "flags_from",
+    "opened",
+    "quiet",
+    "session_options",
+    "settings_of",
+    "with_key",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -117,10 +128,10 @@ class Session(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(flags: Flags) -> Generator[Session]:
     """Open a session; raise `ConfigError` in one line for what cannot be opened. Leaving closes everything."""
-    settings = _settings(flags)
+    settings = settings_of(flags)
     chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
     kit = Kit(chosen)
-    with _quiet(), Background() as background:
+    with quiet(), Background() as background:
         transport, model = background.run(_connected(settings, flags.model))
         try:
             background.run(kit.__aenter__())
@@ -131,7 +142,7 @@ def opened(flags: Flags) -> Generator[Session]:
                     options=Options(max_tokens=flags.max_tokens),
                     house=settings.house,
                 )
-                connect = _connector(settings, transport)
+                connect = connector(settings, transport)
                 yield Session(background, Conversation(kit, connect, manner, model), kit)
             finally:
                 background.run(kit.__aexit__(None, None, None))
@@ -140,7 +151,7 @@ def opened(flags: Flags) -> Generator[Session]:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keep logs off the terminal: what people must know of a run is shown as it happens."""
     loggers = [logging.getLogger(name) for name in ("mustcall", "mcp", "client", "asyncio")]
     before = [(logger, logger.propagate) for logger in loggers]
@@ -156,18 +167,20 @@ def _quiet() -> Generator[None]:
             logger.propagate = propagate
 
 
-def _settings(flags: Flags) -> Settings:
+def settings_of(flags: Flags) -> Settings:
+    """Return the settings that flags, the environment and the file make together, each upstream with its key."""
     upstreams = flags.upstreams
     if flags.gguf is not None:
         if upstreams:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
     settings = load_settings(flags.file, upstream_flags=upstreams)
-    endpoints = tuple(_with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
+    endpoints = tuple(with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)
 
 
-def _with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
+def with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
+    """Return an upstream with the key that the environment has for it."""
     if endpoint.api_key is not None:
         return endpoint
     address = urlsplit(endpoint.base_url)
@@ -183,13 +196,14 @@ async def _connected(settings: Settings, model: str | None) -> tuple[Transport, 
     """Return a transport of the running loop, and the model to ask: the named one, else the first that is listed."""
     transport = SchemeTransport()
     try:
-        return transport, model or await _first_model(settings, transport)
+        return transport, model or await first_model(settings, transport)
     except BaseException:
         await transport.close()
         raise
 
 
-async def _first_model(settings: Settings, transport: Transport) -> str:
+async def first_model(settings: Settings, transport: Transport) -> str:
+    """Return the first model that is listed; raise `ConfigError` where none is."""
     first = settings.endpoints[0]
     headers = {"anthropic-version": ""} if first.wire is Wire.MESSAGES else {}
     listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
@@ -201,7 +215,8 @@ async def _first_model(settings: Settings, transport: Transport) -> str:
     return names[0]
 
 
-def _connector(settings: Settings, transport: Transport) -> Callable[[str], Upstream]:
+def connector(settings: Settings, transport: Transport) -> Callable[[str], Upstream]:
+    """Return what finds the upstream that serves a model."""
     endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
 
     def connect(model: str) -> Upstream:

@@ -17,6 +17,8 @@
     ├── FetchFailed                 500  the weights of an embedded model could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
+    ├── RoleFailed                  502  a role that a coordinated answer cannot do without gave no usable answer
+    ├── QuorumMissed                502  too few critics of a coordinated answer gave a usable one
     ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
     ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
     ├── LedgerError                 500  the store of runs, responses and traces did not do its part
@@ -82,6 +84,8 @@ __all__ = [
     "ModelError",
     "MustcallError",
     "PhantomCall",
+    "QuorumMissed",
+    "RoleFailed",
     "RunBusy",
     "StarvedPrompt",
     "StructuredOutputError",
@@ -264,6 +268,20 @@ class ToolRefused(ToolError):
     """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
 
     code = "tool_refused"
+
+
+class RoleFailed(MustcallError):
+    """The proposer or the synthesizer of a coordinated answer failed. `details` says which, and with what."""
+
+    code = "role_failed"
+    status = 502
+
+
+class QuorumMissed(MustcallError):
+    """Fewer critics than the quorum gave a usable answer. `details` says what each failed with."""
+
+    code = "quorum_missed"
+    status = 502
 
 
 class BudgetSpent(MustcallError):

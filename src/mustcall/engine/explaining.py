@@ -16,7 +16,7 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
-from mustcall.engine.turns import House, set_course
+from mustcall.engine.turns import House, keeps_reply, set_course
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
 from mustcall.policy.demand import Demand
@@ -122,7 +122,13 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Hous
         mended, rungs = (), [shaping.passed()]
     else:
         course = set_course(
-            request, known.profile, endpoint.name, controls=controls, wording=house.wording, rules=house.rules
+            request,
+            known.profile,
+            endpoint.name,
+            controls=controls,
+            wording=house.wording,
+            rules=house.rules,
+            kept=keeps_reply(wire, endpoint, request),
         )
         plan, mended = course.plan, course.log.entries
         if wire is not endpoint.wire and plan.demand.forced and plan.protocol is not Protocol.PROMPT:

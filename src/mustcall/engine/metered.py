@@ -64,7 +64,6 @@ class Metered:
         self._guess = 0
         self._watched: _Watched | None = None
         self._charge: Charge | None = None
-        self._broken: ErrorInfo | None = None
         #: Why the last call was not made, where it was not.
         self.refusal: BudgetSpent | BreakerOpen | None = None
 
@@ -74,7 +73,7 @@ class Metered:
         """Make one call if the caps and the upstream's breakers let it; raise `BudgetSpent` or `BreakerOpen`."""
         await self._end()
         purse = self._purse
-        self._charge = self._watched = self._broken = None
+        self._charge = self._watched = None
         self._count += 1
         key = ChargeKey(purse.turn, self._step, self._count)
         self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
@@ -115,10 +114,6 @@ class Metered:
         if record is not None and record.attempts:
             record.attempts[-1].cost_usd = charge.cost_usd
             record.attempts[-1].estimated = self._charge.estimated
-
-    def broke(self, error: ErrorInfo) -> None:
-        """Take note that the reply under way broke off, or ended in an error."""
-        self._broken = error
 
     async def settle_refusal(self, refusal: "_Watched") -> None:
         """Settle a call that was answered with an error, once that is read."""
@@ -180,7 +175,8 @@ class Metered:
 
     async def _answered(self, watched: "_Watched") -> None:
         """Settle a call that was answered: wholly, in part, or with an error for its last words."""
-        failure = watched.failure or self._broken
+        record = self._progress.record
+        failure = watched.failure or (record.attempts[-1].failure if record is not None and record.attempts else None)
         if self._charge is None and watched.tap is not None:
             reply = watched.tap.reply()
             failure = failure or watched.tap.failure
@@ -244,6 +240,11 @@ class _Watched:
         self.failure: ErrorInfo | None = None
         self.status = reply.status
         self.headers = reply.headers
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the whole body is here."""
+        return self._reply.arrived
 
     async def read(self) -> bytes:
         """Return the whole body."""

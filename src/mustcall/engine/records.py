@@ -7,7 +7,7 @@ from functools import reduce
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ModelError
+from mustcall.core.errors import ErrorInfo, ModelError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
@@ -36,6 +36,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     verdict: Verdict | None = None
     remedy: Remedy | None = None
     error: str | None = None
+    #: How a reply broke off, or what error it ended in; for breakers, never for callers.
+    failure: ErrorInfo | None = None
     usage: Usage | None = None
     #: The digest of a body that is not kept here.
     sent: str = ""

@@ -5,7 +5,6 @@ from typing import Protocol
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ErrorInfo
 from mustcall.core.reply import Reply
 from mustcall.policy.controls import Controls
 from mustcall.profiles import Learnt
@@ -20,10 +19,6 @@ class Tally(Protocol):
 
     def heard(self, reply: Reply) -> None:
         """Take note of the reply that the call under way gave."""
-        ...
-
-    def broke(self, error: ErrorInfo) -> None:
-        """Take note that the reply under way broke off, or ended in an error."""
         ...
 
 

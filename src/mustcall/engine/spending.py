@@ -36,6 +36,7 @@ from mustcall.profiles.prices import Prices
 from mustcall.upstream.retry import Clock
 
 __all__ = [
+    "BreakerOpen",
     "BreakerRule",
     "Budget",
     "CapMode",
@@ -102,6 +103,8 @@ class Metering:
         self.meter: Meter = meter or MemoryMeter(clock)
         self.breakers: Breakers = breakers or MemoryBreakers(clock)
         self.prices = Prices(budget.prices)
+        #: The caps that bound calls; what tools fetched keeps no model from answering (rules 94, 99).
+        self.call_caps: Caps = msgspec.structs.replace(budget.caps, egress_bytes=0, hosts=0)
 
     def open(self, session: str | None, turn: str, *, turn_cost_usd: float = 0.0) -> "Purse":
         """Return the purse of one turn. Without a session it is its own, and nothing of it survives (rule 116).
@@ -157,7 +160,7 @@ class Purse:
         budget = self.metering.budget
         if budget.mode is CapMode.OFF:
             return
-        trip = await _quietly(self._meter.reserve(self.session, key, expected, budget.caps), None)
+        trip = await _quietly(self._meter.reserve(self.session, key, expected, self.metering.call_caps), None)
         if trip is None:
             return
         if budget.mode is CapMode.ENFORCE:
@@ -185,14 +188,14 @@ class Purse:
             await _quietly(self._meter.release(self.session, key), None)
 
     def _refusal(self, trip: Trip) -> BudgetSpent:
-        _logger.warning("session %s: %s", self.session[:40], trip.error)
+        _logger.warning("turn %s of session %s: %s", self.turn, self.session[:40], trip.error)
         return BudgetSpent(f"{trip.error}; {trip.operator_hint}", details=trip.details())
 
     def _note(self, subject: str, detail: str) -> None:
         note = Adaptation(AdaptationKind.REPORTED, subject, detail)
         if all(known.subject != subject for known in self.notes):
             self.notes[note] = None
-            _logger.warning("session %s: %s", self.session[:40], detail)
+            _logger.warning("turn %s of session %s: %s", self.turn, self.session[:40], detail)
 
     # --- breakers ----------------------------------------------------------------------------------------------------
 
@@ -205,7 +208,7 @@ class Purse:
         if open_ is None:
             return
         failure, left = open_
-        _logger.warning("upstream %s is left alone for %.1f s: %s", upstream, left, failure)
+        _logger.warning("turn %s: upstream %s is left alone for %.1f s: %s", self.turn, upstream, left, failure)
         raise BreakerOpen(
             f"the upstream {upstream!r} failed {rule.failures} times in a row ({failure}) and is left alone for "
             f"another {left:.1f} seconds; no call was made",

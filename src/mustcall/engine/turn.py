@@ -101,9 +101,7 @@ class Turn:
         self._body: tuple[Shaped, bytes] | None = None
         self._bound: int | None = None
         self._limit: int | None = None
-        self.record = TurnRecord(
-            protocol=str(course.plan.protocol), attempts=[], model=model or request.model, place=endpoint.base_url
-        )
+        self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
 
     # --- the two ways a caller waits ---------------------------------------------------------------------------------
@@ -393,21 +391,23 @@ class Turn:
                     continue
                 return harvested, None, answer.reply.headers
             try:
-                with IdleTimer(max(0.0, self._deadline - self._setting.clock.monotonic())):
-                    reply, raw = await self._read_whole(answer.reply)
-            except TimeoutError:
+                reply, raw = await self._read_in_time(answer.reply)
+            except BaseException as error:
                 await answer.reply.close()
-                raise UpstreamTimeout("the upstream's answer did not end within the time for this request") from None
-            except MustcallError as error:
-                await answer.reply.close()
-                if await self._again_after(error.info(), None):
+                if isinstance(error, MustcallError) and await self._again_after(error.info(), None):
                     continue
-                raise
-            except BaseException:
-                await answer.reply.close()
                 raise
             restored = self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
+
+    async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
+        if upstream.arrived:
+            return await self._read_whole(upstream)
+        try:
+            with IdleTimer(max(0.0, self._deadline - self._setting.clock.monotonic())):
+                return await self._read_whole(upstream)
+        except TimeoutError:
+            raise UpstreamTimeout("the upstream's answer did not end within the time for this request") from None
 
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
@@ -554,9 +554,7 @@ class Turn:
     async def _again_after(self, error: ErrorInfo, delivery: Delivery | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
-        record.verdict, record.error = Verdict.UNAVAILABLE, error.code
-        if self._setting.tally is not None:
-            self._setting.tally.broke(error)
+        record.verdict, record.error, record.failure = Verdict.UNAVAILABLE, error.code, error
         record.seconds = self._setting.clock.monotonic() - record.started
         if (delivery is not None and delivery.shown) or not is_transient(error):
             return False

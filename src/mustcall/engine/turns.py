@@ -33,7 +33,7 @@ from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import codec_for
 
-__all__ = ["House", "Turns", "set_course"]
+__all__ = ["House", "Turns", "keeps_reply", "set_course"]
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +82,9 @@ def set_course(
     )
 
 
-def keeps_reply(inbound: Inbound, endpoint: Endpoint, request: Request) -> bool:
+def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
     """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
-    both = inbound.wire is endpoint.wire is Wire.RESPONSES
+    both = caller is endpoint.wire is Wire.RESPONSES
     return both and request.fields_for(Wire.RESPONSES).get("store") is not False
 
 
@@ -156,10 +156,11 @@ class Turns:
             controls=controls,
             wording=self.house.wording,
             rules=self.house.rules,
-            kept=keeps_reply(inbound, endpoint, request),
+            kept=keeps_reply(inbound.wire, endpoint, request),
         )
         setting = Setting(transport=transport, clock=self._clock, learnt=self.learnt, controls=controls, tally=metered)
         turn = Turn(
             inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
         )
+        turn.record.model, turn.record.place = model or asked, endpoint.base_url
         return await (turn.stream() if inbound.stream else turn.whole())

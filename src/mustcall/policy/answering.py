@@ -70,7 +70,8 @@ def answer_way(request: Request, plan: Plan, profile: Profile, *, kept: bool = F
         return AnswerWay.ALONE if can_go_alone(request, profile) else AnswerWay.WORDS
     schema = output.schema if output.kind is OutputKind.SCHEMA else None
     rooted = schema is not None and types_of(schema, schema) == frozenset({"object"})
-    return AnswerWay.TOOL if rooted and not text and not kept else AnswerWay.WORDS
+    room = not profile.most_tools or len(request.tools) < profile.most_tools
+    return AnswerWay.TOOL if rooted and room and not text and not kept else AnswerWay.WORDS
 
 
 def can_go_alone(request: Request, profile: Profile) -> bool:
@@ -120,17 +121,18 @@ def asked_apart(
         log.add(AdaptationKind.FIELD_MAPPED, "output", f"the schema is that of the tool {tool.name}")
         log.add(AdaptationKind.TOOL_ADDED, tool.name, "it takes the answer")
         changes: dict[str, Any] = {"output": None, "tools": (*request.tools, tool)}
-        return request.evolve(**changes, tool_choice=_choice(request.tool_choice, tool, plan, profile))
+        return request.evolve(**changes, tool_choice=_choice(request, tool, plan, profile))
     log.add(AdaptationKind.FIELD_MAPPED, "output", "the schema is put in words")
     words = asked_in_words(output, wording)
     return _instructed(request.evolve(output=None), words)
 
 
-def _choice(choice: ToolChoice | None, tool: Tool, plan: Plan, profile: Profile) -> ToolChoice | None:
+def _choice(request: Request, tool: Tool, plan: Plan, profile: Profile) -> ToolChoice | None:
     """Return a choice under which the answer, too, is a call, where that is known to work (rule 91)."""
+    choice = request.tool_choice
     works = profile.forced is Forcing.ALWAYS or (profile.forced is Forcing.WITHOUT_REASONING and not plan.reasoning)
     allowed = None if choice is None or choice.allowed is None else (*choice.allowed, tool.name)
-    if works:
+    if works and all(isinstance(each, Tool) for each in request.tools):  # a hosted tool is no call of ours
         return ToolChoice(mode=ChoiceMode.REQUIRED, allowed=allowed)
     return choice if choice is None or allowed is None else choice.evolve(allowed=allowed)
 

@@ -362,7 +362,7 @@ class Course:
                 msgspec.structs.replace(profile, reasoning=ReasoningHabit.ALWAYS),
                 controls,
             )
-        if learnt.field == "forced":
+        if learnt.field == "forced" and self.plan.demand.forced:  # else it was the answer's tool that was forced
             self._climbed.append(self.rung)
         untried = [place for place, rung in enumerate(plan.rungs) if rung not in self._climbed]
         if not untried:

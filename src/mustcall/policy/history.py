@@ -23,6 +23,7 @@ from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.markup import strip_markup
 from mustcall.policy.pairing import pair_results
 from mustcall.policy.profile import Profile
+from mustcall.policy.talk import talk_length
 from mustcall.policy.thoughts import bound_until, fit_reasoning, without_reasoning
 from mustcall.policy.wording import Wording
 
@@ -42,6 +43,8 @@ def mend_history(
     request: Request, profile: Profile, issuer: str, log: AdaptationLog, wording: Wording = _WORDING
 ) -> Request:
     """Return the request with a history this upstream takes; the same object if it has one already."""
+    if talk_length(request.messages) is not None:
+        return request
     stubs = _stubs(request.messages) if profile.history_needs_tools and not request.tools else ()
     messages = request.messages
     bound = 0

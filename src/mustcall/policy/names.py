@@ -25,6 +25,7 @@ from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 from mustcall.policy.profile import Profile
+from mustcall.policy.talk import talk_length
 from mustcall.wire.naming import flat_name
 
 __all__ = ["NameMap"]
@@ -252,13 +253,12 @@ def _is_trivial(request: Request, rule: _Rule) -> bool:
     tools = request.tools
     if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
         return False
-    for message in request.messages:
-        if message.role not in _SPEAKERS:
-            return False
-        for part in message.parts:
-            if isinstance(part, ToolCall | ToolResult):
-                return False
-    return True
+    return talk_length(request.messages) is not None or all(map(_is_nameless, request.messages))
+
+
+def _is_nameless(message: Message) -> bool:
+    """Tell whether a message cannot name a tool or a call."""
+    return message.role in _SPEAKERS and not any(isinstance(part, ToolCall | ToolResult) for part in message.parts)
 
 
 _plain_names: Remembered[bool] = Remembered()

@@ -15,6 +15,7 @@ from mustcall.core.parts import File, Part, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
+from mustcall.policy.talk import talk_length
 
 __all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "is_starved", "lower_bound"]
 
@@ -33,8 +34,8 @@ def lower_bound(request: Request) -> int:
     if origin is not None and any(_is_asked(origin.fields.get(name), word) for name, word in _ASKED_FOR.items()):
         return 0
     length = _length(request.system.parts) if request.system is not None else 0
-    for message in request.messages:
-        length += _length(message.parts)
+    talk = talk_length(request.messages)
+    length += talk if talk is not None else sum(_length(message.parts) for message in request.messages)
     for tool in request.tools:
         if isinstance(tool, Tool) and not tool.deferred:
             length += len(tool.name) + len(tool.description or "")

@@ -148,7 +148,9 @@ def _read(line: Line) -> Answer:
 
 
 class _Reply:
-    """One reply as the engine reads it."""
+    """One reply as the engine reads it. It hangs where the script says so: `read` may wait."""
+
+    arrived = False
 
     def __init__(self, delivery: Delivery, recorded: Recorded) -> None:
         self._delivery = delivery

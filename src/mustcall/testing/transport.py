@@ -11,6 +11,8 @@ __all__ = ["FakeClock", "FakeReply", "FakeTransport"]
 class FakeReply:
     """An answer made of chunks; an error among them is raised when it is reached."""
 
+    arrived = False
+
     def __init__(
         self,
         *chunks: bytes | MustcallError,

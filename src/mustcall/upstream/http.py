@@ -80,11 +80,17 @@ class HttpReply:
         self.status = connection.status
         self.headers: Mapping[str, str] = connection.headers
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the whole body is here and needs no unpacking: most answers come with their headers."""
+        connection = self._connection
+        return connection is not None and connection.phase is _DONE and "content-encoding" not in self.headers
+
     async def read(self) -> bytes:
         """Return the whole body; the idle timeout runs between pieces."""
         connection = self._connection
-        if connection is not None and connection.phase is _DONE and "content-encoding" not in self.headers:
-            body = connection.take()  # most answers have arrived with their headers
+        if connection is not None and self.arrived:
+            body = connection.take()
             self._release()
             return body
         pieces: list[bytes] = []

@@ -69,11 +69,16 @@ class ProxiedReply:
             name.lower(): ", ".join(response.headers.getall(name)) for name in response.headers
         }
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the whole body is here."""
+        content = self._response.content
+        return content.is_eof() and content.exception() is None
+
     async def read(self) -> bytes:
         """Return the whole body; the idle timeout runs between pieces."""
-        content = self._response.content
-        if content.is_eof() and content.exception() is None:
-            return content.read_nowait()  # most answers have arrived with their headers
+        if self.arrived:
+            return self._response.content.read_nowait()
         pieces: list[bytes] = []
         size = 0
         async with aclosing(self.chunks()) as chunks:

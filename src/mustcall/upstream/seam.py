@@ -46,6 +46,11 @@ class UpstreamReply(Protocol):
         """The headers, names in lower case."""
         ...
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the whole body is here, so that `read` waits for nothing."""
+        ...
+
     async def read(self) -> bytes:
         """Return the whole body; raise `UpstreamGarbage` for one over `REPLY_LIMIT`."""
         ...

@@ -312,8 +312,11 @@ class Run:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
-            stop = Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
-            self._stopped = stop if capped else stopped_by(reply.finish)
+            self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
+
+    def _capped_by(self) -> Stopped:
+        """Return which cap a run ended by."""
+        return Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
 
     async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
         """Take one turn of a model's; its record and its usage are kept also where it fails."""
@@ -331,7 +334,7 @@ class Run:
             timeout=plan.timeout,
             extra=plan.options.extra,
             purse=self._purse,
-            number=self._number,
+            number=len(self._steps) + 1,  # of the turns: a step of two models has two
         )
         try:
             reply = await step.take(asked.request, asked.controls, say)

@@ -8,6 +8,7 @@ and the caller's calls: a legal one, for either model alone as well. A step is a
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 import msgspec
 
@@ -18,16 +19,19 @@ from mustcall.core.parts import Part, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
+from mustcall.dialects import ScanEvent
+from mustcall.dialects import Text as ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
 from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, stopped_by, text_of
 from mustcall.engine.agent.prompts import text_message
-from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.agent.results import RunResult
 from mustcall.engine.answers.envelopes import ignored_calls, malformed_call
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
 from mustcall.engine.turns import Turns
 from mustcall.policy.demand import settle_demand
 from mustcall.policy.grounding import latest_input
+from mustcall.policy.lens import Lookout
 from mustcall.policy.loops import loop_of
 from mustcall.policy.markup import strip_markup
 from mustcall.policy.profile import Profile, Protocol
@@ -89,7 +93,8 @@ class PlannedRun(Run):
         planner, answering = self._planner, self._plan.answering
         profile = self._planning.profile(planner.endpoint, planner.model)
         asked = self._asked_planner(roster, profile, last=last)
-        speech = _Speech(open_from_start=last or not roster.tools, closed=demanded or answering is not None)
+        alone = last or not roster.tools
+        speech = _Speech(roster.offers, open_from_start=alone, closed=demanded or answering is not None)
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
@@ -100,6 +105,8 @@ class PlannedRun(Run):
                 await self._tell(delta, emit)
 
         reply, usage = await self._take(self._planning, planner, asked, say)
+        if rest := speech.close():
+            await self._tell(TextDelta(rest), emit)
         await self._tell(StepFinished(self._steps[-1], self._number, usage), emit)
         self._notice = None
         text = self._clean(text_of(reply), roster, profile)
@@ -159,8 +166,7 @@ class PlannedRun(Run):
         if text and not thought.told:
             await self._tell(TextDelta(text), emit)
         capped = thought.asked.capped and self._reminder is None
-        stop = Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
-        self._stopped = stop if capped else stopped_by(reply.finish)
+        self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
 
     # --- the caller --------------------------------------------------------------------------------------------------
 
@@ -205,12 +211,13 @@ class PlannedRun(Run):
 
 
 class _Speech:
-    """The planner's text as it streams: what certainly is the answer may be heard at once."""
+    """The planner's text as it streams: what certainly is the answer may be heard at once, markup of calls never."""
 
-    def __init__(self, *, open_from_start: bool, closed: bool) -> None:
+    def __init__(self, tools: tuple[Tool, ...], *, open_from_start: bool, closed: bool) -> None:
         self._whole = open_from_start
         self._closed = closed
         self._text = ""
+        self._scanner = Lookout(tools=tools).scanner() if tools else None
         #: Whether some of it was heard.
         self.begun = False
 
@@ -218,17 +225,30 @@ class _Speech:
         """Take more text and return what may be heard."""
         if self._closed:
             return ""
-        if self.begun:
-            return text
-        self._text += text
-        if len(self._text) < _ENOUGH:
+        if not self.begun:
+            self._text += text
+            if len(self._text) < _ENOUGH:
+                return ""
+            mark = _MARK.match(self._text)
+            if mark is None and not self._whole:
+                self._closed = True
+                return ""
+            self.begun = True
+            text = self._text if mark is None else self._text[mark.end() :]
+        return text if self._scanner is None else self._plain(self._scanner.feed(text))
+
+    def close(self) -> str:
+        """Return what waited only because markup might have begun."""
+        if self._closed or not self.begun or self._scanner is None:
             return ""
-        mark = _MARK.match(self._text)
-        if mark is None and not self._whole:
+        return self._plain(self._scanner.close())
+
+    def _plain(self, found: list[ScanEvent]) -> str:
+        """Return the text up to the first sign of a call; nothing is heard after it."""
+        if not all(isinstance(event, ScannedText) for event in found):
             self._closed = True
-            return ""
-        self.begun = True
-        return self._text if mark is None else self._text[mark.end() :]
+        plain = takewhile(lambda each: isinstance(each, ScannedText), found)
+        return "".join(event.text for event in plain if isinstance(event, ScannedText))
 
 
 async def _unheard(_: TextDelta | ReasoningDelta) -> None:

@@ -27,6 +27,8 @@ _MODELS = "/models"
 class _Whole:
     """An answer that is there."""
 
+    arrived = True
+
     def __init__(self, body: bytes, status: int = 200, headers: Mapping[str, str] = _JSON) -> None:
         self.status = status
         self.headers = headers
@@ -49,6 +51,7 @@ class _Stream:
 
     status = 200
     headers: Mapping[str, str] = _EVENTS
+    arrived = False
 
     def __init__(self, job: Job, first: bytes, writer: Stamped, *, idle: float, context: int) -> None:
         self._job = job

@@ -1,0 +1,169 @@
+"""`coordinate`: a question answered by several models, one to propose, some to criticise, one to conclude.
+
+It reads what it was given, opens what is needed and closes it; the course of the answer is `coordinating.panel`'s, and
+everything about one model's work the agent's.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import AsyncExitStack, suppress
+from typing import Any, ParamSpec, TypeVar
+
+from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError
+from mustcall.engine.agent.agent import Agent
+from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.coordinating.envelopes import RoleKind
+from mustcall.engine.coordinating.events import OnEvent
+from mustcall.engine.coordinating.members import Member, Participant, read_participant
+from mustcall.engine.coordinating.panel import Course, Panel, Progress
+from mustcall.engine.coordinating.prompts import instructions_for
+from mustcall.engine.coordinating.results import CoordinateResult, WorkerTools
+from mustcall.engine.coordinating.workers import accept_tools
+from mustcall.engine.metering import Meter
+from mustcall.engine.spending import Budget
+from mustcall.engine.tooling.definition import Approve, FunctionTool
+from mustcall.engine.tooling.roster import ToolLike
+from mustcall.policy.budget import Caps
+from mustcall.policy.controls import Controls
+from mustcall.policy.wording import Wording
+
+__all__ = ["WORKERS", "coordinate", "coordinate_sync"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: The roles that may have tools at all.
+WORKERS = (RoleKind.PROPOSER, RoleKind.CRITIC)
+
+#: Turns that an agent needs besides its hops: a refused call, the final round, and one for an answer that did not fit.
+_SPARE_STEPS = 4
+
+
+async def coordinate(
+    question: str,
+    *,
+    proposer: Upstream | str | Participant,
+    critics: Iterable[Upstream | str | Participant],
+    synthesizer: Upstream | str | Participant,
+    worker_tools: Iterable[str | ToolLike] | None = None,
+    allowed: Iterable[ToolLike] | None = None,
+    applies_to: Collection[RoleKind | str] = WORKERS,
+    hop_budget: int = 2,
+    rounds: int = 1,
+    quorum: int = 1,
+    session: str | None = None,
+    budget: Budget | Caps | None = None,
+    meter: Meter | None = None,
+    options: Options | None = None,
+    controls: Controls | None = None,
+    wording: Wording | None = None,
+    timeout: float = 600.0,  # noqa: ASYNC109  of each turn, not of the whole
+    approve: Approve | None = None,
+    on_event: OnEvent | None = None,
+    check: bool = True,
+) -> CoordinateResult:
+    """Answer a question with several models: a proposal, critics side by side, and a final answer.
+
+    `worker_tools` are for the proposer and the critics (`applies_to`), never for the synthesizer: tools, or names of
+    tools in `allowed`. With `allowed` only what stands in it can run, whatever is asked for (rule 87). Each role may
+    make `hop_budget` tool executions before its answer. `rounds` of proposal and critique are held at most; one whose
+    critics all agree is the last. At least `quorum` critics must answer. Everything is spent by one `session`, a new
+    one unless it is named; `budget` bounds it, and its accounts are `meter`'s. `options`, `controls`, `wording`,
+    `timeout` and `approve` are those of every role's agent. `on_event` sees what happens.
+
+    Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer and `QuorumMissed` if too few critics
+    do; with `check=False` return what there is, `error` saying so.
+    """
+    if not question.strip():
+        raise InvalidRequest("the question is empty", param="question")
+    members = (read_participant(proposer), tuple(map(read_participant, critics)), read_participant(synthesizer))
+    roles = _roles(applies_to)
+    _check(len(members[1]), hop_budget, rounds, quorum)
+    progress = Progress(on_event)
+    spender = session or f"ses_{os.urandom(8).hex()}"
+
+    def member(role: RoleKind, name: str, who: Participant, tools: tuple[FunctionTool, ...]) -> Member:
+        agent = Agent(
+            who.upstream,
+            model=who.model,
+            tools=tools if role in roles else (),
+            instructions=instructions_for(role, who.instructions),
+            options=who.options or options,
+            controls=controls,
+            wording=wording,
+            max_steps=hop_budget + _SPARE_STEPS,
+            timeout=timeout,
+            approve=approve,
+            budget=budget or Budget(),  # without caps: what roles cost is counted all the same
+            session=spender,
+            meter=meter,
+            hooks=[progress.hook(name)] if on_event is not None else (),
+        )
+        return Member(role, name, agent)
+
+    async with AsyncExitStack() as stack:
+        accepted = await accept_tools(worker_tools or (), allowed, stack)
+        first = member(RoleKind.PROPOSER, "proposer", members[0], accepted.tools)
+        judges = [
+            member(RoleKind.CRITIC, f"critic_{number}", who, accepted.tools) for number, who in enumerate(members[1], 1)
+        ]
+        last = member(RoleKind.SYNTHESIZER, "synthesizer", members[2], ())
+        for each in (first, *judges, last):
+            await stack.enter_async_context(each.agent)
+        course = Course(
+            question=question,
+            session=spender,
+            rounds=rounds,
+            quorum=quorum,
+            hops=hop_budget,
+            worker_tools=None
+            if worker_tools is None
+            else WorkerTools(
+                accepted=accepted.names, rejected=accepted.rejected, hop_budget=hop_budget, applies_to=roles
+            ),
+        )
+        panel = Panel(course, first, judges, last, progress)
+        try:
+            return await panel.hold()
+        except MustcallError:
+            if check:
+                raise
+            return panel.result()
+
+
+def _blocking(wanted: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """Return a coroutine function as one that waits, with the same parameters."""
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise ConfigError("coordinate_sync cannot be used inside an event loop; write `await coordinate(…)` there")
+        return asyncio.run(wanted(*args, **kwargs))
+
+    run.__doc__ = "Do as `coordinate` where no event loop runs."
+    return run
+
+
+coordinate_sync = _blocking(coordinate)
+
+
+def _roles(applies_to: Collection[RoleKind | str]) -> tuple[RoleKind, ...]:
+    """Return the roles that get tools, in their own order; raise for one that never does (rule 88)."""
+    known = [str(role) for role in WORKERS]
+    for each in applies_to:
+        if each not in known:
+            raise ConfigError(f"applies_to names {each!r}; tools are for {' and '.join(known)} only")
+    return tuple(role for role in WORKERS if role in applies_to)
+
+
+def _check(critics: int, hop_budget: int, rounds: int, quorum: int) -> None:
+    if critics < 1:
+        raise ConfigError("no critic is named: pass critics=[…] with at least one")
+    if hop_budget < 0:
+        raise ConfigError(f"hop_budget must be 0 or more, got {hop_budget}")
+    if rounds < 1:
+        raise ConfigError(f"rounds must be 1 or more, got {rounds}")
+    if not 0 <= quorum <= critics:
+        raise ConfigError(f"quorum must be between 0 and the number of critics ({critics}), got {quorum}")

@@ -1,0 +1,114 @@
+"""Who takes part in a coordinated answer, and what one of them hands over when asked.
+
+A member is an agent with one role. Everything about its turns, its tools and the fit of its answer is the agent's; here
+a run becomes the record of a role's work.
+"""
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.verdict import Verdict
+from mustcall.engine.agent.agent import Agent
+from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
+from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
+from mustcall.engine.tooling.outcomes import CallStatus
+from mustcall.policy.remedy import Remedy
+
+__all__ = ["Member", "Participant", "inner_calls", "read_participant"]
+
+
+class Participant(msgspec.Struct, frozen=True):
+    """A model with more to say about it than where it is. `instructions` go behind those of its role."""
+
+    upstream: Upstream
+    model: str | None = None
+    instructions: str | None = None
+    options: Options | None = None
+
+
+def read_participant(given: Upstream | str | Participant) -> Participant:
+    """Return what people name a model by as one value; raise `ConfigError`."""
+    match given:
+        case Participant():
+            return given
+        case Upstream():
+            return Participant(given)
+        case _:
+            return Participant(Upstream(given))
+
+
+class Member(msgspec.Struct, frozen=True):
+    """An agent in a role. `name` tells members of one role apart."""
+
+    role: RoleKind
+    name: str
+    agent: Agent
+
+    async def work(self, prompt: str, hops: int, number: int) -> RoleRun:
+        """Return what came of the role's work in a round; a failure is one of the things that can come of it."""
+        clock = self.agent.upstream.clock
+        began = clock.monotonic()
+        result = await self.agent.run(prompt, output=ENVELOPES[self.role], hops=hops, check=False)
+        output: Envelope | None = result.output
+        error = result.error
+        if output is None and error is None:  # a refusal is an end of its own, not a bad answer
+            error = ErrorInfo(
+                message=f"the model gave no answer: {result.stopped}", status=502, code=str(result.stopped)
+            )
+        return RoleRun(
+            role=self.role,
+            name=self.name,
+            upstream=self.agent.upstream.endpoint.name,
+            model=self.agent.model,
+            round=number,
+            output=output,
+            error=error,
+            inner_tool_calls=inner_calls(result),
+            attempts=sum(step.calls for step in result.steps),
+            usage=result.usage,
+            cost_usd=result.cost_usd,
+            estimated=result.estimated,
+            seconds=clock.monotonic() - began,
+        )
+
+
+#: What a discarded attempt says of the call it tried to make.
+_TRIED = {
+    Verdict.TEXT_CALL: InnerStatus.PARSE_ERROR,
+    Verdict.PHANTOM_CALL: InnerStatus.PARSE_ERROR,
+    Verdict.UNKNOWN_TOOL: InnerStatus.REFUSED,
+    Verdict.BAD_ARGUMENTS: InnerStatus.SCHEMA_ERROR,
+}
+#: Calls that took no hop.
+_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED)
+
+
+def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
+    """Return the calls of a run, and the tries at one that never became a call, in the order of its steps."""
+    found: list[InnerCall] = []
+    taken = 0
+    for number, step in enumerate(result.steps, 1):
+        found += [
+            InnerCall(hop=taken + 1, name="", status=_TRIED[verdict])
+            for verdict in (each.verdict for each in step.attempts if each.remedy is not Remedy.SALVAGE)
+            if verdict is not None and verdict in _TRIED
+        ]
+        for each in result.calls:
+            if each.step == number:
+                runs = each.status not in _FREE
+                taken += runs
+                found.append(InnerCall(hop=taken + (not runs), name=each.call.name, status=_status(each.status)))
+        found += [
+            InnerCall(hop=taken + 1, name=change.subject, status=InnerStatus.IGNORED_EXTRA)
+            for change in step.adaptations
+            if change.kind is AdaptationKind.CALL_DROPPED
+        ]
+    return tuple(found)
+
+
+def _status(status: CallStatus) -> InnerStatus:
+    return InnerStatus.REFUSED if status is CallStatus.UNKNOWN_TOOL else InnerStatus(str(status))
