@@ -41,6 +41,7 @@ __all__ = [
     "count_points",
     "finish",
     "launch",
+    "told",
     "violations",
     "warm_up",
 ]
@@ -302,10 +303,15 @@ def _lines(job: Job) -> list[str]:
     return []
 
 
+def told(job: Job) -> int:
+    """Return how many lines the witness has."""
+    return len(_lines(job))
+
+
 def violations(job: Job, kills: int) -> list[str]:
     """Return what a finished run did that it must not, by its witness."""
     lines = _lines(job)
-    told = Counter(lines)
+    count = Counter(lines)
     if not job.report.exists():
         return [f"{job.run_id}: never finished: {lines[-3:]}"]
     seen = msgspec.json.decode(job.report.read_bytes(), type=Seen)
@@ -314,7 +320,7 @@ def violations(job: Job, kills: int) -> list[str]:
         wrong.append(f"steps are lost: {seen.statuses} of {sorted(job.keys)}, {seen.text!r}")
     if seen.turns != len(job.steps) + 1:
         wrong.append(f"{seen.turns} turns of the model's for {len(job.steps)} steps")
-    paid = sum(count - 1 for line, count in told.items() if line.startswith("model "))
+    paid = sum(times - 1 for line, times in count.items() if line.startswith("model "))
     if paid > kills:
         wrong.append(f"{paid} turns were paid again after {kills} kills")
     fences = {(step, kind): fence for step, _, kind, fence in seen.events}
@@ -325,9 +331,9 @@ def violations(job: Job, kills: int) -> list[str]:
                 key,
                 name,
                 status=seen.statuses.get(key, "missing"),
-                begun=told[f"begin {key}"],
-                effects=told[f"effect {key}"],
-                ended=told[f"end {key}"],
+                begun=count[f"begin {key}"],
+                effects=count[f"effect {key}"],
+                ended=count[f"end {key}"],
                 interrupted=fences.get((path, "intent"), 0) < fences.get((path, "result"), 0),
             )
     return [f"{job.run_id}: {each}" for each in wrong]
@@ -335,15 +341,15 @@ def violations(job: Job, kills: int) -> list[str]:
 
 def _judge(key: str, name: str, *, status: str, begun: int, effects: int, ended: int, interrupted: bool) -> list[str]:
     """Return what is wrong with one call."""
-    told = f"{name} {key} is {status}: begun {begun}, effects {effects}, ended {ended}"
+    said = f"{name} {key} is {status}: begun {begun}, effects {effects}, ended {ended}"
     wrong: list[str] = []
     if name != AGAIN and effects > 1:
-        wrong.append(f"acted twice: {told}")
+        wrong.append(f"acted twice: {said}")
     if status == "unknown":
         if name not in ONCE or not interrupted:
-            wrong.append(f"unknown where nothing was interrupted: {told}")
+            wrong.append(f"unknown where nothing was interrupted: {said}")
     elif status != "ok" or effects < 1:
-        wrong.append(f"said to be done and was not: {told}")
+        wrong.append(f"said to be done and was not: {said}")
     elif name in ONCE and ended != 1:
-        wrong.append(f"interrupted and not unknown: {told}")
+        wrong.append(f"interrupted and not unknown: {said}")
     return wrong
