@@ -27,8 +27,10 @@ types: .venv/.ready ## pyright in strict mode
 unit: .venv/.ready ## the tests
 	$(BIN)/pytest -n auto -q
 
-soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again)
+soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
+	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
+	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
 
 bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/gateway.py
