@@ -15,9 +15,7 @@ PAGE = (ROOT / "docs" / "durable.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_every_block_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is one program: each block prints what stands below it."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "durable"}

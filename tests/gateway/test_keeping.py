@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.keeping import LedgerSettings, read_age, read_size
+from mustcall.gateway.keeping import Keeper, LedgerSettings, read_age, read_size
 from mustcall.gateway.settings import load_settings
-from mustcall.ledger import Contents, TurnTrace, open_ledger
+from mustcall.ledger import Contents, FactRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
+from mustcall.profiles import Learnt
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
 from support.http import post
 from support.remembering import gateway_with_ledger
@@ -147,6 +148,19 @@ def _numbered(number: int) -> TurnTrace:
         status=200,
         seconds=0.1,
     )
+
+
+async def test_what_refusals_teach_is_shared(tmp_path: Path) -> None:
+    """Rule 33: a fact learnt by one replica is known to the next, also after a restart; odd rows are passed over."""
+    settings = LedgerSettings(place=str(tmp_path / "l.db"))
+    keeper, teacher, pupil = Keeper(settings), Learnt(), Learnt()
+    teacher.learn("u", "m", "forced", "never", "400: no force here")
+    async with keeper.ledger as ledger:
+        await ledger.put_facts([FactRow(upstream="u", model="m", field="no_such_field", value=b"1", note="")])
+        await keeper.share_facts(teacher)
+        await keeper.share_facts(pupil)
+        assert [(one.model, one.field, one.fact.value) for one in pupil.facts()] == [("m", "forced", "never")]
+        assert len(await ledger.facts()) == 2
 
 
 def test_ages_and_sizes() -> None:

@@ -147,7 +147,7 @@ class Gateway:
             budget = self._settings.house.budget
             if self._metering is None and budget is not None:
                 self._metering = keeper.metering(budget, self._clock)
-                keeper.listen()
+            keeper.listen(self._serve().learnt)
 
     def _serve(self) -> Service:
         """Return the service, made on first use because its connections belong to the running loop."""
@@ -224,7 +224,7 @@ class Gateway:
                 server = self._settings.server
                 body = await call.body(server.max_body_bytes, server.request_timeout)
                 keeper = self._keeper
-                if keeper is None or call.path == _COUNT:
+                if keeper is None or not keeper.is_open or call.path == _COUNT:
                     await call.while_connected(self._answer(call, body))
                 else:
                     await self._traced(call, body, keeper)

@@ -8,6 +8,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from time import time
 
 import msgspec
 
@@ -17,9 +18,10 @@ from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Budget, Metering
 from mustcall.gateway.memory import Memory, tenant_of_key
-from mustcall.ledger import OFF, AttemptTrace, Contents, Ledger, TurnTrace, default_place, open_ledger
+from mustcall.ledger import OFF, AttemptTrace, Contents, FactRow, Ledger, TurnTrace, default_place, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
+from mustcall.profiles import Learnt
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
@@ -30,6 +32,9 @@ _SWEEP = 3600.0
 _WRITE_OFF = 3600.0
 #: Seconds after which a ledger that could not be opened is tried again.
 _OPEN_AGAIN = 10.0
+#: Seconds between two exchanges of what refusals taught, and the age beyond which that is not believed any more.
+_SHARE = 30.0
+_LATE = 7 * 86_400.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -111,7 +116,8 @@ class Keeper:
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._opened = False
+        #: Whether there is anything to write to.
+        self.is_open = False
 
     def metering(self, budget: Budget, clock: Clock) -> Metering:
         """Return a budget whose accounts and breakers all replicas share."""
@@ -124,10 +130,50 @@ class Keeper:
         await self._try_to_open()
         self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
 
-    def listen(self) -> None:
-        """Begin to hear of breakers that other replicas opened."""
+    def listen(self, learnt: Learnt) -> None:
+        """Begin to share what refusals teach, and to hear of breakers that other replicas opened."""
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._share(learnt)))
         if self._breakers is not None:
-            self._tasks.append(asyncio.get_running_loop().create_task(self._breakers.listen()))
+            self._tasks.append(loop.create_task(self._hear(self._breakers)))
+
+    async def _hear(self, breakers: LedgerBreakers) -> None:
+        await self._until_open()
+        await breakers.listen()
+
+    async def _until_open(self) -> None:
+        while not self.is_open:  # noqa: ASYNC110  once in ten seconds, if ever
+            await asyncio.sleep(_OPEN_AGAIN)
+
+    async def _share(self, learnt: Learnt) -> None:
+        await self._until_open()
+        while True:
+            try:
+                await self.share_facts(learnt)
+            except LedgerError as error:
+                self.notices.failed("what refusals teach is not shared", error)
+            await asyncio.sleep(_SHARE)
+
+    async def share_facts(self, learnt: Learnt) -> None:
+        """Learn what others have learnt of late, and tell what only this process knows."""
+        known = await self.ledger.facts(since=time() - _LATE)
+        for row in known:
+            with contextlib.suppress(ConfigError, msgspec.DecodeError):  # of another version
+                learnt.learn(row.upstream, row.model, row.field, msgspec.json.decode(row.value), row.note)
+        told = {(row.upstream, row.model, row.field) for row in known}
+        await self.ledger.put_facts(
+            [
+                FactRow(
+                    upstream=one.endpoint,
+                    model=one.model,
+                    field=one.field,
+                    value=msgspec.json.encode(one.fact.value),
+                    note=one.fact.note or "",
+                )
+                for one in learnt.facts()
+                if (one.endpoint, one.model, one.field) not in told and "\0" not in one.model
+            ]
+        )
 
     async def close(self) -> None:
         """Write what waits and close the ledger."""
@@ -139,7 +185,7 @@ class Keeper:
             await self._meter.finish()
         if self._breakers is not None:
             await self._breakers.finish()
-        if self._opened:
+        if self.is_open:
             await self.traces.flush()
         await self.ledger.close()
 
@@ -149,12 +195,12 @@ class Keeper:
         except LedgerError as error:
             self.notices.failed(_CLOSED, error)
         else:
-            self._opened = True
+            self.is_open = True
             self.notices.over(_CLOSED)
 
     async def _sweep(self) -> None:
         age, size = read_age(self._settings.keep), read_size(self._settings.max_size)
-        while not self._opened:
+        while not self.is_open:
             await asyncio.sleep(_OPEN_AGAIN)
             await self._try_to_open()
         while True:

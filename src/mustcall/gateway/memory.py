@@ -68,10 +68,13 @@ class Memory:
         self.ledger = ledger
         self._notices = notices
 
-    async def recall_response(self, body: bytes, tenant: str, token: str) -> tuple["Remembering", bytes]:
+    async def recall_response(self, body: bytes, tenant: str, token: str) -> tuple["Remembering | None", bytes]:
         """Return a Responses body that says everything, and how its reply is to be kept; raise `UnknownState`."""
         fields = _read(body)
         previous = _text(fields, "previous_response_id")
+        stores = bytes(fields.get("store", _NOTHING)) != b"false"
+        if not stores and previous is None and _REFERENCE not in body:
+            return None, body
         chain = await self._chain(previous, tenant, Wire.RESPONSES) if previous else []
         items = await self._items(fields.get("input"), tenant)
         keeps = Remembering(
@@ -80,7 +83,7 @@ class Memory:
             wire=Wire.RESPONSES,
             tenant=tenant,
             token=token,
-            stores=bytes(fields.get("store", _NOTHING)) != b"false",
+            stores=stores,
             parent=chain[-1] if chain else None,
             input=msgspec.json.encode(items),
         )

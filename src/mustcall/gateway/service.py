@@ -21,6 +21,7 @@ from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import serve_stored
 from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
+from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
@@ -56,6 +57,11 @@ class Service:
             metering = Metering(budget, clock)
         #: None where nothing is counted.
         self._metering = metering
+
+    @property
+    def learnt(self) -> Learnt:
+        """What refusals taught this process."""
+        return self._turns.learnt
 
     async def turn(
         self,
