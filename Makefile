@@ -2,10 +2,10 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help run test lint format types unit soak bench docs lock clean
+.PHONY: help run test lint format types unit soak bench bench-compare docs lock clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .venv/.ready: pyproject.toml requirements.lock tools/setup
 	@sh tools/setup
@@ -27,14 +27,20 @@ types: .venv/.ready ## pyright in strict mode
 unit: .venv/.ready ## the tests
 	$(BIN)/pytest -n auto -q
 
-soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again)
+soak: .venv/.ready ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
+	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
+	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
 
 bench: .venv/.ready ## what the gateway and the dialects cost, as ratios
-	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/mustcall bench $(if $(JSON),--json $(JSON))
 	$(BIN)/python benchmarks/client.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
+
+bench-compare: .venv/.ready ## the gateway against an earlier run (OLD=…; NEW=… to compare two files)
+	@test -n "$(OLD)" || { echo "name the earlier run: make bench-compare OLD=old.json (written by: make bench JSON=old.json)"; exit 2; }
+	$(BIN)/mustcall bench --compare $(OLD) $(if $(NEW),--results $(NEW))
 
 docs: .venv/.ready ## write the generated pages of docs/ anew
 	$(BIN)/python tools/pages.py

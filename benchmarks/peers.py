@@ -106,10 +106,15 @@ def settings(upstream: str) -> dict[str, str]:
     }
 
 
-def install(folder: Path, python: str) -> int:
+def wanted(names: list[str]) -> list[Peer]:
+    """Return the peers of these names, all if none is named."""
+    return [peer for peer in PEERS if not names or peer.name in names]
+
+
+def install(folder: Path, names: list[str], python: str) -> int:
     """Make an environment for each peer; say which could not be had."""
     missing = 0
-    for peer in PEERS:
+    for peer in wanted(names):
         home = folder / peer.name
         commands = [[python, "-m", "venv", str(home)], [str(home / "bin/pip"), "install", "-q", peer.package]]
         if all(subprocess.run(command, check=False).returncode == 0 for command in commands):
@@ -117,7 +122,7 @@ def install(folder: Path, python: str) -> int:
         else:
             missing += 1
             print(f"{peer.name}: cannot be installed with {python}; see above", file=sys.stderr)
-    return 1 if missing == len(PEERS) else 0
+    return 1 if missing else 0
 
 
 @contextmanager
@@ -181,7 +186,7 @@ def answers(port: int) -> bool:
 def run(folder: Path, names: list[str], arguments: list[str]) -> int:
     """Start what is installed and run `mustcall bench` with all of it."""
     upstream = f"http://127.0.0.1:{UPSTREAM_PORT}/v1"
-    chosen = [peer for peer in PEERS if (folder / peer.name / "bin").is_dir() and (not names or peer.name in names)]
+    chosen = [peer for peer in wanted(names) if (folder / peer.name / "bin").is_dir()]
     if not chosen:
         raise SystemExit(f"no peer is installed in {folder}: run `python benchmarks/peers.py install {folder}`")
     flags = ["--upstream-port", str(UPSTREAM_PORT)]
@@ -205,7 +210,7 @@ def main() -> int:
     options = parser.parse_args(given[:cut])
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.action == "install":
-        return install(options.folder, options.python)
+        return install(options.folder, options.only, options.python)
     return run(options.folder, options.only, given[cut + 1 :])
 
 

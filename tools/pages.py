@@ -81,6 +81,8 @@ _OCCASIONS = {
     "tool_refused": "its call was not approved, or it will not do it",
     "tool_misfit": "arguments did not fit when it was about to run; `{problem}` names the fields",
     "tool_cancelled": "the run was cancelled before its result was there",
+    "tool_unknown": "a durable run was interrupted while it ran",
+    "tool_happened": "a durable run was interrupted while it ran, and its `check` says that it took effect",
     "hops_spent": "the tool executions before a structured answer are used up",
     "money_spent": "a run has reached its cost cap, and the mode is `enforce`",
 }

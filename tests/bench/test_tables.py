@@ -69,8 +69,15 @@ def test_bars_are_in_proportion() -> None:
 
 
 def test_headlines() -> None:
-    """The dearest peer, else our own cost, else nothing claimed."""
-    assert headline(whole_run()) == "mustcall: 100 times less CPU per request than litellm"
+    """The dearest peer from its least to its most, else our own cost, else nothing claimed."""
+    assert headline(whole_run()) == "mustcall: 100 times less CPU than litellm"
+    several = run_of(
+        *(measured("chat -> chat", "same-wire", 1.0, workload=name) for name in ("call", "stream")),
+        measured("litellm", "peer", 38.2, workload="call"),
+        measured("litellm", "peer", 216.0, workload="stream"),
+        measured("forge", "peer", 7.25, workload="call"),
+    )
+    assert headline(several) == "mustcall: 38 to 216 times less CPU than litellm"
     assert (
         headline(run_of(measured("chat -> chat", "same-wire", 0.4))) == "mustcall: 0.40 ms of CPU for a checked request"
     )

@@ -186,9 +186,10 @@ def _leaves(kind: type[MustcallError]) -> Iterator[type[MustcallError]]:
 
 def test_every_error_code_is_documented() -> None:
     """Rule 48: every code a caller can get stands in the docs, with its status."""
-    inside = {errors.ConfigError, errors.FetchFailed, errors.ToolError, errors.ToolRefused}  # not of a request
-    inside |= {errors.RoleFailed, errors.QuorumMissed}  # of several
-    inside |= {errors.LedgerMismatch, errors.FenceLost, errors.AlreadyRecorded}  # of a start, of a run
+    inside = {errors.ConfigError, errors.FetchFailed, errors.ToolError, errors.ToolRefused}
+    inside |= {errors.RoleFailed, errors.QuorumMissed}  # not of a request
+    inside |= {errors.LedgerMismatch}  # of a start
+    inside |= {errors.FenceLost, errors.AlreadyRecorded, errors.RunBusy, errors.UnknownRun}  # of a durable run
     for kind in set(_leaves(MustcallError)) - inside:
         if issubclass(kind, ModelError):
             assert f"\n| `{kind.code}` | `{kind.__name__}` | " in TURNS

@@ -1,5 +1,6 @@
 """Several processes behind one port, as an operator runs and stops them: real processes, real signals."""
 
+import multiprocessing
 import os
 import re
 import signal
@@ -10,13 +11,17 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 from mustcall.bench.system import family
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.settings import Settings, settings_from_flags
-from mustcall.gateway.workers import check_workers
+from mustcall.gateway.server import bind
+from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
+from mustcall.gateway.workers import check_workers, serve_workers
+from mustcall.policy.routing import Route
 from mustcall.testing import Hang, Say, ScriptedUpstream, Turn
 from support.gated import Listener
 from support.http import call, post
@@ -155,6 +160,29 @@ def test_a_second_ctrl_c_stops_now() -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
+
+
+class Deadly:
+    """Something in the settings that ends the process that reads them."""
+
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        """Be written as the end of a process."""
+        return os._exit, (3,)
+
+
+def test_workers_that_cannot_start_are_an_error() -> None:
+    """A worker that ends before it ever answered is not started again and again: that is said, and nothing is left."""
+    settings = settings_from_flags("chat=http://127.0.0.1:9/v1", server=ServerSettings(port=0))
+    routes = cast("tuple[Route, ...]", (Deadly(),))
+    announced: list[str] = []
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with bind(settings.server) as listener, pytest.raises(ConfigError, match="exit code 3"):
+        serve_workers(
+            msgspec.structs.replace(settings, routes=routes), listener, lambda: announced.append("ready"), count=2
+        )
+    assert announced == []
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert multiprocessing.active_children() == []
 
 
 def embedded() -> Settings:

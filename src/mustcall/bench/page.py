@@ -33,17 +33,24 @@ main { max-width: 66rem; }
 
 
 def headline(run: Run) -> str:
-    """Return what a reader takes away: the dearest peer's multiple if there is one, else the cost over the floor."""
+    """Return what a reader takes away: the range over all workloads for the dearest peer, else our own cost."""
     ratios = peer_ratios(run)
     if ratios:
-        best = max(ratios, key=lambda pair: pair[1])
-        return f"mustcall: {best[1]:.0f} times less CPU per request than {best[0].contender}"
+        name = max(ratios, key=lambda pair: pair[1])[0].contender
+        its = sorted(times for one, times in ratios if one.contender == name)
+        return (
+            f"mustcall: {_times(its[0])}{f' to {_times(its[-1])}' if len(its) > 1 else ''} times less CPU than {name}"
+        )
     ours = [
         row for row in rows_of(run) if row.measured.kind == "same-wire" and row.measured.workload in ("call", "whole")
     ]
     if ours and not math.isnan(ours[0].cpu_ms):
         return f"mustcall: {ours[0].cpu_ms:.2f} ms of CPU for a checked request"
     return "What mustcall costs"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
 def charted(run: Run) -> list[tuple[str, list[Row]]]:

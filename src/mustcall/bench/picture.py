@@ -49,9 +49,6 @@ def draw_picture(run: Run, file: Path) -> None:
         values = [row.cpu_ms for row in rows]
         places = list(range(len(rows)))
         axes.barh(places, values, 0.7, color=[COLOURS[row.measured.kind] for row in rows])
-        most = max(values, default=1.0)
-        if most > 20 * min(values, default=most):
-            axes.set_xscale("log")
         for place, row in zip(places, rows, strict=True):
             axes.annotate(
                 _label(row),
@@ -64,10 +61,10 @@ def draw_picture(run: Run, file: Path) -> None:
             )
         axes.set_yticks(places, [row.measured.contender for row in rows], fontsize=9)
         axes.invert_yaxis()
-        axes.margins(x=0.25)
+        axes.margins(x=0.3)
         axes.tick_params(length=0, axis="y")
         axes.tick_params(labelsize=8, axis="x", colors=_FAINT)
-        axes.set_title(title, loc="left", fontsize=9, color=_FAINT)
+        axes.set_title(f"CPU ms per request; {title}", loc="left", fontsize=9, color=_FAINT)
         for edge in ("top", "right", "left"):
             axes.spines[edge].set_visible(False)
     figure.supxlabel(circumstances_line(run), fontsize=6, color=_FAINT)

@@ -28,6 +28,8 @@
     │   ├── LedgerMismatch          500  it was made by a newer version, or by another build
     │   ├── LedgerBroken            500  the file is damaged, or is no ledger
     │   ├── FenceLost               409  the run belongs to another owner now, or has ended
+    │   ├── RunBusy                 409  another process is carrying the run out
+    │   ├── UnknownRun              404  there is no run of that name
     │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -84,6 +86,7 @@ __all__ = [
     "PhantomCall",
     "QuorumMissed",
     "RoleFailed",
+    "RunBusy",
     "StarvedPrompt",
     "StructuredOutputError",
     "TextToolCallError",
@@ -94,6 +97,7 @@ __all__ = [
     "Unauthorized",
     "UnknownModel",
     "UnknownRoute",
+    "UnknownRun",
     "UnknownState",
     "UnknownToolCalled",
     "UnsupportedFeature",
@@ -332,6 +336,21 @@ class FenceLost(LedgerError):
 
     code = "fence_lost"
     status = 409
+
+
+class RunBusy(LedgerError):
+    """Another process is carrying the run out, and its lease lasts."""
+
+    code = "run_busy"
+    status = 409
+    retryable = True
+
+
+class UnknownRun(LedgerError):
+    """There is no run of that name in the ledger."""
+
+    code = "unknown_run"
+    status = 404
 
 
 class AlreadyRecorded(LedgerError):

@@ -39,6 +39,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     #: How a reply broke off, or what error it ended in; for breakers, never for callers.
     failure: ErrorInfo | None = None
     usage: Usage | None = None
+    #: The digest of a body that is not kept here.
+    sent: str = ""
     #: What it cost, where a budget counts it; `estimated` if a price or a count is not known.
     cost_usd: float | None = None
     estimated: bool = False
@@ -46,7 +48,11 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     @property
     def digest(self) -> str:
         """A short name for the bytes that were sent."""
-        return hashlib.sha256(self.body).hexdigest()[:16]
+        return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
+
+    def lean(self) -> "AttemptRecord":
+        """Return the record without the body, which holds the whole conversation once more."""
+        return msgspec.structs.replace(self, body=b"", sent=self.digest)
 
     def summary(self) -> JsonObject:
         """Return the record without contents: what may stand in an error or a header."""

@@ -176,6 +176,12 @@ class Purse:
         if self.metering.budget.mode is not CapMode.OFF:
             await _quietly(self._meter.settle(self.session, key, actual), None)
 
+    async def recover(self, paid: Charge) -> None:
+        """Count what was paid before a run was interrupted; the accounts of a session have it already."""
+        self.spent += paid
+        if self._meter is not self.metering.meter:
+            await _quietly(self._meter.settle(self.session, ChargeKey(self.turn, "recovered", 1), paid), None)
+
     async def release(self, key: ChargeKey) -> None:
         """End a call that was never made."""
         if self.metering.budget.mode is not CapMode.OFF:

@@ -54,12 +54,14 @@ def start_run(run: str, kind: str, data: bytes, owner: str, lease: float, *, tak
     return claim
 
 
-def claim_run(run: str, owner: str, lease: float, *, take: bool, again: bool) -> Program[Claim | None]:
+def claim_run(run: str, owner: str, lease: float, *, take: bool, again: bool, gone: str = "") -> Program[Claim | None]:
     """Claim a run that nobody holds (`take`: also one that somebody does); None if there is no such run.
+
+    `gone` is an owner that is known to be dead: what it holds can be claimed before its lease is over.
 
     `again` says that the answer to the same claim was lost: what this owner already holds counts as won.
     """
-    rows = yield from ask(sql.RUN_CLAIM, id=run, owner=owner, lease=lease, take=int(take))
+    rows = yield from ask(sql.RUN_CLAIM, id=run, owner=owner, lease=lease, take=int(take), gone=gone)
     if rows:
         return Claim(run=_run(rows[0]), won=True)
     rows = yield from ask(sql.RUN_GET, id=run)

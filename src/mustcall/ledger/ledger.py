@@ -96,10 +96,12 @@ class Ledger:
         """Make a run that waits for an owner; one that is there already is returned as it is."""
         return await self.store.write(lambda _: journal.queue_run(run, kind, data), limit=self._limit)
 
-    async def claim_run(self, run: str, *, owner: str, lease: float, take: bool = False) -> Claim | None:
-        """Hold a run that nobody holds; None if there is no such run."""
+    async def claim_run(
+        self, run: str, *, owner: str, lease: float, take: bool = False, gone: str = ""
+    ) -> Claim | None:
+        """Hold a run that nobody holds, or that only the owner `gone` does; None if there is no such run."""
         return await self.store.write(
-            lambda again: journal.claim_run(run, owner, lease, take=take, again=again), limit=self._limit
+            lambda again: journal.claim_run(run, owner, lease, take=take, again=again, gone=gone), limit=self._limit
         )
 
     async def claim_expired(self, *, owner: str, lease: float, most: int = 1, kind: str = "agent") -> list[Run]:

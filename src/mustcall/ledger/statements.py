@@ -43,7 +43,8 @@ def _insert_many(table: str) -> Statement:
 _CREATE = f"""INSERT INTO mustcall_run ({_RUN})
     VALUES (:id, :kind, :status, :owner, :fence, {{now}} + :lease, :data, NULL, {{now}}, {{now}}) ON CONFLICT (id) """
 _MAY_CLAIM = """status IN ('queued', 'running', 'waiting')
-    AND (mustcall_run.owner IS NULL OR mustcall_run.lease_until < {now} OR :take = 1)"""
+    AND (mustcall_run.owner IS NULL OR mustcall_run.lease_until < {now} OR :take = 1
+    OR mustcall_run.owner = :gone)"""
 
 RUN_START = Statement(_CREATE + f"DO NOTHING RETURNING {_RUN}")
 RUN_CLAIM = Statement(

@@ -77,6 +77,12 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_refused: str = "The call of `{tool}` was refused: {problem}."
     tool_misfit: str = "The call of `{tool}` did not fit its schema and was not run: {problem}."
     tool_cancelled: str = "The call of `{tool}` was cancelled."
+    #: After an interruption: a call that had begun, and one that is known to have taken effect.
+    tool_unknown: str = (
+        "The run was interrupted during the call of `{tool}`: whether it took effect is not known. Find out before "
+        "calling it again."
+    )
+    tool_happened: str = "The call of `{tool}` took effect; its result was lost in an interruption."
     hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
     money_spent: str = "The call of `{tool}` was refused: what may be spent on this is spent."
 
@@ -94,6 +100,8 @@ _PLACES = {
     "tool_refused": {"tool": "", "problem": ""},
     "tool_misfit": {"tool": "", "problem": ""},
     "tool_cancelled": {"tool": ""},
+    "tool_unknown": {"tool": ""},
+    "tool_happened": {"tool": ""},
     "hops_spent": {"tool": ""},
     "money_spent": {"tool": ""},
     "answer_as_json": {"schema": ""},

@@ -8,33 +8,37 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
-from mustcall.core.message import Message
 from mustcall.engine.accounts import shared_meter
-from mustcall.engine.agent.events import RunEvent
+from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.planned import PlannedRun
 from mustcall.engine.agent.prompts import Prompt, read_prompt
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.agent.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
+from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.metering import Meter
 from mustcall.engine.spending import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.budget import Caps
+from mustcall.policy.claims import Claims
 from mustcall.policy.controls import Controls, OnUnmet
 from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.wording import Wording, check_wording
+
+if TYPE_CHECKING:
+    from mustcall.engine.durable.runs import Place, Runs
 
 __all__ = ["Agent"]
 
@@ -48,11 +52,16 @@ class Agent:
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
     every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
-    run; its accounts are `meter`'s, this process's own unless said otherwise.
+    run; its accounts are `meter`'s, this process's own unless said otherwise. With `claims="report"` what an answer
+    says was done is held against the calls that ran.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
     answer is the run's. `options` are the caller's then, `planner_options` the planner's.
+
+    A run with a `run_id` is durable: it is kept in the `ledger` (a path, a `postgresql://` URL or a `Ledger`; by
+    default the one of MUSTCALL_LEDGER, DATABASE_URL or the user's own file) and can be gone on with after a crash.
+    `lease` are the seconds after which another process may take over a run whose own process says nothing any more.
 
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
@@ -80,6 +89,9 @@ class Agent:
         budget: Budget | Caps | None = None,
         session: str | None = None,
         meter: Meter | None = None,
+        claims: Claims | str = Claims.OFF,
+        ledger: "Place | None" = None,
+        lease: float = 30.0,
     ) -> None:
         self.upstream = _the_caller(upstream, caller, planned=planner is not None)
         self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
@@ -105,8 +117,11 @@ class Agent:
             hooks=tuple(hooks),
             metering=_metering(budget, self.upstream, meter),
             session=session,
+            claims=_read_claims(claims),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
+        self._ledger, self._lease = ledger, lease
+        self._durable: Runs | None = None
         self._shared = Shared(self._opened)
         self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster, Turns | None]]] = []
         self._check()
@@ -120,21 +135,64 @@ class Agent:
         output: Output | None = None,
         hops: int = 2,
         check: bool = True,
+        run_id: str | None = None,
     ) -> RunResult:
         """Run to an answer; raise `MustcallError` where there is none.
 
         `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9).
         `output` is the type or JSON schema of a structured answer, before which `hops` tool executions are allowed; it
         is then in the result's `output`. With `check=False` a failed run is returned, `stopped` and `error` saying so,
-        instead of raised.
+        instead of raised. With a `run_id` the run is durable; the same name again goes on with it, or returns what it
+        came to without asking a model.
         """
-        run = self._begin(prompt, after, force, answering_for(output, hops), stream=False)
+        answering = answering_for(output, hops)
+        start = self._start(prompt, after, force, answering)
+        run = self._made(start, answering, stream=False)
         try:
-            return await self._drive(run, _nowhere)
+            if run_id is None:
+                return await self._drive(run, _nowhere)
+            return await self._drive_durably(run_id, run, start, answering, _nowhere)
         except MustcallError:
-            if check:
+            if check or not run.over:  # one that is not over is not ours to tell of
                 raise
             return run.result()
+
+    async def resume(
+        self, run_id: str, *, output: Output | None = None, take: bool = False, check: bool = True
+    ) -> RunResult:
+        """Go on with a durable run where it was interrupted; return what it came to if it has ended.
+
+        Nothing that is done is done again: finished turns of the model are not paid for twice, finished tools are not
+        run twice, and a call that had begun and has no result is reported as `unknown`, unless its tool may be run
+        again or its `check` can tell. `output` is the type of a structured answer, for its value. `take` takes the run
+        from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is certainly dead.
+        """
+        row = await self.runs.find(run_id)
+        told = decode(row.data, Start, run_id) if row.outcome is None else Start(messages=())
+        asked = output if output is not None else told.schema
+        answering = answering_for(asked, told.hops)
+        run = self._made(told, answering, stream=False)
+        try:
+            if row.outcome is not None:
+                return await self.runs.tell(row, run, answering_for(output, told.hops))
+            return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
+        except MustcallError:
+            if check or not run.over:  # one that is not over is not ours to tell of
+                raise
+            return run.result()
+
+    async def submit(
+        self,
+        prompt: Prompt,
+        *,
+        run_id: str,
+        after: RunResult | None = None,
+        force: bool | str | None = None,
+        output: Output | None = None,
+        hops: int = 2,
+    ) -> None:
+        """Write a run down in the ledger for a worker (`mustcall worker`) to carry out; `resume` returns its result."""
+        await self.runs.queue(run_id, self._start(prompt, after, force, answering_for(output, hops)))
 
     def run_sync(
         self,
@@ -145,12 +203,15 @@ class Agent:
         output: Output | None = None,
         hops: int = 2,
         check: bool = True,
+        run_id: str | None = None,
     ) -> RunResult:
         """Do as `run` where no event loop runs."""
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             raise ConfigError("run_sync cannot be used inside an event loop; write `await agent.run(…)` there")
-        return asyncio.run(self.run(prompt, after=after, force=force, output=output, hops=hops, check=check))
+        return asyncio.run(
+            self.run(prompt, after=after, force=force, output=output, hops=hops, check=check, run_id=run_id)
+        )
 
     def stream(
         self,
@@ -160,10 +221,15 @@ class Agent:
         force: bool | str | None = None,
         output: Output | None = None,
         hops: int = 2,
+        run_id: str | None = None,
     ) -> RunStream:
         """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
-        run = self._begin(prompt, after, force, answering_for(output, hops), stream=True)
-        return RunStream(run, lambda emit: self._drive(run, emit))
+        answering = answering_for(output, hops)
+        start = self._start(prompt, after, force, answering)
+        run = self._made(start, answering, stream=True)
+        if run_id is None:
+            return RunStream(run, lambda emit: self._drive(run, emit))
+        return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
 
     async def __aenter__(self) -> Self:
         held = self._shared.use()
@@ -176,23 +242,56 @@ class Agent:
     ) -> None:
         await self._held.pop().__aexit__(kind, error, trace)
 
-    def _begin(
-        self,
-        prompt: Prompt,
-        after: RunResult | None,
-        force: bool | str | None,
-        answering: Answering | None,
-        *,
-        stream: bool,
-    ) -> Run:
+    def _start(
+        self, prompt: Prompt, after: RunResult | None, force: bool | str | None, answering: Answering | None
+    ) -> Start:
+        """Return what a run is started with."""
         messages = read_prompt(prompt)
-        if after is not None:
-            messages = (*after.messages, *messages)
+        if after is None:
+            after = _NOTHING
+        return Start(
+            messages=(*after.messages, *messages),
+            force=force,
+            schema=None if answering is None else answering.shape.asked.schema,
+            hops=0 if answering is None else answering.hops,
+            response_id=after.response_id,
+            kept=after.kept,
+        )
+
+    def _made(self, start: Start, answering: Answering | None, *, stream: bool) -> Run:
         controls = self._plan.controls
-        if force is not None:
-            controls = msgspec.structs.replace(controls, force_tools=force)
+        if start.force is not None:
+            controls = msgspec.structs.replace(controls, force_tools=start.force)
         plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering)
-        return Run(plan, messages, after) if self._planner is None else self._planned(plan, messages, after)
+        after = msgspec.structs.replace(_NOTHING, response_id=start.response_id, kept=start.kept)
+        if self._planner is None:
+            return Run(plan, start.messages, after)
+        return PlannedRun(plan, self._planner, start.messages, after)
+
+    @property
+    def runs(self) -> "Runs":
+        """The durable runs of this agent, in their ledger."""
+        if self._durable is None:
+            from mustcall.engine.durable.runs import Runs  # noqa: PLC0415  a database, for those who want one
+
+            self._durable = Runs(self._ledger, self._lease)
+        return self._durable
+
+    async def _drive_durably(
+        self, run_id: str, run: Run, start: Start, answering: Answering | None, emit: Emit, *, take: bool = False
+    ) -> RunResult:
+        driven = False
+
+        async def drive() -> RunResult:
+            nonlocal driven
+            driven = True
+            return await self._drive(run, emit)
+
+        try:
+            return await self.runs.drive(run_id, run, start, drive, answering=answering, take=take)
+        finally:
+            if not driven and run.over:  # it had ended before
+                await emit(RunFinished(run.result()))
 
     async def _drive(self, run: Run, emit: Emit) -> RunResult:
         async with self._shared.use() as (turns, roster, planning):
@@ -220,10 +319,6 @@ class Agent:
         return msgspec.structs.replace(
             self._plan, endpoint=planner.endpoint, model=planner.model, clock=planner.clock, options=options
         )
-
-    def _planned(self, plan: Plan, messages: tuple[Message, ...], after: RunResult | None) -> Run:
-        assert self._planner is not None, "only then are there two models"
-        return PlannedRun(plan, self._planner, messages, after)
 
     def _check(self) -> None:
         """Raise `ConfigError` for what cannot be run."""
@@ -260,12 +355,23 @@ async def _turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> 
     return turns
 
 
+def _read_claims(claims: Claims | str) -> Claims:
+    try:
+        return Claims(claims)
+    except ValueError:
+        raise ConfigError(f"claims must be one of {', '.join(Claims)}, got {claims!r}") from None
+
+
 def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter | None) -> Metering | None:
     if budget is None:
         return None
     if isinstance(budget, Caps):
         budget = Budget(caps=budget)
     return Metering(budget, upstream.clock, meter=meter or shared_meter(), breakers=upstream.breakers)
+
+
+#: What comes before a run that goes on from nothing.
+_NOTHING = RunResult(text="", messages=(), stopped=Stopped.ANSWERED)
 
 
 async def _nowhere(event: RunEvent) -> None:

@@ -20,6 +20,7 @@ from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.engine.agent.claiming import claims_of
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -29,6 +30,7 @@ from mustcall.engine.agent.events import (
     StepFinished,
     TextDelta,
 )
+from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing, Taken
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped
@@ -42,7 +44,8 @@ from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
-from mustcall.policy.budget import NextCall
+from mustcall.policy.budget import Charge, NextCall
+from mustcall.policy.claims import Claims, UnbackedClaim
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
@@ -87,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     answering: Answering | None = None
     metering: Metering | None = None
     session: str | None = None
+    claims: Claims = Claims.OFF
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -129,11 +133,21 @@ class Run:
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
+        # Of a durable run: who keeps it, how much of the lists is in moments, the step it was interrupted in, and the
+        # result of one that had ended.
+        self.keeper: Keeper | None = None
+        self._noted = (len(self._messages), 0, 0)
+        self._left: Recovered | None = None
+        self._paid: Charge | None = None
+        self._stored: RunResult | None = None
+        self._claims: tuple[UnbackedClaim, ...] = ()
 
     # --- what it looks like from outside -----------------------------------------------------------------------------
 
     def result(self) -> RunResult:
         """Return the run as it stands; one that is not over counts as cancelled."""
+        if self._stored is not None:
+            return self._stored
         messages = list(self._messages)
         said = "".join(self._saying)
         if said:
@@ -155,6 +169,65 @@ class Run:
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
             kept=self._kept,
+            claims=self._claims,
+            run_id=None if self.keeper is None else self.keeper.run_id,
+        )
+
+    def store(self, result: RunResult) -> None:
+        """Be a run that has ended with this result."""
+        self._stored, self._stopped = result, result.stopped
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        return self._stopped is not None
+
+    def restore(self, recovered: Recovered) -> None:
+        """Stand where a run stood when it was interrupted."""
+        for moment in recovered.moments:
+            self._messages += moment.messages
+            self._calls += moment.calls
+            self._steps += moment.steps
+        self._noted = (len(self._messages), len(self._calls), len(self._steps))
+        if not recovered.moments:
+            return
+        last = recovered.moments[-1]
+        at = last.standing
+        self._number, self._usage, self._usage_by, self._text = at.number, at.usage, dict(at.usage_by), at.text
+        self._hops, self._closing, self._reminder, self._notice = at.hops, at.closing, at.reminder, at.notice
+        self._response_id, self._kept, self._spent = at.response_id, at.kept, at.spent
+        self._paid = at.charge
+        if last.pending:
+            self._left, self._pending = recovered, last.pending
+            self._results = {last.pending[index].id: executed.result for index, executed in recovered.done.items()}
+
+    def _moment(
+        self, pending: tuple[ToolCall, ...] = (), allowed: tuple[ToolCall, ...] = (), loop: Loop | None = None
+    ) -> Moment:
+        """Return what is new since the last moment, and where the run stands."""
+        messages, calls, steps = self._noted
+        self._noted = (len(self._messages), len(self._calls), len(self._steps))
+        return Moment(
+            standing=Standing(
+                number=self._number,
+                usage=self._usage,
+                usage_by=dict(self._usage_by),
+                text=self._text,
+                hops=self._hops,
+                closing=self._closing,
+                spent=self._spent,
+                charge=None if self._purse is None else self._purse.spent,
+                reminder=self._reminder,
+                notice=self._notice,
+                response_id=self._response_id,
+                kept=self._kept,
+            ),
+            messages=tuple(self._messages[messages:]),
+            calls=tuple(self._calls[calls:]),
+            steps=tuple(self._steps[steps:]),
+            pending=pending,
+            allowed=len(allowed),
+            loop=loop,
         )
 
     def _cancelled(self, call: ToolCall) -> ToolResult:
@@ -174,15 +247,28 @@ class Run:
             clock=plan.clock,
             egress=self._purse,
         )
+        keeper = self.keeper
         try:
+            if self._purse is not None and self._paid is not None:
+                await self._purse.recover(self._paid)
+            if self._left is not None:
+                await self._go_on(self._left, runner, emit)
             while self._stopped is None:
                 await self._step(turns, roster, runner, emit)
+                if keeper is not None and self._stopped is None and keeper.owes(self._number):
+                    keeper.mark(self._moment())
         except MustcallError as error:
             self._stopped, self._error = Stopped.FAILED, error
             self._saying, self._text = [], ""  # what a failed turn said is no part of the conversation
+            if keeper is not None:
+                await keeper.fail(self._moment(), self.result(), error)
             await self._tell(RunFinished(self.result()), emit)
             raise
+        if plan.claims is Claims.REPORT:
+            self._claims = claims_of(self._text, self._calls, self._messages, roster)
         result = self.result()
+        if keeper is not None:
+            result = self._stored = await keeper.end(self._moment(), result)
         await self._tell(RunFinished(result), emit)
         return result
 
@@ -234,6 +320,13 @@ class Run:
 
     async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
         """Take one turn of a model's; its record and its usage are kept also where it fails."""
+        keeper = self.keeper
+        if keeper is not None:
+            recalled = keeper.recall(self._number)
+            if recalled is not None:
+                self._count(plan, recalled.record, recalled.usage)
+                return recalled.reply, recalled.usage
+            await keeper.before_model()
         step = Step(
             turns,
             plan.endpoint,
@@ -244,12 +337,18 @@ class Run:
             number=len(self._steps) + 1,  # of the turns: a step of two models has two
         )
         try:
-            return await step.take(asked.request, asked.controls, say), step.usage
+            reply = await step.take(asked.request, asked.controls, say)
         finally:
-            if step.record is not None:
-                self._steps.append(step.record)
-            self._usage += step.usage
-            self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + step.usage
+            self._count(plan, step.record, step.usage)
+        if keeper is not None:
+            keeper.took(Taken(reply=reply, usage=step.usage, record=step.record))
+        return reply, step.usage
+
+    def _count(self, plan: Plan, record: TurnRecord | None, usage: Usage) -> None:
+        if record is not None:
+            self._steps.append(record)
+        self._usage += usage
+        self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + usage
 
     async def _refuse(self, malformed: Malformed, emit: Emit) -> None:
         """Let a malformed call cost a hop; the next request says what was wrong with it (rule 85)."""
@@ -367,27 +466,70 @@ class Run:
         self._results = {}
 
     async def _run_calls(self, calls: tuple[ToolCall, ...], loop: Loop | None, runner: Runner, emit: Emit) -> None:
+        allowed = calls if self._plan.answering is None else calls[: self._hops]
+        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
+            allowed, self._spent = (), True
+        self._hops -= len(allowed)
+        if self.keeper is not None:
+            at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
+            await self.keeper.intend(self._moment(calls, allowed, loop), at_once)
+        await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
+
+    async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:
+        """Finish the step a run was interrupted in: what is done stays, what had begun is settled, the rest is run."""
+        moment = left.moments[-1]
+        known = dict(left.done)
+        self._calls += [executed.record for executed in left.done.values()]
+        for index in sorted(left.begun - set(known)):
+            settled = await runner.settled(moment.pending[index], self._number)
+            if settled is not None:
+                known[index] = settled
+                await self._finished(index, settled, emit)
+        await self._carry_out(moment.pending, runner, emit, allowed=moment.allowed, loop=moment.loop, known=known)
+
+    async def _finished(self, index: int, executed: Executed, emit: Emit) -> None:
+        record = executed.record
+        if self.keeper is not None:
+            await self.keeper.finish(index, executed)
+        self._calls.append(record)
+        self._results[record.call.id] = executed.result
+        await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
+
+    async def _carry_out(
+        self,
+        calls: tuple[ToolCall, ...],
+        runner: Runner,
+        emit: Emit,
+        *,
+        allowed: int,
+        loop: Loop | None,
+        known: dict[int, Executed],
+    ) -> None:
+        """Run the calls that have no outcome yet, and take all outcomes into the history."""
+        places = {id(call): index for index, call in enumerate(calls)}  # a careless model's ids are not unique
+        keeper = self.keeper
+
         async def started(call: ToolCall) -> None:
             await self._tell(CallStarted(call), emit)
 
         async def finished(executed: Executed) -> None:
-            record = executed.record
-            self._calls.append(record)
-            self._results[record.call.id] = executed.result
-            await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
+            await self._finished(places[id(executed.record.call)], executed, emit)
 
-        allowed = calls if self._plan.answering is None else calls[: self._hops]
-        refuse = runner.refused
-        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
-            allowed, refuse, self._spent = (), runner.unaffordable, True
-        self._hops -= len(allowed)
-        done = list(await runner.run_all(allowed, self._number, started, finished))
-        for call in calls[len(allowed) :]:
+        async def begin(call: ToolCall) -> None:
+            if keeper is not None:
+                await keeper.begin(places[id(call)])
+
+        missing = [call for index, call in enumerate(calls[:allowed]) if index not in known]
+        for executed in await runner.run_all(missing, self._number, started, finished, begin):
+            known[places[id(executed.record.call)]] = executed
+        for index, call in enumerate(calls[allowed:], allowed):
             self._closing = True
-            await started(call)
-            done.append(refuse(call, self._number))
-            await finished(done[-1])
-        results = [executed.result for executed in done]
+            if index not in known:
+                await started(call)
+                refuse = runner.unaffordable if self._spent else runner.refused
+                known[index] = refuse(call, self._number)
+                await finished(known[index])
+        results = [known[index].result for index in range(len(calls))]
         if loop is not None and loop.advise:
             results = [self._advised(call, result, loop) for call, result in zip(calls, results, strict=True)]
         self._messages.append(Message(role=Role.TOOL, parts=tuple(results)))

@@ -9,8 +9,9 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.reply import Usage
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.budget import CostCap
+from mustcall.policy.claims import UnbackedClaim
 
 __all__ = ["RunResult", "Stopped"]
 
@@ -51,6 +52,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     response_id: str | None = None
     #: How many of `messages` it keeps.
     kept: int = 0
+    #: What the answer says was done and no call did; only where the agent checks that (`claims`).
+    claims: tuple[UnbackedClaim, ...] = ()
+    #: The name of a durable run.
+    run_id: str | None = None
+
+    @property
+    def unknown(self) -> tuple[ExecutedCall, ...]:
+        """The calls that an interruption left in the dark: whether they took effect is not known."""
+        return tuple(call for call in self.calls if call.status is CallStatus.UNKNOWN)
 
     @property
     def cost_usd(self) -> float:

@@ -26,10 +26,19 @@ _ROOT = "#/$defs/"
 
 
 class AnswerShape(msgspec.Struct, frozen=True):
-    """What an answer must be. `read` takes JSON that fits the schema and raises `Unfit` where the type says more."""
+    """What an answer must be. `read` takes JSON that fits the schema and raises `Unfit` where the type says more.
+
+    `inside` is the shape that was asked for, where an object had to be put around it.
+    """
 
     schema: JsonObject
     read: Callable[[str], Any]
+    inside: "AnswerShape | None" = None
+
+    @property
+    def asked(self) -> "AnswerShape":
+        """The shape of the value itself: what is written down of an answer, and read back."""
+        return self.inside or self
 
 
 def shape_of(output: Output) -> AnswerShape:
@@ -37,7 +46,7 @@ def shape_of(output: Output) -> AnswerShape:
     schema, read = _schema_and_reader(output)
     if types_of(schema, schema) == frozenset({"object"}):
         return AnswerShape(schema, read)
-    return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)))
+    return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)), AnswerShape(schema, read))
 
 
 def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]]:

@@ -15,7 +15,7 @@ from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
 from mustcall.engine.metering import Egress
 
-__all__ = ["Approve", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
+__all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
 
 #: What every provider takes as a name. A force, a rule and a record must all mean the same tool by it, so a tool is not
 #: renamed on the way.
@@ -23,6 +23,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 Approve = Callable[[ToolCall], bool | Awaitable[bool]]
 """Asked before a call runs, with arguments that fit the tool's schema; False means that it does not run."""
+
+Check = Callable[[ToolCall], bool | str | Awaitable[bool | str | None] | None]
+"""Asked about a call that a run was interrupted in: whether it took effect.
+
+False: it did not, and is made again. True, or a text that is its result: it did. None: that cannot be told.
+"""
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +44,9 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     side_effect: bool = True
     #: Asked before each call.
     approve: Approve | None = None
+    #: Asked, when a durable run goes on, about a call that had begun and has no result. Without it, such a call of a
+    #: tool that is not `repeatable` is reported as unknown and not made again.
+    check: Check | None = None
     #: Characters of a result the model gets to see (rule 92).
     result_cap: int = 4000
     #: Calls of this tool at the same time in one run; 0: as many as the run allows.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_or
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, ToolSettings, is_async
+from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.reading import Parameter, Reader, reader_for
 
@@ -80,6 +80,7 @@ def tool(
     idempotent: bool = False,
     side_effect: bool = True,
     approve: Approve | None = None,
+    check: Check | None = None,
     result_cap: int = 4000,
     concurrency: int = 0,
 ) -> Callable[[Callable[P, R]], DecoratedTool[P, R]]: ...
@@ -96,6 +97,7 @@ def tool(
     idempotent: bool = False,
     side_effect: bool = True,
     approve: Approve | None = None,
+    check: Check | None = None,
     result_cap: int = 4000,
     concurrency: int = 0,
 ) -> Any:
@@ -106,6 +108,7 @@ def tool(
         idempotent=idempotent,
         side_effect=side_effect,
         approve=approve,
+        check=check,
         result_cap=result_cap,
         concurrency=concurrency,
     )

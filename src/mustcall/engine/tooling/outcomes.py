@@ -10,7 +10,7 @@ __all__ = ["CallStatus", "ExecutedCall"]
 
 
 class CallStatus(StrEnum):
-    """What became of one call. The tool was begun only under `ok`, `failed`, `timed_out` and `cancelled`."""
+    """What became of one call. The tool was begun only under `ok`, `failed`, `timed_out`, `cancelled`, `unknown`."""
 
     OK = "ok"
     FAILED = "failed"
@@ -20,6 +20,8 @@ class CallStatus(StrEnum):
     PARSE_ERROR = "parse_error"
     UNKNOWN_TOOL = "unknown_tool"
     CANCELLED = "cancelled"
+    #: Begun before the run was interrupted; whether it took effect is not known, and it was not begun again.
+    UNKNOWN = "unknown"
     HOP_BUDGET_EXHAUSTED = "hop_budget_exhausted"
     IGNORED_EXTRA = "ignored_extra"
     COST_CAP_EXCEEDED = "cost_cap_exceeded"

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -27,9 +28,12 @@ from mustcall.policy.validation import describe_problems
 from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Executed", "Runner"]
+__all__ = ["Begin", "Executed", "Runner"]
 
 _logger = logging.getLogger("mustcall.tools")
+
+Begin = Callable[[ToolCall], Awaitable[None]]
+"""Told of a call when it has been checked and approved, just before its tool is begun."""
 
 #: How long a cancelled tool may take to clean up before it is left behind.
 _GRACE_SECONDS = 1.0
@@ -84,19 +88,48 @@ class Runner:
         step: int,
         started: Callable[[ToolCall], Awaitable[None]],
         finished: Callable[[Executed], Awaitable[None]],
+        begin: Begin | None = None,
     ) -> tuple[Executed, ...]:
         """Run the calls of one reply side by side; return their outcomes in the order of the calls."""
 
         async def one(call: ToolCall) -> Executed:
-            executed = await self._run(call, step)
+            executed = await self._run(call, step, begin)
             await finished(executed)
             return executed
 
         for call in calls:
             await started(call)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(call)) for call in calls]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(call)) for call in calls]
+        except BaseExceptionGroup as errors:  # who writes down what happens could not: the others were stopped
+            raise errors.exceptions[0] from None
         return tuple(task.result() for task in tasks)
+
+    def begins_at_once(self, call: ToolCall) -> bool:
+        """Tell whether nothing stands between a call and its tool: it fits, and nobody has to approve it."""
+        tool = self._roster.tools.get(call.name)
+        if tool is None or (tool.settings.approve or self._approve) is not None:
+            return False
+        return check_arguments(tool.offer, call.arguments).valid
+
+    async def settled(self, call: ToolCall, step: int) -> Executed | None:
+        """Return what becomes of a call that a run was interrupted in; None for one that is to be made (again)."""
+        tool = self._roster.tools.get(call.name)
+        if tool is None:
+            return _line(call, CallStatus.UNKNOWN, fill(self._wording.tool_unknown, tool=call.name), step)
+        if tool.settings.repeatable:
+            return None
+        match await _asked(tool, call):
+            case False:
+                return None
+            case None:
+                line = fill(self._wording.tool_unknown, tool=call.name)
+                return _line(call, CallStatus.UNKNOWN, line, step, tries=1)
+            case True:
+                return _said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step)
+            case result:
+                return _said(tool, call, Output(result), step)
 
     def refused(self, call: ToolCall, step: int) -> Executed:
         """Return the outcome of a call that comes when the hops are spent (rule 83)."""
@@ -108,7 +141,7 @@ class Runner:
         line = fill(self._wording.money_spent, tool=call.name)
         return _line(call, CallStatus.COST_CAP_EXCEEDED, line, step)
 
-    async def _run(self, call: ToolCall, step: int) -> Executed:
+    async def _run(self, call: ToolCall, step: int, begin: Begin | None) -> Executed:
         tool = self._roster.tools.get(call.name)
         if tool is None:
             return _line(call, CallStatus.UNKNOWN_TOOL, self._wording.unknown_tool, step)
@@ -117,10 +150,9 @@ class Runner:
         except _Ended as ended:
             return _line(call, ended.status, ended.line, step)
         own = self._own_slots.get(call.name)
-        if own is None:
-            async with self._slots:
-                return await self._try(tool, call, attempt, step)
-        async with own, self._slots:
+        async with own or nullcontext(), self._slots:
+            if begin is not None:
+                await begin(call)
             return await self._try(tool, call, attempt, step)
 
     async def _ready(self, tool: FunctionTool, call: ToolCall, step: int) -> Callable[[], Any]:
@@ -178,19 +210,7 @@ class Runner:
                     continue
                 seconds = self._clock.monotonic() - began
                 return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
-        seconds = self._clock.monotonic() - began
-        text = cut(output.text, settings.result_cap)
-        record = ExecutedCall(
-            call=call,
-            result=text,
-            status=CallStatus.FAILED if output.is_error else CallStatus.OK,
-            seconds=seconds,
-            tries=tries,
-            step=step,
-        )
-        said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
-        result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
-        return Executed(record, result)
+        return _said(tool, call, output, step, seconds=self._clock.monotonic() - began, tries=tries)
 
     async def _once(self, tool: FunctionTool, attempt: Callable[[], Any]) -> Output:
         """Make one try; raise `_Ended` for one that gave nothing."""
@@ -238,6 +258,21 @@ async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Outpu
         return None, error
 
 
+async def _asked(tool: FunctionTool, call: ToolCall) -> bool | str | None:
+    """Ask a tool's check whether a call took effect; None where that cannot be told."""
+    check = tool.settings.check
+    if check is None:
+        return None
+    try:
+        answer = check(call) if is_async(check) else await in_thread(lambda: check(call))
+        said: Any = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # the user's own code
+        _logger.warning("tool %s: the check failed: %s", call.name, type(error).__name__)
+        _logger.debug("the check of %s", call.id, exc_info=True)
+        return None
+    return said if isinstance(said, bool | str) else None
+
+
 def _takes_time(value: Any) -> bool:
     """Tell whether writing an output down could hold the event loop up."""
     return not isinstance(value, str | bytes | int | float | None)
@@ -247,6 +282,24 @@ def _read_quietly(task: "asyncio.Task[Any]") -> None:
     """Read a left-behind task's failure, so that nobody complains that it was not read."""
     if not task.cancelled():
         task.exception()
+
+
+def _said(
+    tool: FunctionTool, call: ToolCall, output: Output, step: int, *, seconds: float = 0.0, tries: int = 1
+) -> Executed:
+    """Return the outcome of a call that gave an output."""
+    text = cut(output.text, tool.settings.result_cap)
+    record = ExecutedCall(
+        call=call,
+        result=text,
+        status=CallStatus.FAILED if output.is_error else CallStatus.OK,
+        seconds=seconds,
+        tries=tries,
+        step=step,
+    )
+    said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
+    result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
+    return Executed(record, result)
 
 
 def _line(

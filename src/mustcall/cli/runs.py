@@ -1,0 +1,186 @@
+"""`mustcall runs`: what durable runs there are, what each did, and going on with or ending one."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mustcall.cli.importing import load_agent
+from mustcall.core.errors import UnknownRun
+from mustcall.core.origin import JsonObject
+from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.durable.documents import outcome_of
+from mustcall.engine.durable.showing import Line, describe_event, event_as_json, run_as_json
+from mustcall.ledger import Event, Ledger, Run, RunStatus, open_ledger
+from mustcall.toolkit.files import plain
+
+__all__ = ["command"]
+
+T = TypeVar("T")
+
+_LONGEST = 100
+_STYLES = {
+    "done": "green",
+    "ok": "green",
+    "failed": "red",
+    "unknown": "bold yellow",
+    "running": "cyan",
+    "waiting": "yellow",
+    "cancelled": "dim",
+}
+
+_place = click.option(
+    "--ledger", "place", metavar="PATH|URL", help="Which ledger.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]"
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with open_ledger(place) as ledger:
+            return await work(ledger)
+
+    return asyncio.run(run())
+
+
+@click.group(name="runs")
+def command() -> None:
+    """List, show, resume and cancel durable runs."""
+
+
+@command.command(name="list", short_help="Show the runs there are.")
+@_place
+@click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Only those that are so.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
+@_json
+def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:
+    """Show runs, the newest first."""
+    wanted = None if status is None else RunStatus(status)
+    runs = _with(place, lambda ledger: ledger.runs(status=wanted, most=limit))
+    if as_json:
+        click.echo(msgspec.json.encode([run_as_json(run) for run in runs]))
+        return
+    if not runs:
+        click.echo("no runs")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("run", "status", "created", "owner"):
+        table.add_column(name)
+    for run in runs:
+        table.add_row(_cell(run.id), _styled(str(run.status)), _time(run.created), _cell(run.owner or ""))
+    _console().print(table)
+
+
+@command.command(short_help="Show one run and its journal.")
+@click.argument("run_id")
+@_place
+@_json
+def show(run_id: str, place: str | None, *, as_json: bool) -> None:
+    """Show where RUN_ID stands and everything its journal says."""
+
+    async def read(ledger: Ledger) -> tuple[Run, list[Event]]:
+        found = await ledger.get_run(run_id)
+        if found is None:
+            raise UnknownRun(f"there is no run {run_id!r} in the ledger at {ledger.store.place}")
+        return found, await ledger.events(run_id)
+
+    run, events = _with(place, read)
+    shown, lines = run_as_json(run), [describe_event(event) for event in events]
+    if as_json:
+        click.echo(msgspec.json.encode({**shown, "journal": [event_as_json(line) for line in lines]}))
+        return
+    console = _console()
+    console.print(Text.assemble(_cell(run.id), "  ", _styled(str(run.status)), f"  since {_time(run.updated)}"))
+    console.print(_journal(lines))
+    _print_end(console, shown)
+
+
+@command.command(short_help="Go on with a run.")
+@click.argument("run_id")
+@click.option("--agent", "path", required=True, metavar="MODULE:ATTRIBUTE", help="The agent the run belongs to.")
+@click.option("--take", is_flag=True, help="Take the run even if its owner's lease lasts.")
+@_place
+@_json
+def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bool) -> None:
+    """Go on with RUN_ID where it was interrupted, and print its answer; nothing that is done is done again.
+
+    Exit codes: 0 answered; 1 the run failed; 2 the command cannot be carried out as given.
+    """
+    agent = load_agent(path, place)
+    result = asyncio.run(agent.resume(run_id, take=take, check=False))
+    if as_json:
+        click.echo(outcome_of("", result))
+    else:
+        _print_result(result)
+    sys.exit(1 if result.stopped in (Stopped.FAILED, Stopped.CANCELLED) else 0)
+
+
+@command.command(short_help="End a run.")
+@click.argument("run_id")
+@_place
+def cancel(run_id: str, place: str | None) -> None:
+    """End RUN_ID: whoever is at it can write nothing more and stops. Exits with 1 if there is nothing to cancel."""
+    if _with(place, lambda ledger: ledger.cancel_run(run_id)) is None:
+        click.echo(f"{plain(run_id)} is not there, or has ended", err=True)
+        sys.exit(1)
+    click.echo(f"cancelled {plain(run_id)}")
+
+
+def _print_result(result: RunResult) -> None:
+    for call in result.unknown:
+        click.echo(f"mustcall: whether {plain(call.name)} took effect is not known", err=True)
+    if result.error is not None:
+        click.echo(f"mustcall: {plain(result.error.message)}", err=True)
+    else:
+        click.echo(plain(result.text, keep="\n\t") if sys.stdout.isatty() else result.text)
+
+
+def _journal(lines: list[Line]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("step", "what", "status", "fence", "time", ""):
+        table.add_column(name)
+    for line in lines:
+        attempt = f" ({line.attempt + 1}. time)" if line.attempt else ""
+        table.add_row(
+            _cell(line.step),
+            f"{line.kind}{attempt}",
+            _styled(line.status),
+            str(line.fence),
+            _time(line.at),
+            _cell(line.said),
+        )
+    return table
+
+
+def _print_end(console: Console, shown: JsonObject) -> None:
+    if shown.get("unknown"):
+        names = ", ".join(shown["unknown"])
+        console.print(Text(f"not known whether they took effect: {plain(names)}", style="bold yellow"))
+    if "error" in shown:
+        console.print(Text(plain(str(shown["error"]["message"])), style="red"))
+    elif shown.get("answer"):
+        console.print(Text(plain(str(shown["answer"]), keep="\n\t")))
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _cell(text: str) -> Text:
+    line = plain(" ".join(text.split()))
+    return Text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+
+
+def _styled(word: str) -> Text:
+    return Text(word, style=_STYLES.get(word, ""))
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,138 @@
+"""Tasks on DBOS, in the PostgreSQL that the ledger is in: one workflow for each task, without steps of its own.
+
+DBOS has no way to find out that a process of its died: what such a process had under way stays with it for ever. So
+whoever serves looks at what other processes have under way, asks which of it nobody works on any more, and puts that
+back into the queue through DBOS's own interface. dbos is imported when it is needed and not before.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mustcall.core.errors import ConfigError
+from mustcall.engine.durable.engines import Resume
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient
+
+__all__ = ["DbosEngine", "Deserted", "Task"]
+
+_logger = logging.getLogger("mustcall.runs")
+
+_APPLICATION = "mustcall"
+_QUEUE = "mustcall"
+_WORKFLOW = "mustcall.run"
+#: Pinned: DBOS hands a task only to the version that it was submitted for, and a task is a name in every version.
+_VERSION = "mustcall-1"
+_POLL = 0.1
+_LISTED = 200
+
+Task = tuple[str, float]
+"""A task that another process has under way, and the seconds since it took it."""
+
+Deserted = Callable[[Sequence[Task]], Awaitable[Sequence[str]]]
+"""Says which of these tasks nobody works on any more."""
+
+
+class DbosEngine:
+    """Tasks in one database (`Engine`). A process serves at most one: DBOS is one for each process."""
+
+    def __init__(self, url: str, *, name: str, deserted: Deserted, beat: float = 1.0) -> None:
+        self._url = url
+        self._name = name
+        self._deserted = deserted
+        self._beat = beat
+        self._client: DBOSClient | None = None
+        self._serving = False
+
+    async def submit(self, task: str) -> None:
+        """Put a task into the queue; one that was submitted before is left as it is."""
+        options: Any = {
+            "workflow_name": _WORKFLOW,
+            "queue_name": _QUEUE,
+            "workflow_id": task,
+            "app_version": _VERSION,
+        }
+        await (await self._connected()).enqueue_async(options, task)
+
+    async def cancel(self, task: str) -> None:
+        """Take a task out of the queue."""
+        await (await self._connected()).cancel_workflow_async(task)
+
+    async def serve(self, resume: Resume, concurrency: int) -> None:
+        """Carry tasks out until cancelled; what dead processes left is put back into the queue all the while."""
+        await asyncio.to_thread(self._launch, resume, concurrency, asyncio.get_running_loop())
+        self._serving = True
+        while True:
+            await asyncio.sleep(self._beat)
+            try:
+                await self._hand_over()
+            except Exception as error:  # noqa: BLE001  the database is away for a moment; it is asked again
+                _logger.warning("what others have under way could not be looked at: %s", type(error).__name__)
+
+    async def close(self) -> None:
+        """Stop DBOS and close every connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(client.destroy)
+        if self._serving:
+            from dbos import DBOS  # noqa: PLC0415  loaded by now
+
+            self._serving = False
+            await asyncio.to_thread(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=5)
+
+    async def _hand_over(self) -> None:
+        """Put back what processes had under way that nobody works on any more."""
+        client = await self._connected()
+        listed = await client.list_workflows_async(
+            status="PENDING", name=_WORKFLOW, limit=_LISTED, load_input=False, load_output=False
+        )
+        now = time.time()
+        others = [
+            (each.workflow_id, now - (each.updated_at or 0) / 1000) for each in listed if each.executor_id != self._name
+        ]
+        for task in await self._deserted(others) if others else ():
+            _logger.info("the task %s is taken over from a process that is gone", task)
+            await client.resume_workflow_async(task, queue_name=_QUEUE)
+
+    async def _connected(self) -> "DBOSClient":
+        if self._client is None:
+            from dbos import DBOSClient  # noqa: PLC0415  an extra, imported only if it is used
+
+            self._client = await asyncio.to_thread(
+                lambda: DBOSClient(
+                    system_database_url=self._url, application_name=_APPLICATION, retry_connection_errors=False
+                )
+            )
+        return self._client
+
+    def _launch(self, resume: Resume, concurrency: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Start DBOS; its threads wait while a task is carried out on our loop."""
+        try:
+            from dbos import DBOS  # noqa: PLC0415  an extra, imported only if it is used
+        except ImportError:
+            raise ConfigError("a worker needs DBOS: pip install 'mustcall[worker]'") from None
+        DBOS(
+            config={
+                "name": _APPLICATION,
+                "system_database_url": self._url,
+                "application_version": _VERSION,
+                "executor_id": self._name,
+                "enable_otlp": False,
+                "log_level": "ERROR",
+            }
+        )
+
+        @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
+        def carry_out(task: str) -> None:
+            with contextlib.suppress(asyncio.CancelledError):  # the worker stops; the run is back in the ledger's queue
+                asyncio.run_coroutine_threadsafe(resume(task), loop).result()
+
+        del carry_out  # DBOS knows it by its name
+        DBOS.launch()
+        if DBOS.executor_id != self._name:
+            raise ConfigError("this process has a DBOS of its own already; run `mustcall worker` in one that has none")
+        DBOS.register_queue(_QUEUE, worker_concurrency=concurrency, polling_interval_sec=_POLL)

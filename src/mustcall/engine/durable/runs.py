@@ -1,0 +1,155 @@
+"""The durable runs of an agent: claimed by one process at a time, gone on with, and told again once they have ended.
+
+It decides who may drive a run and what a name that is used again means. What a run does is the loop's, what is written
+of it the journal's.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError, RunBusy, UnknownRun
+from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.sharing import Shared
+from mustcall.engine.answers.answering import Answering
+from mustcall.engine.durable.documents import Outcome, Start, decode, encode, error_from, result_from
+from mustcall.engine.durable.folding import fold
+from mustcall.engine.durable.holding import Hold
+from mustcall.engine.durable.journal import Journal
+from mustcall.engine.durable.owners import is_gone, new_owner
+from mustcall.ledger import Claim, Ledger, RunStatus, open_ledger
+from mustcall.ledger import Run as Row
+
+__all__ = ["KIND", "Place", "Runs"]
+
+#: What the runs of an agent are called in the ledger.
+KIND = "agent"
+
+Place = Ledger | str | Path
+"""Where runs are kept: a ledger, or the path or URL of one."""
+
+Drive = Callable[[], Awaitable[RunResult]]
+
+
+class Runs:
+    """The runs in one ledger. `lease` are the seconds for which a process that says nothing is thought alive."""
+
+    def __init__(self, place: Place | None, lease: float) -> None:
+        if lease <= 0:
+            raise ConfigError(f"lease must be above 0 seconds, got {lease}")
+        self.place = place
+        self.lease = lease
+        #: How a run is left that was given up in the middle.
+        self.released = RunStatus.WAITING
+        self._ledgers = Shared(self._open)
+
+    @asynccontextmanager
+    async def ledger(self) -> AsyncGenerator[Ledger]:
+        """Yield the ledger, open."""
+        async with self._ledgers.use() as ledger:
+            yield ledger
+
+    async def queue(self, run_id: str, start: Start) -> Row:
+        """Write a run down for a worker to take; one that is there already is returned as it is."""
+        _check_name(run_id)
+        async with self.ledger() as ledger:
+            row = await ledger.queue_run(run_id, encode(start), kind=KIND)
+            _check_same(row, start)
+            return row
+
+    async def find(self, run_id: str) -> Row:
+        """Return a run; raise `UnknownRun`."""
+        async with self.ledger() as ledger:
+            row = await ledger.get_run(run_id)
+        if row is None:
+            raise UnknownRun(f"there is no run {run_id!r} in the ledger at {ledger.store.place}")
+        if row.kind != KIND:
+            raise UnknownRun(f"the run {run_id!r} is a {row.kind}, not one of an agent's")
+        return row
+
+    async def drive(
+        self, run_id: str, run: Run, start: Start, drive: Drive, *, answering: Answering | None, take: bool = False
+    ) -> RunResult:
+        """Claim a run and drive it from where it stands; return the stored result of one that has ended.
+
+        Raise what the run failed with, `RunBusy` where another process is at it, `FenceLost` where one came over it.
+        """
+        _check_name(run_id)
+        async with self.ledger() as ledger:
+            claim = await self._claim(ledger, run_id, start, take=take)
+            _check_same(claim.run, start)
+            if claim.run.status.ended:
+                return await _told(ledger, claim.run, run, answering)
+            if not claim.won:
+                raise RunBusy(f"the run {run_id!r} is carried out by {claim.run.owner}; its lease lasts")
+            folded = fold(() if claim.created else await ledger.events(run_id), "", run_id)
+            hold = Hold(ledger, claim.run, self.lease)
+            journal = Journal(hold, folded, asked=_digest(start), answering=answering)
+            run.keeper = journal
+            run.restore(folded.recovered)
+            try:
+                async with hold.kept():
+                    return await drive()
+            except MustcallError:
+                raise  # the journal has its end
+            except BaseException:
+                await asyncio.shield(journal.leave(self.released))
+                raise
+
+    async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult:
+        """Tell how a run ended, without asking a model; raise what it failed with."""
+        async with self.ledger() as ledger:
+            return await _told(ledger, row, run, answering)
+
+    async def _claim(self, ledger: Ledger, run_id: str, start: Start, *, take: bool) -> Claim:
+        claim = await ledger.start_run(run_id, encode(start), owner=new_owner(), lease=self.lease, kind=KIND, take=take)
+        holder = claim.run.owner
+        if not claim.won and not claim.run.status.ended and holder is not None and is_gone(holder):
+            again = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease, gone=holder)
+            claim = again or claim
+        return claim
+
+    async def _open(self, stack: AsyncExitStack) -> Ledger:
+        place = self.place
+        if isinstance(place, Ledger):
+            await place.open()  # who made it closes it
+            return place
+        return await stack.enter_async_context(open_ledger(place))
+
+
+async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult:
+    """Tell how a run ended once more, without asking a model; raise what it failed with."""
+    if row.outcome is None:  # cancelled from outside
+        run.restore(fold(await ledger.events(row.id), "", row.id).recovered)
+        result = run.result()
+    else:
+        result = result_from(row.outcome, answering, row.id)
+    run.store(result)
+    if row.status is RunStatus.FAILED and result.error is not None:
+        raise error_from(result.error)
+    return result
+
+
+def _check_name(run_id: str) -> None:
+    if not run_id or len(run_id) > 200 or not run_id.isprintable():
+        raise InvalidRequest(f"a run cannot be called {run_id!r}: 1 to 200 characters that can be seen", param="run_id")
+
+
+def _check_same(row: Row, start: Start) -> None:
+    """Raise `InvalidRequest` where a name was used for another question."""
+    if row.outcome is not None:
+        same = decode(row.outcome, Outcome, row.id).asked == _digest(start)
+    else:
+        same = row.data == encode(start)
+    if not same:
+        raise InvalidRequest(
+            f"the run {row.id!r} was started with another prompt or other settings; give this one a name of its own",
+            param="run_id",
+        )
+
+
+def _digest(start: Start) -> str:
+    return hashlib.sha256(encode(start)).hexdigest()[:32]

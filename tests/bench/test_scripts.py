@@ -1,0 +1,84 @@
+"""The scripts of benchmarks/: they are run by hand, so that here is where it shows that they still can be."""
+
+import importlib.util
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mustcall.bench.workloads import WORKLOADS
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """Import a script of benchmarks/."""
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_the_exponent_is_the_power(power: float) -> None:
+    """Times that grow with a power of the size have that power as their exponent."""
+    sizes = [10, 20, 40, 80]
+    assert load("scaling").exponent(sizes, [size**power for size in sizes]) == pytest.approx(power)
+
+
+@pytest.mark.parametrize(
+    ("title", "steps", "names"),
+    [
+        (
+            "tools",
+            "tool_steps",
+            {"decode chat", "mend history", "compile tools", "plan", "judge a call", "encode messages"},
+        ),
+        ("argument", "argument_steps", {"decode reply", "judge the call", "scan text, in deltas", "encode reply chat"}),
+        ("deltas", "delta_steps", {"decode text", "look for calls in call", "encode call responses"}),
+    ],
+)
+def test_every_step_of_growth_is_measured(
+    title: str, steps: str, names: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reading, mending, planning, judging, scanning and writing run at small sizes and have a line each."""
+    scaling = load("scaling")
+    scaling.measure(title, 16, getattr(scaling, steps), 1)
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line[9:34].strip() for line in lines if "exponent" in line}
+    assert names <= shown
+
+
+def test_what_grows_too_fast_is_missed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is slower than linear is named; one too short to measure is not judged."""
+    scaling = load("scaling")
+
+    def told(work: Callable[[], float]) -> float:
+        """Take the time that a step says it takes."""
+        return work()
+
+    def steps(size: int, _nonce: str) -> Iterator[tuple[str, Callable[[], float]]]:
+        yield "slow", lambda: size**2.0
+        yield "fair", lambda: size * 1.0
+        yield "short", lambda: size**2 / 1e9
+
+    monkeypatch.setattr(scaling, "cpu_of", told)
+    missed = scaling.measure("things", 80, steps, 1)
+    assert [line.split(" grows")[0] for line in missed] == ["things: slow"]
+    assert "small  short" in capsys.readouterr().out
+
+
+def test_peers_are_set_up_for_the_models_of_the_bench() -> None:
+    """Every model that is asked for is one that TensorZero's settings name, with the upstream behind it."""
+    peers = load("peers")
+    files = peers.settings("http://127.0.0.1:9100/v1")
+    models = tomllib.loads(files["tensorzero.toml"])["models"]
+
+    assert {f"bench-{load.reply}" for load in WORKLOADS} <= set(models)
+    assert all(one["providers"]["bench"]["api_base"] == "http://127.0.0.1:9100/v1/" for one in models.values())
+    assert 'api_base: "http://127.0.0.1:9100/v1"' in files["litellm.yaml"]
+    assert {peer.name for peer in peers.PEERS} == {"litellm", "forge", "tensorzero"}
