@@ -1,156 +1,27 @@
 """Answers that several models make together: exact requests of every role, what runs and what does not."""
 
-import asyncio
-import itertools
 import json
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from mustcall import CoordinateResult, ToolRefused, Upstream, coordinate, coordinate_sync
-from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError, QuorumMissed, RoleFailed
+from mustcall import ToolRefused
+from mustcall.core.errors import ConfigError
 from mustcall.engine.coordinating import (
-    CoordinateEvent,
     Critique,
-    InnerStatus,
-    Participant,
     Proposal,
-    RoleFinished,
     RoleKind,
-    RoleProgress,
-    RoleStarted,
     Synthesis,
     WorkerTools,
 )
-from mustcall.engine.coordinating.prompts import INSTRUCTIONS
 from mustcall.engine.tooling import SourcedTool
-from mustcall.policy.wording import Wording, fill
-from mustcall.testing import Answer, Call, Fail, Hang, Refuse, Say, Script, ScriptedUpstream, Turn
+from mustcall.policy.wording import fill
+from mustcall.testing import Answer, Call, Say, Script, Turn
 from mustcall.toolkit.fetch import fetch_tool
-from support.agents import WIRES, ask_body, get_weather, offer, results, said, user, wrapped
+from support.agents import get_weather, offer, results, said, user, wrapped
+from support.coordinating import AGREES, ASKED, PROPOSAL, WORDS, body, models, statuses, weather, wires
 from support.pages import fetcher, page, serving
-
-wires = pytest.mark.parametrize("wire", WIRES)
-WORDS = Wording()
-QUESTION = "How high is the tower?"
-
-PROPOSAL = Turn(Say('{"answer":"330 m","reasons":["the page says so"]}'))
-AGREES = Turn(Say('{"stance":"agree"}'))
-REVISE = Turn(Say('{"stance":"revise","problems":["no source"],"suggestion":"name one"}'))
-FINAL = Turn(Say('{"answer":"It is 330 metres high.","confidence":"high"}'))
-
-_LIST = {"items": {"type": "string"}, "type": "array"}
-SCHEMAS: dict[str, Any] = {
-    "proposer": {
-        "description": "A proposed answer.",
-        "properties": {
-            "answer": {"description": "The proposed answer.", "minLength": 1, "type": "string"},
-            "reasons": {"default": [], "description": "Why, in short sentences.", **_LIST},
-            "unsure": {"default": [], "description": "What is not certain.", **_LIST},
-        },
-        "required": ["answer"],
-        "title": "Proposal",
-        "type": "object",
-    },
-    "critic": {
-        "description": "What a critic says about a proposal.",
-        "properties": {
-            "problems": {"default": [], "description": "What is wrong or missing.", **_LIST},
-            "stance": {
-                "description": "Whether the proposal stands, needs changes, or is wrong.",
-                "enum": ["agree", "reject", "revise"],
-            },
-            "suggestion": {"default": "", "description": "What would mend it.", "type": "string"},
-        },
-        "required": ["stance"],
-        "title": "Critique",
-        "type": "object",
-    },
-    "synthesizer": {
-        "description": "The final answer.",
-        "properties": {
-            "answer": {"description": "The final answer.", "minLength": 1, "type": "string"},
-            "confidence": {"default": "medium", "description": "How sure it is.", "enum": ["high", "low", "medium"]},
-            "open_points": {"default": [], "description": "What stays disputed or unknown.", **_LIST},
-        },
-        "required": ["answer"],
-        "title": "Synthesis",
-        "type": "object",
-    },
-}
-
-QUOTED = wrapped("330 m\nReasons:\n- the page says so", "proposer")
-ASKED = {
-    "proposer": QUESTION,
-    "critic": f"The question: {QUESTION}\n\nThe proposed answer:\n{QUOTED}",
-    "synthesizer": f"The question: {QUESTION}\n\nThe proposed answer:\n{QUOTED}\n\n"
-    + "\n\n".join(f"What a critic says:\n{wrapped('Stance: agree', f'critic_{number}')}" for number in (1, 2)),
-}
-
-
-def body(wire: str, role: str, turns: Sequence[dict[str, Any]] | None = None, **fields: Any) -> dict[str, Any]:
-    """A request of a role, as it must be."""
-    schema = json.dumps(SCHEMAS[role], sort_keys=True, separators=(",", ":"))
-    told = f"{INSTRUCTIONS[RoleKind(role)]}\n\n{fill(WORDS.answer_as_json, schema=schema)}"
-    asked = [user(wire, ASKED[role])] if turns is None else list(turns)
-    fields.setdefault("tools", [])
-    if wire == "chat":
-        return ask_body(wire, [{"role": "system", "content": told}, *asked], **fields)
-    return ask_body(wire, asked, **{"system" if wire == "messages" else "instructions": told}, **fields)
-
-
-class Models:
-    """Scripted models for every role."""
-
-    def __init__(self, upstreams: Mapping[str, ScriptedUpstream], wire: str) -> None:
-        self.upstreams = upstreams
-        self._wire = wire
-
-    def at(self, name: str) -> Upstream:
-        """A role's upstream."""
-        return Upstream(f"{self._wire}={self.upstreams[name].base_url}", model="m", api_key="k")
-
-    def bodies(self, name: str) -> list[Any]:
-        """What a role was sent."""
-        return [one.body for one in self.upstreams[name].requests]
-
-    async def ask(self, **settings: Any) -> CoordinateResult:
-        """Coordinate an answer of them all."""
-        critics = [self.at(name) for name in self.upstreams if name.startswith("critic")]
-        settings.setdefault("critics", critics)
-        return await coordinate(QUESTION, proposer=self.at("proposer"), synthesizer=self.at("synthesizer"), **settings)
-
-
-@contextmanager
-def models(wire: str = "chat", /, **scripts: Script) -> Generator[Models]:
-    """Scripted models for the length of a test: a good one for each role that no script is given for."""
-    healthy: dict[str, Script] = {
-        "proposer": [PROPOSAL],
-        "critic_1": [AGREES],
-        "critic_2": [AGREES],
-        "synthesizer": [FINAL],
-    }
-    with ExitStack() as stack:
-        yield Models(
-            {
-                name: stack.enter_context(ScriptedUpstream(script, strict=True))
-                for name, script in (healthy | scripts).items()
-            },
-            wire,
-        )
-
-
-def always(answer: Answer) -> Script:
-    """A script of one answer."""
-    return itertools.repeat(answer)
-
-
-def statuses(result: CoordinateResult, name: str) -> list[tuple[int, str, str]]:
-    """The inner calls of a role."""
-    return [(call.hop, call.name, str(call.status)) for call in result.inner_tool_calls[name]]
-
 
 # --- the course ---------------------------------------------------------------------------------------------------
 
@@ -249,11 +120,6 @@ async def test_a_denied_fetch_is_refused() -> None:
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
-
-
-def weather(city: str = "Oslo") -> Turn:
-    """A call."""
-    return Turn(Call("get_weather", {"city": city}))
 
 
 async def test_hop_budget() -> None:
@@ -446,211 +312,3 @@ async def test_injected_words_stay_data() -> None:
     assert asked.count("</untrusted-data>") == 1
     assert asked.endswith("characters]\n</untrusted-data>")
     assert len(asked) < 8400
-
-
-# --- failures -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_failing_critic_does_not_sink_the_run() -> None:
-    """A quorum of critics is enough; the failed one is on record, and the synthesizer hears the others."""
-    with models(critic_1=[Fail(400, "no")]) as panel:
-        result = await panel.ask()
-        asked = panel.bodies("synthesizer")[0]["messages"][1]["content"]
-    failed = next(role for role in result.roles if role.name == "critic_1")
-    assert failed.error is not None
-    assert (failed.output, failed.error.message, len(result.critiques)) == (None, "no", 1)
-    assert "critic_2" in asked
-    assert "critic_1" not in asked
-    assert result.answer == "It is 330 metres high."
-
-
-async def test_quorum() -> None:
-    """Fewer critics than the quorum are a typed error that says what each failed with; 0 can do without any."""
-    with models(critic_1=[Fail(400, "no")]) as panel:
-        with pytest.raises(QuorumMissed, match="1 of 2 critics") as raised:
-            await panel.ask(quorum=2, session="s1")
-        assert panel.bodies("synthesizer") == []
-    assert raised.value.details is not None
-    assert raised.value.details["session"] == "s1"
-    assert raised.value.details["errors"].keys() == {"critic_1"}
-    with models(critic_1=[Fail(400, "no")], critic_2=[Turn(Refuse("I will not."))]) as panel:
-        result = await panel.ask(quorum=0)
-    assert (result.answer, result.critiques) == ("It is 330 metres high.", ())
-    refused = next(role for role in result.roles if role.name == "critic_2")
-    assert refused.error is not None
-    assert refused.error.code == "refused"
-
-
-@pytest.mark.parametrize("name", ["proposer", "synthesizer"])
-async def test_roles_that_are_needed(name: str) -> None:
-    """Rule 91: a proposer or synthesizer that gives no usable answer is a typed error with the real cause."""
-    bad = Turn(Say("I think it is high."))
-    with models(**{name: [bad, bad]}) as panel:
-        with pytest.raises(RoleFailed, match=f"the {name} .*2 attempts made") as raised:
-            await panel.ask()
-        assert len(panel.bodies(name)) == 2
-    assert raised.value.details is not None
-    assert raised.value.details["error"]["code"] == "bad_answer"
-    with models(**{name: [bad, bad]}) as panel:
-        result = await panel.ask(check=False)
-    assert result.error is not None
-    assert (result.answer, result.error.code) == (None, "role_failed")
-    assert result.roles[-1].attempts == 2
-
-
-# --- rounds -------------------------------------------------------------------------------------------------------
-
-
-async def test_rounds() -> None:
-    """In a later round the proposer reads its last proposal and what critics said; the last round is concluded from."""
-    better = Turn(Say('{"answer":"330 m, says its owner"}'))
-    with models(proposer=[PROPOSAL, better], critic_1=[REVISE, AGREES], critic_2=[AGREES, AGREES]) as panel:
-        result = await panel.ask(rounds=5)
-        asked = panel.bodies("proposer")[1]["messages"]
-        concluded = panel.bodies("synthesizer")[0]["messages"][1]["content"]
-    said_1 = wrapped("Stance: revise\nProblems:\n- no source\nSuggestion: name one", "critic_1")
-    said_2 = wrapped("Stance: agree", "critic_2")
-    assert [turn["role"] for turn in asked] == ["system", "user"]
-    assert asked[1]["content"] == (
-        f"{QUESTION}\n\nThe last proposal:\n{QUOTED}\n\nWhat a critic says:\n{said_1}\n\nWhat a critic says:\n{said_2}"
-        "\n\nPropose a better answer."
-    )
-    assert (result.rounds, [role.round for role in result.roles]) == (2, [1, 1, 1, 2, 2, 2, 2])
-    assert "330 m, says its owner" in concluded
-    assert "no source" not in concluded
-
-
-async def test_rounds_are_bounded() -> None:
-    """Critics that never agree are heard so many times and no more; agreement in the first round ends the debate."""
-    with models(proposer=always(PROPOSAL), critic_1=always(REVISE), critic_2=always(REVISE)) as panel:
-        result = await panel.ask(rounds=3)
-        assert [len(panel.bodies(name)) for name in ("proposer", "critic_1", "synthesizer")] == [3, 3, 1]
-    assert result.rounds == 3
-    with models() as panel:
-        assert (await panel.ask(rounds=3)).rounds == 1
-
-
-async def test_a_later_round_that_fails_ends_the_debate() -> None:
-    """The answer is then made from the last complete round."""
-    with models(proposer=[PROPOSAL, Fail(400, "no")], critic_1=[REVISE]) as panel:
-        result = await panel.ask(rounds=3)
-    assert (result.rounds, result.answer) == (1, "It is 330 metres high.")
-    assert [role.error is not None for role in result.roles] == [False, False, False, True, False]
-
-
-# --- around it ----------------------------------------------------------------------------------------------------
-
-
-async def test_critics_work_side_by_side() -> None:
-    """No critic waits for another: the second is asked while the first has not answered."""
-    with models(critic_1=[Hang(AGREES)], critic_2=[Hang(AGREES)]) as panel:
-        asking = asyncio.create_task(panel.ask())
-        critics = [panel.upstreams[name] for name in ("critic_1", "critic_2")]
-        for critic in critics:
-            await critic.await_requests(1)
-        assert panel.bodies("synthesizer") == []
-        for critic in critics:
-            critic.release()
-        assert len((await asking).critiques) == 2
-
-
-async def test_cancelling_ends_everything() -> None:
-    """Who stops waiting stops the roles: their upstreams are cut off, and nobody is asked any more."""
-    with models(critic_1=[Hang(AGREES)], critic_2=[Hang(AGREES)]) as panel:
-        asking = asyncio.create_task(panel.ask())
-        critics = [panel.upstreams[name] for name in ("critic_1", "critic_2")]
-        for critic in critics:
-            await critic.await_requests(1)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        for critic in critics:
-            await critic.await_connections(0)
-        assert panel.bodies("synthesizer") == []
-
-
-async def test_events() -> None:
-    """What happens is told as it happens: each role begins, makes calls and ends; a broken callback ends nothing."""
-    seen: list[CoordinateEvent] = []
-
-    async def see(event: CoordinateEvent) -> None:
-        seen.append(event)
-        raise ValueError("mine")
-
-    with models(proposer=[weather(), PROPOSAL]) as panel:
-        result = await panel.ask(worker_tools=[get_weather], on_event=see)
-    started = [event.name for event in seen if isinstance(event, RoleStarted)]
-    finished = [event.run for event in seen if isinstance(event, RoleFinished)]
-    assert started == ["proposer", "critic_1", "critic_2", "synthesizer"]
-    assert tuple(finished) == result.roles
-    kinds = [
-        type(event.event).__name__ for event in seen if isinstance(event, RoleProgress) and event.name == "proposer"
-    ]
-    assert kinds == ["StepFinished", "CallStarted", "CallFinished", "TextDelta", "StepFinished", "RunFinished"]
-
-
-async def test_participants() -> None:
-    """A participant may have instructions and a model of its own."""
-    with models() as panel:
-        critic = Participant(panel.at("critic_1"), model="other", instructions="Look at the numbers.")
-        result = await panel.ask(critics=[critic])
-        sent = panel.bodies("critic_1")[0]
-    assert sent["model"] == "other"
-    assert sent["messages"][0]["content"].startswith(f"{INSTRUCTIONS[RoleKind.CRITIC]}\n\nLook at the numbers.\n\n")
-    assert [role.model for role in result.roles] == ["m", "other", "m"]
-
-
-async def test_one_session_id() -> None:
-    """One id stands for the whole: the given one, or a new one."""
-    scripts = {"proposer": PROPOSAL, "critic_1": AGREES, "critic_2": AGREES, "synthesizer": FINAL}
-    with models(**{name: always(answer) for name, answer in scripts.items()}) as panel:
-        ids = [(await panel.ask(session=given)).session for given in ("s1", None, None)]
-    assert ids[0] == "s1"
-    assert ids[1] != ids[2]
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"critics": []}, "no critic"),
-        ({"quorum": 3}, "quorum"),
-        ({"quorum": -1}, "quorum"),
-        ({"rounds": 0}, "rounds"),
-        ({"hop_budget": -1}, "hop_budget"),
-        ({"worker_tools": [3]}, "no tool"),
-        ({"worker_tools": "fetch"}, "list of tools"),
-        ({"critics": ["chat=http://127.0.0.1:9/v1"]}, "no model is named"),
-        ({"critics": ["nonsense"]}, "wire=URL"),
-    ],
-)
-async def test_settings_that_cannot_be_used(settings: dict[str, Any], words: str) -> None:
-    """What cannot be run is said before anything is sent."""
-    with models() as panel:
-        with pytest.raises(MustcallError, match=words):
-            await panel.ask(**settings)
-        assert panel.bodies("proposer") == []
-
-
-def test_sync() -> None:
-    """`coordinate_sync` is for scripts; an empty question is none."""
-    with models() as panel:
-        settings: dict[str, Any] = {
-            "proposer": panel.at("proposer"),
-            "critics": [panel.at("critic_1"), panel.at("critic_2")],
-            "synthesizer": panel.at("synthesizer"),
-        }
-        assert coordinate_sync(QUESTION, **settings).answer == "It is 330 metres high."
-        with pytest.raises(InvalidRequest):
-            coordinate_sync("  ", **settings)
-
-        async def inside() -> None:
-            coordinate_sync(QUESTION, **settings)
-
-        with pytest.raises(ConfigError, match="event loop"):
-            asyncio.run(inside())
-
-
-def test_statuses_are_those_of_the_rule() -> None:
-    """Rule 89: the words are closed, and the seven of the rule are among them."""
-    seven = {"ok", "refused", "parse_error", "schema_error", "hop_budget_exhausted", "cost_cap_exceeded"}
-    assert {str(status) for status in InnerStatus} == seven | {"ignored_extra", "failed", "timed_out", "cancelled"}
