@@ -5,8 +5,8 @@
 
 Figures are CPU time of this process: the best of a few runs, since other work on the machine can only add to it. What
 must hold on any machine are the ratios: doubling the input at most 2.2 times the time, judged for every doubling that
-takes long enough to be compared. A run makes over 1,500 of those comparisons; one that misses is measured again with
-more pairs, and what counts then is the best of them all.
+takes long enough to be compared. A run makes over 1,500 of those comparisons; one that misses is looked at again a
+little later, with twice as many runs, up to three times.
 """
 
 import argparse
@@ -25,8 +25,8 @@ TOOLS = (Tool(name="write_file", parameters={"type": "object", "properties": {"t
 LINE = 'Lorem ipsum dolor sit amet, "consectetur" (adipiscing) elit; see [1] and a < b.\n'
 PROSE = "The quick brown fox jumps over the lazy dog, as it does (see *notes*), and goes on to [2] the hills. "
 RATIO = 2.2
-#: How many more pairs a comparison gets that misses at first.
-AGAIN = 12
+#: Seconds before each look at one comparison. Other work on a machine comes in bursts; growth does not go away.
+WAITS = (0, 2, 10, 30)
 # What takes less cannot be compared: the clock and the collector would decide.
 FLOOR = 0.004
 
@@ -50,13 +50,16 @@ def cpu(run: Callable[[], object], repeats: int = 3) -> float:
 
 
 def growth(small: Callable[[], object], large: Callable[[], object], repeats: int) -> float:
-    """Return how much longer the large one takes: the best of each, in turns."""
-    least_small = least_large = float("inf")
-    for done in range(1, repeats + AGAIN + 1):
-        least_small, least_large = min(least_small, cpu(small, 1)), min(least_large, cpu(large, 1))
-        if done >= repeats and least_large <= RATIO * least_small:
+    """Return how much longer the large one takes: the best of each, in turns; what misses is looked at again later."""
+    ratio = 0.0
+    for wait in WAITS:
+        time.sleep(wait)
+        pairs = [(cpu(small, 1), cpu(large, 1)) for _ in range(repeats)]
+        ratio = min(large for _, large in pairs) / max(min(small for small, _ in pairs), 1e-9)
+        if ratio <= RATIO:
             break
-    return least_large / max(least_small, 1e-9)
+        repeats *= 2
+    return ratio
 
 
 def worst_doubling(make: Callable[[int], Callable[[], object]], sizes: list[int], repeats: int) -> tuple[float, int]:
