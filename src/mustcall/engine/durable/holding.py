@@ -35,6 +35,7 @@ class Hold:
         self._until = time.monotonic() + lease
         self.lost: LedgerError | None = None
         self._ending = False
+        self._over = False
 
     async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None) -> None:
         """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now."""
@@ -70,11 +71,12 @@ class Hold:
             working.uncancel()
             raise self.lost from None
         finally:
+            self._over = True  # a driver may swallow a cancellation
             renewing.cancel()
             await asyncio.wait({renewing})
 
     async def _keep(self, working: "asyncio.Task[object]") -> None:
-        while True:
+        while not self._over:
             await asyncio.sleep(self._lease / _RENEWALS)
             try:
                 await self._renew()
