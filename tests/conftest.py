@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import sys
 
 from hypothesis import settings
 
@@ -11,3 +12,10 @@ os.environ.pop("DATABASE_URL", None)
 # Nothing is timed in tests: how long an example takes says more about the machine than about the code.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+
+def pytest_sessionfinish() -> None:
+    """Stop the database of this process, if a test started one: workers of pytest-xdist leave without a word."""
+    module = sys.modules.get("support.postgres")
+    if module is not None:
+        module.stop_server()

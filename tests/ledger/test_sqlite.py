@@ -166,8 +166,10 @@ async def test_a_file_that_another_process_holds_does_not_hang_a_request(tmp_pat
 
 async def test_the_file_is_the_owners_only(tmp_path: Path) -> None:
     """What was said is nobody else's business."""
-    async with open_ledger(tmp_path / "new" / "l.db"):
-        assert (tmp_path / "new" / "l.db").stat().st_mode & 0o777 == 0o600
+    async with open_ledger(tmp_path / "new" / "l.db") as ledger:
+        await ledger.queue_run("r", b"")
+        files = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "new").iterdir()}
+        assert files == {"l.db": 0o600, "l.db-wal": 0o600, "l.db-shm": 0o600}
 
 
 async def test_damage_is_found(tmp_path: Path) -> None:

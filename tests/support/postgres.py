@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["PostgresServer", "postgres_server"]
+__all__ = ["PostgresServer", "postgres_server", "stop_server"]
 
 _numbers = itertools.count(1)
 
@@ -75,3 +75,10 @@ def postgres_server() -> PostgresServer:
     server = PostgresServer(Path(tempfile.mkdtemp(prefix="mustcall-pg-")))
     atexit.register(server.remove)
     return server
+
+
+def stop_server() -> None:
+    """Stop this process's server, if a test started one."""
+    if postgres_server.cache_info().currsize:
+        postgres_server().remove()
+        postgres_server.cache_clear()

@@ -7,6 +7,7 @@ the next one. A failed program is undone alone, a failed commit fails every prog
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -165,15 +166,14 @@ class SqliteStore:
     def _open_for_writing(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = not self._path.exists()
+            with contextlib.suppress(FileExistsError):
+                # Made here and not by SQLite, so that it and its log are the owner's only from the first byte on.
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             connection = self._connect()
         except OSError as error:
             raise LedgerUnavailable(f"cannot make the ledger at {self.place}: {error.strerror}") from None
         except sqlite3.Error as error:
             raise self._typed(error) from None
-        if new:
-            with contextlib.suppress(OSError):
-                self._path.chmod(0o600)
         try:
             self._migrate(connection)
         except BaseException:
