@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ nothing = 7
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger with a run that is over, one that waits in the queue, and one that was left in the middle."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     Path("agents_of_this_test.py").write_text(AGENTS)
     place = str(tmp_path / "ledger.db")
     asyncio.run(_fill(place))

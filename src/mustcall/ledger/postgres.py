@@ -127,6 +127,9 @@ class PostgresStore:
                         async with pool.connection() as connection:
                             return await _run(connection, make(lost))
                     except OperationalError as error:
+                        task = asyncio.current_task()
+                        if task is not None and task.cancelling():  # which the driver told in its own words
+                            raise asyncio.CancelledError from None
                         if not left or not _is_broken(error):
                             raise
                         lost = True  # other connections of the pool may be as dead as this one was

@@ -505,3 +505,24 @@ async def test_claims_are_reported_with_the_result(tmp_path: Path) -> None:
     assert (await agent(called, place, claims="report").run("Go.")).claims == ()
     with pytest.raises(ConfigError, match="claims must be one of"):
         agent(ScriptedModel([]), place, claims="maybe")
+
+
+async def test_the_end_of_a_run_is_no_loss_of_its_lease(place: str) -> None:
+    """A lease that is renewed all the time never takes a run's own end for another's claim."""
+    for number in range(5):
+        one = agent(ScriptedModel([SENDS, "Done."]), place, lease=0.03)
+        try:
+            result = await one.run("Go.", run_id=f"r{number}")
+        except FenceLost:  # the lease itself may run out on a slow machine; that is said before the end is written
+            assert (await one.runs.find(f"r{number}")).status is not RunStatus.DONE
+        else:
+            assert result.text == "Done."
+
+
+async def test_an_open_agent_keeps_its_ledger_open(tmp_path: Path) -> None:
+    """Inside `async with` the runs of an agent share one open ledger."""
+    async with agent(ScriptedModel(["Yes."] * 2), str(tmp_path / "ledger.db")) as one, one.runs.ledger() as ledger:
+        await one.run("Go.", run_id="a")
+        async with one.runs.ledger() as again:
+            assert again is ledger
+        assert (await one.run("Go.", run_id="b")).text == "Yes."

@@ -6,7 +6,7 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -123,7 +123,7 @@ class Agent:
         self._ledger, self._lease = ledger, lease
         self._durable: Runs | None = None
         self._shared = Shared(self._opened)
-        self._held: list[AbstractAsyncContextManager[tuple[Turns, Roster, Turns | None]]] = []
+        self._held: list[AsyncExitStack] = []
         self._check()
 
     async def run(
@@ -232,9 +232,11 @@ class Agent:
         return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
 
     async def __aenter__(self) -> Self:
-        held = self._shared.use()
-        await held.__aenter__()
-        self._held.append(held)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._shared.use())
+            if self._ledger is not None:
+                await stack.enter_async_context(self.runs.ledger())
+            self._held.append(stack.pop_all())
         return self
 
     async def __aexit__(

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError
 from mustcall.engine.agent.agent import Agent
@@ -28,6 +28,10 @@ from mustcall.engine.tooling.roster import ToolLike
 from mustcall.policy.budget import Caps
 from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording
+
+if TYPE_CHECKING:
+    from mustcall.engine.durable.runs import Place
+    from mustcall.ledger import Ledger
 
 __all__ = ["WORKERS", "coordinate", "coordinate_sync"]
 
@@ -63,6 +67,8 @@ async def coordinate(
     approve: Approve | None = None,
     on_event: OnEvent | None = None,
     check: bool = True,
+    run_id: str | None = None,
+    ledger: "Place | None" = None,
 ) -> CoordinateResult:
     """Answer a question with several models: a proposal, critics side by side, and a final answer.
 
@@ -71,7 +77,9 @@ async def coordinate(
     make `hop_budget` tool executions before its answer. `rounds` of proposal and critique are held at most; one whose
     critics all agree is the last. At least `quorum` critics must answer. Everything is spent by one `session`, a new
     one unless it is named; `budget` bounds it, and its accounts are `meter`'s. `options`, `controls`, `wording`,
-    `timeout` and `approve` are those of every role's agent. `on_event` sees what happens.
+    `timeout` and `approve` are those of every role's agent. `on_event` sees what happens. With a `run_id` it is
+    durable, kept in the `ledger` (an agent's by default): the same name again goes on with the roles that are done, and
+    asks nobody once all are.
 
     Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer and `QuorumMissed` if too few critics
     do; with `check=False` return what there is, `error` saying so.
@@ -82,7 +90,8 @@ async def coordinate(
     roles = _roles(applies_to)
     _check(len(members[1]), hop_budget, rounds, quorum)
     progress = Progress(on_event)
-    spender = session or f"ses_{os.urandom(8).hex()}"
+    spender = session or (f"ses_{os.urandom(8).hex()}" if run_id is None else f"run_{run_id}")
+    opened: Ledger | None = None
 
     def member(role: RoleKind, name: str, who: Participant, tools: tuple[FunctionTool, ...]) -> Member:
         agent = Agent(
@@ -100,10 +109,13 @@ async def coordinate(
             session=spender,
             meter=meter,
             hooks=[progress.hook(name)] if on_event is not None else (),
+            ledger=opened,
         )
         return Member(role, name, agent)
 
     async with AsyncExitStack() as stack:
+        if run_id is not None:
+            opened = await _opened(ledger, stack)
         accepted = await accept_tools(worker_tools or (), allowed, stack)
         first = member(RoleKind.PROPOSER, "proposer", members[0], accepted.tools)
         judges = [
@@ -118,6 +130,7 @@ async def coordinate(
             rounds=rounds,
             quorum=quorum,
             hops=hop_budget,
+            run_id=run_id,
             worker_tools=None
             if worker_tools is None
             else WorkerTools(
@@ -131,6 +144,16 @@ async def coordinate(
             if check:
                 raise
             return panel.result()
+
+
+async def _opened(place: "Place | None", stack: AsyncExitStack) -> "Ledger":
+    """Return the ledger, open, for all roles."""
+    from mustcall.ledger import Ledger, open_ledger  # noqa: PLC0415  a database, for those who want one
+
+    if isinstance(place, Ledger):
+        await place.open()  # who made it closes it
+        return place
+    return await stack.enter_async_context(open_ledger(place))
 
 
 def _blocking(wanted: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

@@ -48,11 +48,16 @@ class Member(msgspec.Struct, frozen=True):
     name: str
     agent: Agent
 
-    async def work(self, prompt: str, hops: int, number: int) -> RoleRun:
-        """Return what came of the role's work in a round; a failure is one of the things that can come of it."""
+    async def work(self, prompt: str, hops: int, number: int, run_id: str | None = None) -> RoleRun:
+        """Return what came of the role's work in a round; a failure is one of the things that can come of it.
+
+        Under the name of a durable run the role's own run is durable: what it has done is not done again.
+        """
         clock = self.agent.upstream.clock
         began = clock.monotonic()
-        result = await self.agent.run(prompt, output=ENVELOPES[self.role], hops=hops, check=False)
+        result = await self.agent.run(
+            prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
+        )
         output: Envelope | None = result.output
         error = result.error
         if output is None and error is None:  # a refusal is an end of its own, not a bad answer
@@ -74,6 +79,10 @@ class Member(msgspec.Struct, frozen=True):
             estimated=result.estimated,
             seconds=clock.monotonic() - began,
         )
+
+    def _path(self, run_id: str | None, number: int) -> str | None:
+        """Return the name of the role's own run: `…/proposer/1`, `…/critic_2/1`."""
+        return None if run_id is None else f"{run_id}/{self.name}/{number}"
 
 
 #: What a discarded attempt says of the call it tried to make.

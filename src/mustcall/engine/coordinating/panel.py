@@ -62,6 +62,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     quorum: int
     hops: int
     worker_tools: WorkerTools | None = None
+    #: The name of a durable run.
+    run_id: str | None = None
 
 
 class _Round(msgspec.Struct, frozen=True):
@@ -140,8 +142,11 @@ class Panel:
         if not isinstance(proposed.output, Proposal):
             raise self._failed(proposed)
         prompt = ask_critic(question, proposed.output)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._ask(critic, prompt, number)) for critic in self._critics]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._ask(critic, prompt, number)) for critic in self._critics]
+        except BaseExceptionGroup as errors:  # another process is at one of them
+            raise errors.exceptions[0] from None
         said = [task.result() for task in tasks]
         heard = tuple((run.name, run.output) for run in said if isinstance(run.output, Critique))
         if len(heard) < self._course.quorum:
@@ -160,7 +165,7 @@ class Panel:
     async def _ask(self, member: Member, prompt: str, number: int) -> RoleRun:
         await self._progress.tell(RoleStarted(member.role, member.name, member.agent.model, number))
         hops = 0 if member.role is RoleKind.SYNTHESIZER else self._course.hops
-        run = await member.work(prompt, hops, number)
+        run = await member.work(prompt, hops, number, self._course.run_id)
         self._runs.append(run)
         await self._progress.tell(RoleFinished(run))
         return run

@@ -28,6 +28,8 @@ class InnerStatus(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
+    #: It had begun when a durable run was interrupted.
+    UNKNOWN = "unknown"
     #: It was not approved, its tool said no, or it is not among the accepted ones.
     REFUSED = "refused"
     #: It was not written as a call is.
@@ -42,8 +44,8 @@ class InnerStatus(StrEnum):
 class InnerCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that a role made or tried to make. `hop` is the one it took, or would have taken.
 
-    `name` is empty where no name could be read. Nothing ran under any status but `ok`, `failed`, `timed_out` and, where
-    the tool itself said no, `refused`.
+    `name` is empty where no name could be read. Nothing ran under any status but `ok`, `failed`, `timed_out`, `unknown`
+    and, where the tool itself said no, `refused`.
     """
 
     hop: int

@@ -34,9 +34,12 @@ class Hold:
         self._lease = lease
         self._until = time.monotonic() + lease
         self.lost: LedgerError | None = None
+        self._ending = False
+        self._over = False
 
     async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None) -> None:
         """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now."""
+        self._ending = self._ending or end is not None
         give_up = time.monotonic() + max(self._lease, _PATIENCE)
         tries = 0
         while True:
@@ -68,17 +71,19 @@ class Hold:
             working.uncancel()
             raise self.lost from None
         finally:
+            self._over = True  # a driver may swallow a cancellation
             renewing.cancel()
             await asyncio.wait({renewing})
 
     async def _keep(self, working: "asyncio.Task[object]") -> None:
-        while True:
+        while not self._over:
             await asyncio.sleep(self._lease / _RENEWALS)
             try:
                 await self._renew()
             except FenceLost as lost:
-                self.lost = lost
-                working.cancel()
+                if not self._ending:  # a run that ends is no longer held, and that is no loss
+                    self.lost = lost
+                    working.cancel()
                 return
             except LedgerError as error:  # it may be back before the lease is over, and nobody can claim meanwhile
                 _logger.warning("the lease of the run %s could not be renewed: %s", self.run_id, error.message)
