@@ -137,7 +137,7 @@ def answer_honestly(demand: Demand, marks: Marks, wire: Wire, body: JsonObject, 
         return honest_call(demand, offered, marks, source)
     schema = _output_schema(body)
     if schema is not None and schema != demand.schema:
-        return _schema_call(schema, marks, source)
+        return _schema_call(demand, schema, marks, source)
     tool = source.choice(demand.callable)
     dialect = choose_dialect(_system_text(body))
     if dialect is None:
@@ -160,9 +160,16 @@ def _listed_name(name: str, system: str) -> str:
     return next((known for known in listed if known == name or (stem and known.startswith(stem))), name)
 
 
-def _schema_call(schema: JsonObject, marks: Marks, source: random.Random) -> Spoken:
-    """Answer a request for a call in the form of a JSON schema."""
-    text = to_json(sample(schema, source, marks.argument)).decode()
+def _schema_call(demand: Demand, schema: JsonObject, marks: Marks, source: random.Random) -> Spoken:
+    """Answer a request for a call in the form of a JSON schema.
+
+    The form an upstream takes may have lost bounds (`maximum`) that are still the tool's.
+    """
+    value = as_object(sample(schema, source, marks.argument))
+    own = {tool.name: tool.schema for tool in demand.callable}
+    if (name := value.get("name")) in own:
+        value = {**value, "arguments": sample(own[name], source, marks.argument)}
+    text = to_json(value).decode()
     return Spoken(what="call as a schema answer", turn=Turn(Say(text)), calls_may=True, exact=False)
 
 
