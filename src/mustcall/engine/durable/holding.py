@@ -83,7 +83,7 @@ class Hold:
             try:
                 await self._renew()
             except FenceLost as lost:
-                if not self._ending:  # a run that ends is no longer held, and that is no loss
+                if not self._ending and not self._over.is_set():  # a run that ends is no longer held: no loss
                     self.lost = lost
                     working.cancel()
                 return
