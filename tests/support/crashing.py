@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from mustcall import Agent, FunctionTool, tool
-from mustcall.core.errors import FenceLost, RunBusy, UnknownRun
+from mustcall.core.errors import FenceLost, LedgerUnavailable, RunBusy, UnknownRun
 from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.results import RunResult
 from mustcall.ledger import Claim, Ledger, NewEvent, RunEnd, open_ledger
@@ -30,6 +30,7 @@ from mustcall.testing.model import ScriptedModel
 
 __all__ = [
     "AGAIN",
+    "AWAY",
     "BROKEN",
     "DONE",
     "LOST",
@@ -55,7 +56,7 @@ AGAIN = "store"
 TOOLS = (*ONCE, CHECKED, AGAIN)
 
 #: How a child ends.
-DONE, BROKEN, LOST, BUSY = 0, 1, 3, 4
+DONE, BROKEN, LOST, BUSY, AWAY = 0, 1, 3, 4, 5
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +185,8 @@ def launch(job: Job, *, at: int = 0, blow: int = signal.SIGKILL, effects: bool =
     code = BROKEN
     try:
         code = asyncio.run(_carry_out(job, _Points(at, blow, effects=effects)))
+    except LedgerUnavailable:
+        code = AWAY
     except BaseException as error:  # noqa: BLE001  this process has nobody to tell
         _append(job.witness, f"error {type(error).__name__}: {error}")
     finally:

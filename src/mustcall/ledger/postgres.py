@@ -178,7 +178,9 @@ class PostgresStore:
 async def _configure(connection: "AsyncConnection[Sequence[Any]]") -> None:
     """Let the server itself give up what nobody waits for any more."""
     await connection.execute("SET statement_timeout = '30s'")
-    await connection.execute("SET idle_in_transaction_session_timeout = '30s'")
+    # Whoever freezes in the middle of a write must not keep others from its rows; a write takes milliseconds, and one
+    # that was undone by this is tried again.
+    await connection.execute("SET idle_in_transaction_session_timeout = '3s'")
 
 
 async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]) -> T:

@@ -5,6 +5,7 @@ again for a while, told as such: what the database kept of a try whose answer wa
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -22,6 +23,8 @@ _PATIENCE = 15.0
 _PAUSES = (0.1, 0.3, 0.6, 1.0)
 #: A lease is renewed so many times before it would be over.
 _RENEWALS = 3
+#: Seconds a renewal under way is waited for when the run is over.
+_GRACE = 5.0
 
 
 class Hold:
@@ -35,7 +38,7 @@ class Hold:
         self._until = time.monotonic() + lease
         self.lost: LedgerError | None = None
         self._ending = False
-        self._over = False
+        self._over = asyncio.Event()
 
     async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None) -> None:
         """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now."""
@@ -71,22 +74,27 @@ class Hold:
             working.uncancel()
             raise self.lost from None
         finally:
-            self._over = True  # a driver may swallow a cancellation
+            self._over.set()  # rather than cancelled in the middle of a statement, which drivers take badly
+            await asyncio.wait({renewing}, timeout=_GRACE)
             renewing.cancel()
-            await asyncio.wait({renewing})
 
     async def _keep(self, working: "asyncio.Task[object]") -> None:
-        while not self._over:
-            await asyncio.sleep(self._lease / _RENEWALS)
+        while not await self._over_within(self._lease / _RENEWALS):
             try:
                 await self._renew()
             except FenceLost as lost:
-                if not self._ending:  # a run that ends is no longer held, and that is no loss
+                if not self._ending and not self._over.is_set():  # a run that ends is no longer held: no loss
                     self.lost = lost
                     working.cancel()
                 return
             except LedgerError as error:  # it may be back before the lease is over, and nobody can claim meanwhile
                 _logger.warning("the lease of the run %s could not be renewed: %s", self.run_id, error.message)
+
+    async def _over_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        return self._over.is_set()
 
     async def _renew(self) -> None:
         asked = time.monotonic()
