@@ -171,6 +171,14 @@ def test_other_tools_than_the_one_demanded(
     assert [call.name for call in judged.reply.calls] == delivered
 
 
+def test_other_tools_one_at_a_time_and_each_by_its_own_id() -> None:
+    """Rules 29, 67: what is kept of other tools' calls is one where parallel calls are off, and no id stands twice."""
+    judged = verdict_on(replied(OTHER, OTHER, reported="tool_calls"), case_of(demand=demand(named())))
+    assert len({call.id for call in judged.reply.calls}) == 2
+    case = case_of(demand=demand(named()), request=asked(parallel_tool_calls=False))
+    assert len(verdict_on(replied(OTHER, OTHER, reported="tool_calls"), case).reply.calls) == 1
+
+
 def test_calls_nobody_allowed_are_not_delivered() -> None:
     """Rule 125: `none` is enforced; the text stays, the call is dropped and reported."""
     judged = verdict_on(replied(Text(text="Sunny."), GOOD, reported="tool_calls"), case_of(demand=demand(NOTHING)))

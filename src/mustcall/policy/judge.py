@@ -185,7 +185,8 @@ def _judge_calls(
             kept.append(call)
     if not any(isinstance(part, ToolCall) for part in kept):
         # Only other tools than the one demanded were called (rule 29).
-        others = reply.evolve(parts=(*kept, *checked.others), finish=FinishReason.TOOL_CALLS, reported_finish=None)
+        called = checked.others if case.request.parallel_tool_calls is not False else checked.others[:1]
+        others = reply.evolve(parts=(*kept, *called), finish=FinishReason.TOOL_CALLS, reported_finish=None)
         return Judgement(verdict=Verdict.FORCE_MISSED, reply=others, notes=notes)
     if not promoted and reply.reported_finish not in _TRUE_WORDS:
         checked.note(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} to tool calls")
@@ -270,7 +271,8 @@ class _Calls:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
                 self.note(AdaptationKind.CALL_DROPPED, tool.name, "not the tool that was demanded")
-                self.others.append(call.evolve(name=tool.name, arguments=checked.arguments))
+                identifier = self._unique(call.id)
+                self.others.append(call.evolve(name=tool.name, arguments=checked.arguments, id=identifier))
                 return None, None
             self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
         if self._case.request.parallel_tool_calls is False and self._delivered:
