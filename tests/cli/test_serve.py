@@ -100,6 +100,12 @@ def test_the_lines_to_try_name_a_model_that_is_served(tmp_path: Path) -> None:
         assert "local" not in printed
 
 
+def test_demo_keeps_nothing() -> None:
+    """A ledger for the demo is refused rather than left out in silence."""
+    told = run("serve", "--demo", "--ledger", "demo.db")
+    assert (told.returncode, "--demo keeps nothing" in told.stderr) == (2, True)
+
+
 def test_demo_speaks_all_three_wires() -> None:
     """The demo answers Responses and Messages clients too."""
     with serving("--demo", "--port", "0") as (url, _, _process):

@@ -109,6 +109,8 @@ def command(
             raise click.UsageError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"local:chat={SCHEME}:{gguf.absolute()}",)
     with contextlib.ExitStack() as stack:
+        if demo and (ledger is not None or keep is not None):
+            raise click.UsageError("--demo keeps nothing: leave --ledger and --keep out, or name an upstream instead")
         if demo:
             settings = stack.enter_context(_demo_settings(host, port))
         else:

@@ -526,3 +526,16 @@ async def test_an_open_agent_keeps_its_ledger_open(tmp_path: Path) -> None:
         async with one.runs.ledger() as again:
             assert again is ledger
         assert (await one.run("Go.", run_id="b")).text == "Yes."
+
+
+def test_resume_sync(tmp_path: Path) -> None:
+    """A run that has ended is told again without an event loop of one's own; inside one it is refused."""
+    agent = Agent(ScriptedModel(["Sunny."]), ledger=str(tmp_path / "ledger.db"))
+    first = agent.run_sync("Weather?", run_id="r")
+    assert agent.resume_sync("r") == first
+
+    async def inside() -> None:
+        agent.resume_sync("r")
+
+    with pytest.raises(ConfigError, match=r"await agent\.resume"):
+        asyncio.run(inside())

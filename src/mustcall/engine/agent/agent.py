@@ -206,12 +206,17 @@ class Agent:
         run_id: str | None = None,
     ) -> RunResult:
         """Do as `run` where no event loop runs."""
-        with suppress(RuntimeError):
-            asyncio.get_running_loop()
-            raise ConfigError("run_sync cannot be used inside an event loop; write `await agent.run(…)` there")
+        _check_outside("run")
         return asyncio.run(
             self.run(prompt, after=after, force=force, output=output, hops=hops, check=check, run_id=run_id)
         )
+
+    def resume_sync(
+        self, run_id: str, *, output: Output | None = None, take: bool = False, check: bool = True
+    ) -> RunResult:
+        """Do as `resume` where no event loop runs."""
+        _check_outside("resume")
+        return asyncio.run(self.resume(run_id, output=output, take=take, check=check))
 
     def stream(
         self,
@@ -374,6 +379,13 @@ def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter | N
 
 #: What comes before a run that goes on from nothing.
 _NOTHING = RunResult(text="", messages=(), stopped=Stopped.ANSWERED)
+
+
+def _check_outside(name: str) -> None:
+    """Raise `ConfigError` inside an event loop, where the asynchronous form is the one to use."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise ConfigError(f"{name}_sync cannot be used inside an event loop; write `await agent.{name}(…)` there")
 
 
 async def _nowhere(event: RunEvent) -> None:
