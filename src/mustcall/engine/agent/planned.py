@@ -25,7 +25,7 @@ from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
 from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, stopped_by, text_of
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult
-from mustcall.engine.answers.envelopes import ignored_calls, malformed_call
+from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, validated_once
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
 from mustcall.engine.turns import Turns
@@ -104,7 +104,10 @@ class PlannedRun(Run):
             elif answering is None:
                 await self._tell(delta, emit)
 
-        reply, usage = await self._take(self._planning, planner, asked, say)
+        try:
+            reply, usage = await self._take(self._planning, planner, asked, say)
+        except ModelError as error:
+            raise self._ended(error, asked) from None
         if rest := speech.close():
             await self._tell(TextDelta(rest), emit)
         await self._tell(StepFinished(self._steps[-1], self._number, usage), emit)
@@ -146,7 +149,8 @@ class PlannedRun(Run):
             form = plan.answering.form(profile, tools=False)
             instructions += filter(None, (asked or (None if alone else plan.answering.in_words(words)),))
             request = request.evolve(output=form if alone else None)
-            controls = msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
+            limits = msgspec.structs.replace(controls.limits, bad_answer=0)
+            controls = validated_once(controls) if last else msgspec.structs.replace(controls, limits=limits)
         system = text_message(Role.SYSTEM, "\n\n".join(instructions)) if instructions else None
         return Asked(request.evolve(system=system), controls, capped=last and bool(roster.tools))
 
