@@ -313,7 +313,7 @@ class Agent:
     def _planning(self, planner: Upstream, options: Options) -> Plan:
         """Return the planner's settings; raise `ConfigError` for what cannot plan."""
         if not planner.model:
-            raise ConfigError("the planner has no model: pass Upstream('…', model='…')")
+            raise ConfigError("the planner has no model: pass Upstream('…', model='…'), or write wire=URL#model")
         if planner.stateful or self.upstream.stateful:
             raise ConfigError(
                 "stateful=True cannot be used with a planner: the conversation of two models is kept here"
@@ -325,7 +325,9 @@ class Agent:
     def _check(self) -> None:
         """Raise `ConfigError` for what cannot be run."""
         if not self.model:
-            raise ConfigError("no model is named: pass model='…' to the Upstream or to the Agent")
+            raise ConfigError(
+                "no model is named: pass model='…' to the Upstream or to the Agent, or write wire=URL#model"
+            )
         check_rules(self.rules)
         check_wording(self._house.wording)
         plan = self._plan
