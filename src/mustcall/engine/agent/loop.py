@@ -471,8 +471,7 @@ class Run:
             allowed, self._spent = (), True
         self._hops -= len(allowed)
         if self.keeper is not None:
-            at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
-            await self.keeper.intend(self._moment(calls, allowed, loop), at_once)
+            await self.keeper.intend(self._moment(calls, allowed, loop), runner.begin_at_once(allowed))
         await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
 
     async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:

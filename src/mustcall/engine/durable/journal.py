@@ -6,6 +6,7 @@ follows from it is written at once, it is not written at all. The last turn is w
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class Journal:
         self._number, self._turn = 0, 0
         self._held: list[_Held] = []
         self._intended: set[str] = set()
+        #: When the intents that were written with their step were.
+        self._intended_at = 0.0
 
     @property
     def run_id(self) -> str:
@@ -90,13 +93,14 @@ class Journal:
         """Write a step that makes calls, with its intents, in one commit."""
         self.mark(moment)
         self._calls = moment.pending
+        self._intended_at = time.monotonic()
         await self._hold.write([*(_event(*held) for held in self._held), *map(self._intent, at_once)])
         self._held.clear()
 
     async def begin(self, index: int) -> None:
-        """Write a call's intent if it is not written yet."""
+        """Write a call's intent if it is not written yet; one that was written a while ago is asked about first."""
         if self._path(index) in self._intended:
-            await self._hold.ensure()
+            await self._hold.ensure(since=self._intended_at)
         else:
             await self._hold.write([self._intent(index)])
 

@@ -6,6 +6,7 @@ of it the journal's.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -79,6 +80,7 @@ class Runs:
         """
         _check_name(run_id)
         async with self.ledger() as ledger:
+            since = time.monotonic()
             claim = await self._claim(ledger, run_id, start, take=take)
             _check_same(claim.run, start)
             if claim.run.status.ended:
@@ -86,7 +88,7 @@ class Runs:
             if not claim.won:
                 raise RunBusy(f"the run {run_id!r} is carried out by {claim.run.owner}; its lease lasts")
             folded = fold(() if claim.created else await ledger.events(run_id), "", run_id)
-            hold = Hold(ledger, claim.run, self.lease)
+            hold = Hold(ledger, claim.run, self.lease, since)
             journal = Journal(hold, folded, asked=_digest(start), answering=answering)
             run.keeper = journal
             run.restore(folded.recovered)
