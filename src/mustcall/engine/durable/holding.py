@@ -39,14 +39,17 @@ class Hold:
         self._ending = False
         self._over = False
 
-    async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None) -> None:
-        """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now."""
+    async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None, *, again: bool = False) -> None:
+        """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now.
+
+        `again` says that some of it may have been written before, by a try that was given up.
+        """
         self._ending = self._ending or end is not None
         give_up = time.monotonic() + max(self._lease, _PATIENCE)
         tries = 0
         while True:
             try:
-                return await self._ledger.append(self.run_id, self._fence, events, end=end, again=tries > 0)
+                return await self._ledger.append(self.run_id, self._fence, events, end=end, again=again or tries > 0)
             except LedgerUnavailable:
                 pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
                 if time.monotonic() + pause > give_up:
