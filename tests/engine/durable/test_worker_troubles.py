@@ -58,17 +58,17 @@ async def test_a_run_whose_lease_is_over_is_taken_over(place: str) -> None:
 
 async def test_a_run_outlives_an_upstream_that_is_away_for_long(place: str) -> None:
     """More failures than there are pauses: the run stays in the queue and ends when the upstream is back."""
-    model = ScriptedModel([*([Fail(401, "no such key")] * 6), "Done."])
+    model = ScriptedModel([*([Fail(401, "no such key")] * 12), "Done."])
     agent = Agent(model, ledger=place)
     await agent.submit("Go.", run_id="r")
     await carried(agent, Queue(), "r", RunStatus.DONE)
-    assert len(model.requests) == 7
+    assert len(model.requests) == 13
 
 
 class Away(Ledger):
     """A ledger that is away for the first so many claims."""
 
-    failures = 6
+    failures = 12
 
     async def start_run(self, run: str, data: bytes, **settings: Any) -> Any:
         """Claim, if it is there."""

@@ -177,6 +177,11 @@ class Run:
         """Be a run that has ended with this result."""
         self._stored, self._stopped = result, result.stopped
 
+    def pay_as(self, name: str) -> None:
+        """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
+        if self._purse is not None:
+            self._purse.turn = name
+
     @property
     def over(self) -> bool:
         """Whether the run has ended."""

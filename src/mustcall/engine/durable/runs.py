@@ -29,6 +29,7 @@ from mustcall.engine.durable.folding import fold
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import Journal
 from mustcall.engine.durable.owners import is_gone, new_owner
+from mustcall.engine.ledgered import OpeningMeter
 from mustcall.ledger import Claim, Ledger, RunEnd, RunStatus, open_ledger
 from mustcall.ledger import Run as Row
 
@@ -54,6 +55,8 @@ class Runs:
         #: How a run is left that was given up in the middle.
         self.released = RunStatus.WAITING
         self._ledgers = Shared(self._open)
+        #: The accounts of sessions, in the same ledger.
+        self.meter = OpeningMeter(self.ledger)
 
     @asynccontextmanager
     async def ledger(self) -> AsyncGenerator[Ledger]:
@@ -103,6 +106,7 @@ class Runs:
             hold = Hold(ledger, claim.run, self.lease, since)
             journal = Journal(hold, folded, asked=_digest(start), answering=answering, released=self.released)
             run.keeper = journal
+            run.pay_as(f"{run_id}#{claim.run.fence}")
             run.restore(folded.recovered)
             try:
                 async with hold.kept():

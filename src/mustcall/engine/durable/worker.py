@@ -39,6 +39,9 @@ _PAUSES = (1.0, 5.0, 15.0, 60.0)
 #: How many runs are looked at in one go, and how many of the oldest are handed to the engine more than once.
 _MOST = 10_000
 _OLDEST = 100
+#: Seconds after which money that was reserved and never settled counts as spent, and between two looks at it.
+_WRITE_OFF = 3600.0
+_SWEEP = 600.0
 _T = TypeVar("_T")
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -64,11 +67,12 @@ class Worker:
     async def work(self) -> None:
         """Work until cancelled; runs under way are then left to others."""
         async with self._agent, self._agent.runs.ledger() as ledger, asyncio.TaskGroup() as group:
-            feeding = group.create_task(self._feed(ledger))
+            chores = [group.create_task(self._feed(ledger)), group.create_task(_write_off(ledger))]
             try:
                 await self._engine.serve(self._carry_out, self._concurrency)
             finally:
-                feeding.cancel()
+                for chore in chores:
+                    chore.cancel()
                 for task in tuple(self._working):
                     task.cancel()
                 if self._working:
@@ -151,6 +155,16 @@ class Worker:
         else:
             _logger.warning("the run %s is tried again later: %s", run_id, said)
         _logger.debug("the run %s", run_id, exc_info=error)
+
+
+async def _write_off(ledger: Ledger) -> None:
+    """Count as spent what processes that died had reserved, again and again until cancelled."""
+    while True:
+        try:
+            await ledger.write_off(age=_WRITE_OFF)
+        except LedgerError as error:
+            _logger.debug("what was reserved could not be written off: %s", error.message)
+        await asyncio.sleep(_SWEEP)
 
 
 def _passes(error: Exception) -> bool:
