@@ -186,6 +186,11 @@ class Run:
         """Be a run that has ended with this result."""
         self._stored, self._stopped = result, result.stopped
 
+    def pay_as(self, name: str) -> None:
+        """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
+        if self._purse is not None:
+            self._purse.turn = name
+
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
@@ -484,8 +489,7 @@ class Run:
             allowed, self._spent = (), True
         self._hops -= len(allowed)
         if self.keeper is not None:
-            at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
-            await self.keeper.intend(self._moment(calls, allowed, loop), at_once)
+            await self.keeper.intend(self._moment(calls, allowed, loop), runner.begin_at_once(allowed))
         await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
 
     async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:
