@@ -15,6 +15,7 @@ from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.beside import listening
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
 from mustcall.engine.records import TurnRecord
@@ -59,9 +60,10 @@ class Member(msgspec.Struct, frozen=True):
         """
         clock = self.agent.upstream.clock
         began = clock.monotonic()
-        result = await self.agent.run(
-            prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
-        )
+        with listening() as beside:  # a tool may ask a model, too
+            result = await self.agent.run(
+                prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
+            )
         output: Envelope | None = result.output
         error = result.error
         if output is None and error is None:  # a refusal is an end of its own, not a bad answer
@@ -77,10 +79,10 @@ class Member(msgspec.Struct, frozen=True):
             output=output,
             error=error,
             inner_tool_calls=inner_calls(result),
-            attempts=sum(step.calls for step in result.steps),
-            usage=result.usage,
-            cost_usd=result.cost_usd,
-            estimated=result.estimated,
+            attempts=sum(step.calls for step in result.steps) + beside.attempts,
+            usage=result.usage + beside.usage,
+            cost_usd=result.cost_usd + beside.cost_usd,
+            estimated=result.estimated or beside.estimated,
             seconds=clock.monotonic() - began,
         )
 
