@@ -425,11 +425,12 @@ def test_text_calls_stand_or_fall_together(protocol: Protocol, markup: str) -> N
 
 @pytest.mark.parametrize("markup", [TEXT_CALL, BAD_TEXT_CALL, CUT_TEXT_CALL])
 def test_markup_where_nothing_may_be_called(markup: str) -> None:
-    """Rule 125: under `none` markup is stripped, readable or not."""
+    """Rules 89, 125: under `none` markup is stripped, readable or not; what can be read is noted as a call."""
     judged = verdict_on(replied(Text(text=f"Now: {markup}")), case_of(demand=demand(NOTHING)))
     shown = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
     assert (judged.verdict, shown) == (Verdict.ANSWERED, "Now: ")
-    assert kinds(judged) == [AdaptationKind.MARKUP_STRIPPED]
+    dropped = [AdaptationKind.CALL_DROPPED] if markup == TEXT_CALL else []
+    assert kinds(judged) == [*dropped, AdaptationKind.MARKUP_STRIPPED]
 
 
 def test_a_dropped_call_does_not_hide_a_cut() -> None:

@@ -7,7 +7,8 @@ alone, and accounts do as the operator says: `closed` refuses, `open` lets calls
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Any
 
@@ -22,7 +23,7 @@ from mustcall.policy.budget import BudgetKind, Caps, Charge, ChargeKey, Spending
 from mustcall.policy.failing import FailureClass
 from mustcall.upstream.retry import Clock
 
-__all__ = ["LedgerBreakers", "LedgerMeter", "WhenAway"]
+__all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]
 
 _NOT_COUNTED = "spending is not counted"
 _NOT_SHARED = "breakers are not shared"
@@ -96,6 +97,54 @@ class LedgerMeter:
     async def finish(self) -> None:
         """Wait until everything that was told is written."""
         await self._errands.finish()
+
+
+class OpeningMeter:
+    """A `Meter` in a ledger that is opened when it is asked; `opened` yields it, and closes it if nobody else uses it.
+
+    While the ledger cannot be asked, caps refuse.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Ledger]]) -> None:
+        self._opened = opened
+        self._notices = Notices()
+        self._errands = _Errands()
+
+    async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
+        """Count a call that is about to start, or return the cap that is reached."""
+        try:
+            async with self._opened() as ledger:
+                return await LedgerMeter(ledger, self._notices).reserve(session, key, expected, caps)
+        except LedgerError as error:  # it cannot be opened
+            return _away(error) if caps != Caps() else None
+
+    async def settle(self, session: str, key: ChargeKey, actual: Charge) -> None:
+        """End a reserved call with what it really cost."""
+
+        async def tell() -> None:
+            async with self._opened() as ledger:
+                await ledger.settle(session, key, actual)
+
+        await self._errands.run(tell())
+
+    async def release(self, session: str, key: ChargeKey) -> None:
+        """End a reserved call that cost nothing."""
+
+        async def tell() -> None:
+            async with self._opened() as ledger:
+                await ledger.release(session, key)
+
+        await self._errands.run(tell())
+
+    async def visit(self, session: str, host: str, most: int) -> bool:
+        """Tell whether a tool may call a host."""
+        async with self._opened() as ledger:
+            return await ledger.visit(session, host, most)
+
+    async def spending(self, session: str) -> Spending:
+        """Return a session's account as it stands."""
+        async with self._opened() as ledger:
+            return await ledger.spending(session)
 
 
 def _away(error: LedgerError) -> Trip:

@@ -472,7 +472,8 @@ class Turn:
         )
         self.record.attempts[-1].remedy = decision.remedy
         for note in judged.notes:
-            if note.kind is AdaptationKind.REPORTED or decision.remedy in (Remedy.ACCEPT, Remedy.SALVAGE):
+            kept = (Remedy.FAIL,) if note.kind is AdaptationKind.CALL_DROPPED else ()
+            if note.kind is AdaptationKind.REPORTED or decision.remedy in (Remedy.ACCEPT, Remedy.SALVAGE, *kept):
                 self._log.add(note.kind, note.subject, note.detail)
         accepted = judged.salvage if decision.remedy is Remedy.SALVAGE else judged.reply
         match decision.remedy:

@@ -22,6 +22,7 @@ __all__ = [
     "claim_run",
     "get_run",
     "list_events",
+    "list_expired",
     "list_runs",
     "queue_run",
     "renew_lease",
@@ -98,6 +99,12 @@ def get_run(run: str) -> Program[Run | None]:
 def list_runs(status: str, kind: str, before: float, most: int) -> Program[list[Run]]:
     """Return runs, the newest first."""
     rows = yield from ask(sql.RUN_LIST, status=status, kind=kind, before=before, most=most)
+    return list(map(_run, rows))
+
+
+def list_expired(kind: str, most: int) -> Program[list[Run]]:
+    """Return runs whose owner's lease has run out by the database's clock, the oldest first."""
+    rows = yield from ask(sql.RUN_EXPIRED, kind=kind, most=most)
     return list(map(_run, rows))
 
 

@@ -145,6 +145,10 @@ class Ledger:
             lambda _: journal.list_runs(str(status or ""), kind, before, most), limit=self._limit
         )
 
+    async def expired_runs(self, *, kind: str = "agent", most: int = 100) -> list[Run]:
+        """Return runs whose owner's lease has run out by the database's clock, the oldest first."""
+        return await self.store.read(lambda _: journal.list_expired(kind, most), limit=self._limit)
+
     async def events(self, run: str, *, after: int = 0) -> list[Event]:
         """Return a run's journal in the order it was written, from behind the event `after`."""
         return await self.store.read(lambda _: journal.list_events(run, after), limit=self._limit)

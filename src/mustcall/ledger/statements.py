@@ -74,6 +74,10 @@ RUN_LIST = Statement(
     f"""SELECT {_RUN} FROM mustcall_run WHERE (:status = '' OR status = :status) AND (:kind = '' OR kind = :kind)
     AND created < :before ORDER BY created DESC, seq DESC LIMIT :most"""
 )
+RUN_EXPIRED = Statement(
+    f"""SELECT {_RUN} FROM mustcall_run WHERE status = 'running' AND kind = :kind AND lease_until < {{now}}
+    ORDER BY seq LIMIT :most"""
+)
 RUN_SHRED = Statement("UPDATE mustcall_run SET data = :data WHERE id = :id")
 
 EVENT_ADD = Statement(

@@ -36,8 +36,9 @@ __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
 _ONE_AT_A_TIME = "one call at a time was asked for"
 _BESIDE_CALLS = "other tools were called beside it"
 _GIVEN_BEFORE = "the answer was given before"
+_FORBIDDEN = "nothing may be called"
 #: Why a call is left out that a reply made beyond what it may.
-SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE})
+SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
@@ -143,7 +144,8 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
             return _judge_calls(case, reply, parts, notes)
         if calls:
             parts = tuple(part for part in parts if not isinstance(part, ToolCall))
-            notes = (Adaptation(AdaptationKind.CALL_DROPPED, calls[0].name, "nothing may be called"), *notes)
+        made = dict.fromkeys(call.name for call in (*calls, *found.calls))
+        notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
         return _judge_text(case, _with_parts(reply, parts), Found(), notes)
     return _judge_markup(case, reply, found)
 

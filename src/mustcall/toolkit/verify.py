@@ -17,6 +17,7 @@ from mustcall.core.reply import Usage
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.beside import tell
 from mustcall.engine.metering import Meter
 from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
@@ -98,6 +99,7 @@ class Verifier:
             result = await self._agent.run(prompt, output=_Opinion, check=False)
         except MustcallError as error:  # the agent itself could not be used
             raise ToolError(f"the check failed: {error.code}") from error
+        tell(result)
         self.usage += result.usage
         self.attempts += sum(step.calls for step in result.steps)
         opinion: _Opinion | None = result.output

@@ -125,11 +125,36 @@ async def test_the_caller_sees_its_own_calls(wire: str) -> None:
 
 
 async def test_a_direct_answer_never_asks_the_caller() -> None:
-    """An answer right away, set in bold or behind a thought, costs one call of one model."""
-    for text in ("Answer: 4", "**Answer:** 4", "Two and two.\n\nANSWER: 4"):
+    """An answer right away, set in bold or behind blanks, costs one call of one model."""
+    for text in ("Answer: 4", "**Answer:** 4", " \n\nANSWER: 4"):
         with Pair([Turn(Think("hm"), Say(text))], []) as pair:
             result = await pair.agent.run("2+2?")
         assert (result.text.strip(), len(pair.plans), len(pair.calls)) == ("4", 1, 0)
+
+
+MARKUP = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+
+
+@streaming
+@pytest.mark.parametrize("before", [PLAN, f"Look. {MARKUP}", MARKUP], ids=["words", "both", "markup"])
+async def test_a_plan_before_the_mark_is_carried_out_first(before: str, stream: bool) -> None:
+    """What is planned before an `Answer:` line is called; what stood behind the line was no answer yet."""
+    with Pair([Turn(Say(f"{before}\nAnswer: given once I know, and not before.")), DONE], [CALL]) as pair:
+        events, result = (
+            await collect(pair.agent.stream("Weather?")) if stream else ([], await pair.agent.run("Weather?"))
+        )
+    assert (result.text, [each.name for each in result.calls], len(pair.plans)) == (ANSWER, ["get_weather"], 2)
+    assert "given once" not in f"{pair.calls}{result.messages}"
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == (ANSWER if stream else "")
+    assert before is not PLAN or PLAN in str(pair.calls[0])
+
+
+async def test_a_thought_before_the_mark_is_no_part_of_the_answer() -> None:
+    """Where the caller finds nothing to call in the words before the mark, what follows it is the answer."""
+    with Pair([Turn(Say("Two and two.\n\nANSWER: 4"))], [Turn(Say("none"))]) as pair:
+        events, result = await collect(pair.agent.stream("2+2?"))
+    assert (result.text, len(pair.plans), len(pair.calls)) == ("4", 1, 1)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["4"]
 
 
 async def test_a_plan_without_calls_is_the_answer() -> None:

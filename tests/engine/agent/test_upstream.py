@@ -27,6 +27,16 @@ def test_addresses() -> None:
     assert "k'" not in repr(Upstream("chat=http://h/v1", model="m", api_key="k"))
 
 
+def test_an_address_can_name_the_model() -> None:
+    """`#model` behind the URL, as on the command line; a planner and an agent need no more than the text."""
+    named = Upstream("mine:chat=http://h/v1#org/model:7b")
+    assert (named.endpoint.base_url, named.endpoint.name, named.model) == ("http://h/v1", "mine", "org/model:7b")
+    assert Upstream("chat=http://h/v1#one", model="other").model == "other"
+    agent = Agent("chat=http://h/v1#one", planner="chat=http://h/v1#two")
+    assert agent.planner is not None
+    assert (agent.model, agent.planner.model) == ("one", "two")
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -297,3 +297,30 @@ async def test_refusal() -> None:
     """Rule 37: a refusal is one, not a bad answer."""
     result, bodies, _ = await answer("messages", [Turn(Refuse("I cannot."))])
     assert (result.stopped, result.output, len(bodies)) == (Stopped.REFUSED, None, 1)
+
+
+FINALS = {
+    "a call": call("Bern"),
+    "an envelope": Turn(Say('{"name": "get_weather", "arguments": {"city": "Bern"}}')),
+    "markup": broken('{"name": "get_weather", "arguments": {"city": "Bern"}}'),
+    "nothing": Turn(Say("")),
+}
+
+
+@wires
+@pytest.mark.parametrize("what", FINALS)
+async def test_exactly_one_final_round(wire: str, what: str) -> None:
+    """Rules 83, 89: a final reply that is a call or nothing ends the run at once, and the call is `ignored_extra`."""
+    result, bodies, _ = await answer(wire, [call(), FINALS[what], GOOD], hops=0, check=False)
+    assert (result.output, result.error.code, len(bodies)) == (None, "bad_answer", 2)
+    assert result.error.message.endswith("; 1 attempt made")
+    called = [("get_weather", CallStatus.IGNORED_EXTRA)] if what != "nothing" else []
+    assert [(each.name, each.status) for each in result.calls[1:]] == called
+
+
+async def test_the_final_round_without_tools_is_one_too() -> None:
+    """Rule 83: where the schema is asked for without tools, a call in the final round is not asked about again."""
+    facts = {"schema_output": True, "protocol": "hybrid"}
+    result, bodies, _ = await answer("chat", [call(), call("Bern"), GOOD], hops=0, check=False, facts=facts)
+    assert (result.error.code, len(bodies), "tools" in bodies[1]) == ("bad_answer", 2, False)
+    assert [(each.name, each.status) for each in result.calls[1:]] == [("get_weather", CallStatus.IGNORED_EXTRA)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mustcall import ToolRefused
+from mustcall import Options, ToolRefused
 from mustcall.core.errors import ConfigError
 from mustcall.engine.coordinating import (
     Critique,
@@ -283,6 +283,20 @@ async def test_a_call_in_the_final_round() -> None:
     assert statuses(result, "proposer") == [
         (1, "get_weather", "hop_budget_exhausted"),
         (1, "get_weather", "ignored_extra"),
+    ]
+
+
+async def test_each_call_is_recorded_once() -> None:
+    """Rule 89: what stayed malformed is one try fewer and one call, and what came beside a call took no hop."""
+    bad, two = Turn(Call("get_weather", {"town": "Oslo"})), Turn(*weather().parts, *weather().parts)
+    with models(proposer=[bad, bad, bad, two, PROPOSAL]) as panel:
+        result = await panel.ask(worker_tools=[get_weather], options=Options(parallel_tool_calls=False))
+    assert statuses(result, "proposer") == [
+        (1, "", "schema_error"),
+        (1, "", "schema_error"),
+        (1, "get_weather", "schema_error"),
+        (2, "get_weather", "ok"),
+        (3, "get_weather", "ignored_extra"),
     ]
 
 

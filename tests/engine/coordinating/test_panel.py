@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mustcall import coordinate_sync
+from mustcall import Upstream, coordinate_sync
 from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError, QuorumMissed, RoleFailed
 from mustcall.engine.coordinating import (
     CoordinateEvent,
@@ -204,6 +204,10 @@ async def test_one_session_id() -> None:
         ({"worker_tools": "fetch"}, "list of tools"),
         ({"critics": ["chat=http://127.0.0.1:9/v1"]}, "no model is named"),
         ({"critics": ["nonsense"]}, "wire=URL"),
+        ({"critics": "chat=http://127.0.0.1:9/v1#m"}, "critics must be a list"),
+        ({"critics": Upstream("chat=http://127.0.0.1:9/v1#m")}, "critics must be a list"),
+        ({"critics": Participant(Upstream("chat=http://127.0.0.1:9/v1#m"))}, "critics must be a list"),
+        ({"applies_to": "critic"}, "list of roles"),
     ],
 )
 async def test_settings_that_cannot_be_used(settings: dict[str, Any], words: str) -> None:

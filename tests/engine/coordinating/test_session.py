@@ -51,7 +51,7 @@ async def test_what_roles_cost() -> None:
 
 
 async def test_one_account() -> None:
-    """Rule 93: every role's calls, and those of a tool's own model, are spent by the one session."""
+    """Rule 93: every role's calls, and those of a tool's own model, are spent by the one session and told with it."""
     meter = MemoryMeter()
     script = Turn(Call("verify", {"claim": "It is 330 m high.", "evidence": "It is 330 m high."}))
     with model(script)[0] as upstream:
@@ -62,7 +62,13 @@ async def test_one_account() -> None:
         account = await meter.spending("s")
     assert result.session == "s"
     assert (account.spent.calls, account.spent.cost_usd) == (5, 245.0)
-    assert result.attempts + verifier.attempts == 5
+    assert (result.attempts, verifier.attempts, result.cost_usd) == (5, 1, 245.0)
+    assert [(role.name, role.attempts, role.cost_usd) for role in result.roles] == [
+        ("proposer", 3, 147.0),
+        ("critic_1", 1, 49.0),
+        ("synthesizer", 1, 49.0),
+    ]
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (125, 60)
 
 
 @pytest.mark.parametrize(("calls", "error"), [(1, QuorumMissed), (2, RoleFailed)])

@@ -18,11 +18,13 @@ from mustcall.core.errors import (
     MustcallError,
     RunBusy,
     StructuredOutputError,
+    ToolError,
     UnknownRun,
     UpstreamRejected,
     UpstreamUnavailable,
 )
 from mustcall.engine.durable.owners import is_gone, new_owner
+from mustcall.engine.tooling import SourcedTool
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.policy.controls import Controls, ToolControls
 from mustcall.testing import Call, Fail, Reset, Say, Turn
@@ -361,6 +363,42 @@ async def test_an_upstream_that_fails_leaves_the_run_waiting(
     assert (await one.runs.find("r")).status is RunStatus.WAITING
     result = await agent(ScriptedModel(["Done."]), place, world).run("Go.", run_id="r")
     assert (result.text, world.sent) == ("Done.", ["a"])
+
+
+class Waking:
+    """A tool server that is down the first time."""
+
+    name = "waking"
+
+    def __init__(self) -> None:
+        self._opened = 0
+
+    async def open(self) -> None:
+        """Be up from the second time on."""
+        self._opened += 1
+        if self._opened == 1:
+            raise ToolError("the server is not up")
+
+    async def list(self) -> list[SourcedTool]:
+        """Name the one tool."""
+        return [SourcedTool(name="nap", schema={"type": "object"})]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Do nothing."""
+        return f"{name} {arguments}"
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_what_fails_before_the_first_step_holds_no_run(place: str) -> None:
+    """A run whose tools could not be opened is left at once: nobody waits for its lease to try again."""
+    one = agent(ScriptedModel(["Done."]), place, tools=[Waking()], lease=600.0)
+    with pytest.raises(ToolError, match="not up"):
+        await one.run("Go.", run_id="r")
+    left = await one.runs.find("r")
+    assert (left.status, left.owner) == (RunStatus.WAITING, None)
+    assert (await one.run("Go.", run_id="r")).text == "Done."
 
 
 async def test_a_model_that_fails_ends_the_run(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from mustcall.ledger import Ledger, RunStatus
 from mustcall.testing import Call
 from mustcall.testing.model import ScriptedModel
 from support.postgres import postgres_server
+from support.queues import Queue
 
 SRC = Path(__file__).parents[3] / "src"
 #: What every worker runs: three payments for each run, each of them seen by the witness.
@@ -114,36 +114,11 @@ async def until_done(ledger: Ledger) -> None:
         await asyncio.sleep(0.1)
 
 
-class _Queue:
-    """An engine in memory that gives everything out twice, and forgets nothing."""
-
-    def __init__(self) -> None:
-        self.tasks: list[str] = []
-        self.closed = False
-
-    async def submit(self, task: str) -> None:
-        self.tasks += [task, task]
-
-    async def cancel(self, task: str) -> None:
-        self.tasks.remove(task)
-
-    async def serve(self, resume: Callable[[str], Coroutine[Any, Any, None]], concurrency: int) -> None:
-        del concurrency
-        async with asyncio.TaskGroup() as group:
-            while True:
-                while self.tasks:
-                    group.create_task(resume(self.tasks.pop()))
-                await asyncio.sleep(0.01)
-
-    async def close(self) -> None:
-        self.closed = True
-
-
 async def test_an_engine_may_repeat_itself(tmp_path: Path) -> None:
     """Correctness does not depend on the engine: a task that is given out twice is carried out once."""
     model = ScriptedModel(["Done."] * 3)
     agent = Agent(model, ledger=str(tmp_path / "ledger.db"), lease=0.5)
-    queue = _Queue()
+    queue = Queue()
     for number in range(3):
         await agent.submit("Go.", run_id=f"r{number}")
     working = asyncio.create_task(Worker(agent, queue, beat=0.02).work())
@@ -167,7 +142,7 @@ async def test_a_worker_that_stops_leaves_its_runs_to_the_others(tmp_path: Path)
 
     agent = Agent(ScriptedModel([Call("hang")]), tools=[hang], ledger=str(tmp_path / "ledger.db"))
     await agent.submit("Go.", run_id="r")
-    working = asyncio.create_task(Worker(agent, _Queue(), beat=0.02).work())
+    working = asyncio.create_task(Worker(agent, Queue(), beat=0.02).work())
     await started.wait()
     working.cancel()
     await asyncio.wait({working})
@@ -179,4 +154,4 @@ def test_workers_need_a_database_they_can_share(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set DATABASE_URL=postgresql"):
         postgres_worker(Agent(ScriptedModel([]), ledger=str(tmp_path / "ledger.db")))
     with pytest.raises(ConfigError, match="concurrency must be 1 or more"):
-        Worker(Agent(ScriptedModel([])), _Queue(), concurrency=0)
+        Worker(Agent(ScriptedModel([])), Queue(), concurrency=0)

@@ -52,7 +52,8 @@ class Agent:
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
     every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
-    run; its accounts are `meter`'s, this process's own unless said otherwise. With `claims="report"` what an answer
+    run; its accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is
+    durable, else in this process's memory. With `claims="report"` what an answer
     says was done is held against the calls that ran.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
@@ -115,12 +116,16 @@ class Agent:
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
-            metering=_metering(budget, self.upstream, meter),
+            metering=_metering(budget, self.upstream, meter or shared_meter()),
             session=session,
             claims=_read_claims(claims),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._ledger, self._lease = ledger, lease
+        self._budget = budget
+        self._accounts: Metering | None = None
+        #: Whether the accounts of a session are kept where its runs are.
+        self._keeps_accounts = budget is not None and session is not None and meter is None
         self._durable: Runs | None = None
         self._shared = Shared(self._opened)
         self._held: list[AsyncExitStack] = []
@@ -147,7 +152,7 @@ class Agent:
         """
         answering = answering_for(output, hops)
         start = self._start(prompt, after, force, answering)
-        run = self._made(start, answering, stream=False)
+        run = self._made(start, answering, stream=False, durable=run_id is not None)
         try:
             if run_id is None:
                 return await self._drive(run, _nowhere)
@@ -171,7 +176,7 @@ class Agent:
         told = decode(row.data, Start, run_id) if row.outcome is None else Start(messages=())
         asked = output if output is not None else told.schema
         answering = answering_for(asked, told.hops)
-        run = self._made(told, answering, stream=False)
+        run = self._made(told, answering, stream=False, durable=True)
         try:
             if row.outcome is not None:
                 return await self.runs.tell(row, run, answering_for(output, told.hops))
@@ -231,7 +236,7 @@ class Agent:
         """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
         answering = answering_for(output, hops)
         start = self._start(prompt, after, force, answering)
-        run = self._made(start, answering, stream=True)
+        run = self._made(start, answering, stream=True, durable=run_id is not None)
         if run_id is None:
             return RunStream(run, lambda emit: self._drive(run, emit))
         return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
@@ -265,11 +270,15 @@ class Agent:
             kept=after.kept,
         )
 
-    def _made(self, start: Start, answering: Answering | None, *, stream: bool) -> Run:
+    def _made(self, start: Start, answering: Answering | None, *, stream: bool, durable: bool) -> Run:
         controls = self._plan.controls
         if start.force is not None:
             controls = msgspec.structs.replace(controls, force_tools=start.force)
         plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering)
+        if self._keeps_accounts and (durable or self._ledger is not None):
+            if self._accounts is None:
+                self._accounts = _metering(self._budget, self.upstream, self.runs.meter)
+            plan = msgspec.structs.replace(plan, metering=self._accounts)
         after = msgspec.structs.replace(_NOTHING, response_id=start.response_id, kept=start.kept)
         if self._planner is None:
             return Run(plan, start.messages, after)
@@ -318,7 +327,7 @@ class Agent:
     def _planning(self, planner: Upstream, options: Options) -> Plan:
         """Return the planner's settings; raise `ConfigError` for what cannot plan."""
         if not planner.model:
-            raise ConfigError("the planner has no model: pass Upstream('…', model='…')")
+            raise ConfigError("the planner has no model: pass Upstream('…', model='…'), or write wire=URL#model")
         if planner.stateful or self.upstream.stateful:
             raise ConfigError(
                 "stateful=True cannot be used with a planner: the conversation of two models is kept here"
@@ -330,7 +339,9 @@ class Agent:
     def _check(self) -> None:
         """Raise `ConfigError` for what cannot be run."""
         if not self.model:
-            raise ConfigError("no model is named: pass model='…' to the Upstream or to the Agent")
+            raise ConfigError(
+                "no model is named: pass model='…' to the Upstream or to the Agent, or write wire=URL#model"
+            )
         check_rules(self.rules)
         check_wording(self._house.wording)
         plan = self._plan
@@ -369,12 +380,12 @@ def _read_claims(claims: Claims | str) -> Claims:
         raise ConfigError(f"claims must be one of {', '.join(Claims)}, got {claims!r}") from None
 
 
-def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter | None) -> Metering | None:
+def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:
     if budget is None:
         return None
     if isinstance(budget, Caps):
         budget = Budget(caps=budget)
-    return Metering(budget, upstream.clock, meter=meter or shared_meter(), breakers=upstream.breakers)
+    return Metering(budget, upstream.clock, meter=meter, breakers=upstream.breakers)
 
 
 #: What comes before a run that goes on from nothing.

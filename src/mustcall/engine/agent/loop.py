@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import LoopBlocked, ModelError, MustcallError, StructuredOutputError
+from mustcall.core.errors import LoopBlocked, ModelError, MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
@@ -36,7 +36,16 @@ from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
-from mustcall.engine.answers.envelopes import Malformed, ignored_calls, malformed_call, without_retries
+from mustcall.engine.answers.envelopes import (
+    Malformed,
+    bad_answer,
+    calls_at_the_end,
+    ended_without,
+    ignored_calls,
+    malformed_call,
+    validated_once,
+    without_retries,
+)
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.spending import Metering
 from mustcall.engine.tooling.definition import Approve
@@ -177,6 +186,11 @@ class Run:
         """Be a run that has ended with this result."""
         self._stored, self._stopped = result, result.stopped
 
+    def pay_as(self, name: str) -> None:
+        """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
+        if self._purse is not None:
+            self._purse.turn = name
+
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
@@ -292,7 +306,7 @@ class Run:
         except ModelError as error:
             malformed = malformed_call(error, plan.wording)
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
-                raise
+                raise self._ended(error, asked) from None
             await self._refuse(malformed, emit)
             return
         self._notice = None
@@ -364,6 +378,14 @@ class Run:
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
 
+    def _ended(self, error: ModelError, asked: Asked) -> ModelError:
+        """Return what a turn's failure is to the run; what the one final round called is kept (rules 83, 89)."""
+        if not asked.capped or self._plan.answering is None:
+            return error
+        record, wording = self._steps[-1], self._plan.wording
+        self._calls += calls_at_the_end(error, record, wording, self._number)
+        return ended_without(error, record, 1 if self._reminder is None else 2)
+
     def _answers(self, reply: Reply, roster: Roster, asked: Asked) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
 
@@ -378,11 +400,7 @@ class Run:
         except BadAnswer as bad:
             if asked.capped or self._reminder is not None:
                 count = 1 if self._reminder is None else 2
-                raise StructuredOutputError(
-                    f"StructuredOutputError: the model's answer does not fit the schema asked for ({bad}); {count} "
-                    f"attempt{'s' if count > 1 else ''} made",
-                    details={"attempts": [attempt.summary() for attempt in self._steps[-1].attempts]},
-                ) from None
+                raise bad_answer(str(bad), self._steps[-1], count) from None
             self._reminder = fill(self._plan.wording.bad_answer, problem=str(bad))
             self._saying = []
             return False
@@ -410,7 +428,7 @@ class Run:
             return Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
-            controls = msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
+            controls = validated_once(controls)
             if answering.way(profile) is Way.LAST:
                 return Asked(self._without_tools(request), controls, capped=True)
         if controls.step_cap == 0:
@@ -471,8 +489,7 @@ class Run:
             allowed, self._spent = (), True
         self._hops -= len(allowed)
         if self.keeper is not None:
-            at_once = [index for index, call in enumerate(allowed) if runner.begins_at_once(call)]
-            await self.keeper.intend(self._moment(calls, allowed, loop), at_once)
+            await self.keeper.intend(self._moment(calls, allowed, loop), runner.begin_at_once(allowed))
         await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
 
     async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:

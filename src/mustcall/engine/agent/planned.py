@@ -25,7 +25,7 @@ from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
 from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, stopped_by, text_of
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult
-from mustcall.engine.answers.envelopes import ignored_calls, malformed_call
+from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, validated_once
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
 from mustcall.engine.turns import Turns
@@ -48,12 +48,16 @@ _ENDS = frozenset({FinishReason.LENGTH, FinishReason.REFUSAL, FinishReason.CONTE
 
 
 class _Thought(msgspec.Struct, frozen=True):
-    """What the planner said: a plan, or the answer, `told` where it was streamed already."""
+    """What the planner said: a plan, or the answer, `told` where it was streamed already.
+
+    `answer` is what a plan gave for the answer behind its own words: it is one only where nothing is called first.
+    """
 
     reply: Reply
     answers: bool
     told: bool
     asked: Asked
+    answer: Reply | None = None
 
 
 class PlannedRun(Run):
@@ -104,19 +108,25 @@ class PlannedRun(Run):
             elif answering is None:
                 await self._tell(delta, emit)
 
-        reply, usage = await self._take(self._planning, planner, asked, say)
+        try:
+            reply, usage = await self._take(self._planning, planner, asked, say)
+        except ModelError as error:
+            raise self._ended(error, asked) from None
         if rest := speech.close():
             await self._tell(TextDelta(rest), emit)
         await self._tell(StepFinished(self._steps[-1], self._number, usage), emit)
         self._notice = None
         text = self._clean(text_of(reply), roster, profile)
         mark = _MARK.search(text)
-        answers = last or not roster.tools or reply.finish in _ENDS or (mark is not None and not demanded)
+        begins = mark is not None and _begins_with_mark(text_of(reply))
+        answers = last or not roster.tools or reply.finish in _ENDS or (begins and not demanded)
+        answer: Reply | None = None
         if mark is not None:
-            text = text[mark.end() :] if answers else f"{text[: mark.start()]}{text[mark.end() :]}"
+            before, after = text[: mark.start()], text[mark.end() :]
+            text = after if answers else f"{before}{after}" if demanded else before
+            answer = None if answers or demanded else _saying(reply, after)
         self._saying = [text]
-        kept = tuple(part for part in reply.parts if not isinstance(part, Text | ToolCall))
-        return _Thought(reply.evolve(parts=(*kept, Text(text=text))), answers, speech.begun, asked)
+        return _Thought(_saying(reply, text), answers, speech.begun, asked, answer)
 
     def _asked_planner(self, roster: Roster, profile: Profile, *, last: bool) -> Asked:
         """Return what the planner is asked: no tools, but words about them."""
@@ -146,7 +156,8 @@ class PlannedRun(Run):
             form = plan.answering.form(profile, tools=False)
             instructions += filter(None, (asked or (None if alone else plan.answering.in_words(words)),))
             request = request.evolve(output=form if alone else None)
-            controls = msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
+            limits = msgspec.structs.replace(controls.limits, bad_answer=0)
+            controls = validated_once(controls) if last else msgspec.structs.replace(controls, limits=limits)
         system = text_message(Role.SYSTEM, "\n\n".join(instructions)) if instructions else None
         return Asked(request.evolve(system=system), controls, capped=last and bool(roster.tools))
 
@@ -201,7 +212,8 @@ class PlannedRun(Run):
             self._calls += ignored_calls(self._steps[-1], self._number)
         calls = reply.calls
         if not calls:
-            await self._conclude(thought, roster, emit)
+            concluded = thought if thought.answer is None else msgspec.structs.replace(thought, reply=thought.answer)
+            await self._conclude(concluded, roster, emit)
             return
         loop = loop_of(request, calls, plan.controls.tools)
         if loop is not None and loop.block:
@@ -249,6 +261,18 @@ class _Speech:
             self._closed = True
         plain = takewhile(lambda each: isinstance(each, ScannedText), found)
         return "".join(event.text for event in plain if isinstance(event, ScannedText))
+
+
+def _begins_with_mark(text: str) -> bool:
+    """Tell whether nothing but blanks, and no call either, stands before the mark."""
+    mark = _MARK.search(text)
+    return mark is not None and not text[: mark.start()].strip()
+
+
+def _saying(reply: Reply, text: str) -> Reply:
+    """Return a planner's reply with this text, and without what only looks like calls."""
+    kept = tuple(part for part in reply.parts if not isinstance(part, Text | ToolCall))
+    return reply.evolve(parts=(*kept, Text(text=text)))
 
 
 async def _unheard(_: TextDelta | ReasoningDelta) -> None:

@@ -26,7 +26,8 @@ __all__ = ["Upstream"]
 class Upstream:
     """An endpoint and a model.
 
-    `where` is `[name:]wire=URL` (`chat=http://127.0.0.1:9000/v1`), or an `Endpoint`. A `transport` that is handed in is
+    `where` is `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`), or an `Endpoint`; a `model` of its own
+    stands over the one in the address. A `transport` that is handed in is
     used as it is and never closed. `overrides` are facts about the model that stand over the known ones
     (`profiles.read_overrides`). `stateful` lets a Responses upstream keep the conversation: steps then send
     `previous_response_id` and what is new (rule 78).
@@ -44,13 +45,13 @@ class Upstream:
         stateful: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        endpoint = where if isinstance(where, Endpoint) else _read(where)
+        endpoint, named = (where, "") if isinstance(where, Endpoint) else _read(where)
         changes = {
             **({} if api_key is None else {"api_key": api_key}),
             **({} if headers is None else {"headers": {**endpoint.headers, **headers}}),
         }
         self.endpoint = msgspec.structs.replace(endpoint, **changes) if changes else endpoint
-        self.model = model
+        self.model = model or named
         self.overrides = tuple(overrides)
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
@@ -87,14 +88,16 @@ def _open_transport() -> Transport:
     return SchemeTransport()
 
 
-def _read(where: str) -> Endpoint:
-    left, equals, url = where.partition("=")
+def _read(where: str) -> tuple[Endpoint, str]:
+    """Return the endpoint and the model an address names; the model is empty where it names none."""
+    address, _, model = where.partition("#")
+    left, equals, url = address.partition("=")
     name, _, wire = left.rpartition(":")
     if not equals or wire not in list(Wire):
         words = ", ".join(Wire)
-        raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL with one of the wires {words}")
+        raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL[#model] with one of the wires {words}")
     host = _host_of(url, where)
-    return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/"))
+    return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/")), model
 
 
 def _host_of(url: str, where: str) -> str:

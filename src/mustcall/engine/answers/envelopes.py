@@ -11,9 +11,12 @@ import msgspec
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import (
     BadArguments,
+    EmptyReply,
     ModelError,
     PhantomCall,
+    StructuredOutputError,
     TextToolCallError,
+    ThinkingOnly,
     TruncatedReply,
     UnknownToolCalled,
 )
@@ -24,7 +27,16 @@ from mustcall.policy.controls import Controls
 from mustcall.policy.judge import SURPLUS
 from mustcall.policy.wording import Wording, fill
 
-__all__ = ["Malformed", "ignored_calls", "malformed_call", "without_retries"]
+__all__ = [
+    "Malformed",
+    "bad_answer",
+    "calls_at_the_end",
+    "ended_without",
+    "ignored_calls",
+    "malformed_call",
+    "validated_once",
+    "without_retries",
+]
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -67,11 +79,47 @@ def without_retries(controls: Controls) -> Controls:
     return msgspec.structs.replace(controls, limits=limits)
 
 
+def validated_once(controls: Controls) -> Controls:
+    """Return the controls of the one final round: whatever is wrong with its reply, it is not asked again (rule 83)."""
+    none = dict.fromkeys(("text_call", "empty", "thinking_only", "bad_arguments", "unknown_tool", "bad_answer"), 0)
+    return msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, **none, truncated=0))
+
+
+def ended_without(error: ModelError, record: TurnRecord, count: int) -> ModelError:
+    """Return the error of a final round that brought no answer at all, and any other as it is."""
+    match error:
+        case EmptyReply() | ThinkingOnly():
+            called = any(ignored_calls(record, 0))
+        case TextToolCallError() | PhantomCall() | UnknownToolCalled() | BadArguments():
+            called = True
+        case _:
+            return error
+    what = "a call was made where nothing may be called" if called else "nothing was said"
+    return bad_answer(what, record, count)
+
+
+def bad_answer(what: str, record: TurnRecord, count: int) -> StructuredOutputError:
+    """Return the error of an answer that is none, or does not fit; `count` are the times it was asked for."""
+    return StructuredOutputError(
+        f"StructuredOutputError: the model's answer does not fit the schema asked for ({what}); {count} "
+        f"attempt{'s' if count > 1 else ''} made",
+        details={"attempts": [attempt.summary() for attempt in record.attempts]},
+    )
+
+
 def ignored_calls(record: TurnRecord, step: int) -> Iterable[ExecutedCall]:
-    """Return the calls of a reply that were left out because it made more than it may."""
+    """Return the calls of a reply that were left out because it made more than it may, or might make none."""
     for note in record.adaptations:
         if note.kind is AdaptationKind.CALL_DROPPED and note.detail in SURPLUS:
             yield _never_ran(note.subject, CallStatus.IGNORED_EXTRA, note.detail, step)
+
+
+def calls_at_the_end(error: ModelError, record: TurnRecord, wording: Wording, step: int) -> Iterable[ExecutedCall]:
+    """Return the calls of a final round that failed; none of them could run any more."""
+    yield from ignored_calls(record, step)
+    malformed = malformed_call(error, wording)
+    if malformed is not None:
+        yield msgspec.structs.replace(malformed, status=CallStatus.IGNORED_EXTRA).record(step)
 
 
 def _never_ran(name: str, status: CallStatus, result: str, step: int) -> ExecutedCall:

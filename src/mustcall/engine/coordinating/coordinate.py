@@ -86,7 +86,7 @@ async def coordinate(
     """
     if not question.strip():
         raise InvalidRequest("the question is empty", param="question")
-    members = (read_participant(proposer), tuple(map(read_participant, critics)), read_participant(synthesizer))
+    members = (read_participant(proposer), _critics(critics), read_participant(synthesizer))
     roles = _roles(applies_to)
     _check(len(members[1]), hop_budget, rounds, quorum)
     progress = Progress(on_event)
@@ -172,9 +172,18 @@ def _blocking(wanted: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 coordinate_sync = _blocking(coordinate)
 
 
+def _critics(given: Iterable[Upstream | str | Participant]) -> tuple[Participant, ...]:
+    """Return the critics; raise for one that is no list of them."""
+    if isinstance(given, Upstream | str | Participant):
+        raise ConfigError(f"critics must be a list, got {given!r} alone; write critics=[…]")
+    return tuple(map(read_participant, given))
+
+
 def _roles(applies_to: Collection[RoleKind | str]) -> tuple[RoleKind, ...]:
     """Return the roles that get tools, in their own order; raise for one that never does (rule 88)."""
     known = [str(role) for role in WORKERS]
+    if isinstance(applies_to, str):
+        raise ConfigError(f"applies_to must be a list of roles, not the text {applies_to!r}; write [{applies_to!r}]")
     for each in applies_to:
         if each not in known:
             raise ConfigError(f"applies_to names {each!r}; tools are for {' and '.join(known)} only")

@@ -4,6 +4,8 @@ A member is an agent with one role. Everything about its turns, its tools and th
 a run becomes the record of a role's work.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
@@ -13,9 +15,12 @@ from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.beside import listening
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
-from mustcall.engine.tooling.outcomes import CallStatus
+from mustcall.engine.records import TurnRecord
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.policy.judge import SURPLUS
 from mustcall.policy.remedy import Remedy
 
 __all__ = ["Member", "Participant", "inner_calls", "read_participant"]
@@ -55,9 +60,10 @@ class Member(msgspec.Struct, frozen=True):
         """
         clock = self.agent.upstream.clock
         began = clock.monotonic()
-        result = await self.agent.run(
-            prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
-        )
+        with listening() as beside:  # a tool may ask a model, too
+            result = await self.agent.run(
+                prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
+            )
         output: Envelope | None = result.output
         error = result.error
         if output is None and error is None:  # a refusal is an end of its own, not a bad answer
@@ -73,10 +79,10 @@ class Member(msgspec.Struct, frozen=True):
             output=output,
             error=error,
             inner_tool_calls=inner_calls(result),
-            attempts=sum(step.calls for step in result.steps),
-            usage=result.usage,
-            cost_usd=result.cost_usd,
-            estimated=result.estimated,
+            attempts=sum(step.calls for step in result.steps) + beside.attempts,
+            usage=result.usage + beside.usage,
+            cost_usd=result.cost_usd + beside.cost_usd,
+            estimated=result.estimated or beside.estimated,
             seconds=clock.monotonic() - began,
         )
 
@@ -93,7 +99,7 @@ _TRIED = {
     Verdict.BAD_ARGUMENTS: InnerStatus.SCHEMA_ERROR,
 }
 #: Calls that took no hop.
-_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED)
+_FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED, CallStatus.IGNORED_EXTRA)
 
 
 def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
@@ -101,22 +107,33 @@ def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
     found: list[InnerCall] = []
     taken = 0
     for number, step in enumerate(result.steps, 1):
-        found += [
-            InnerCall(hop=taken + 1, name="", status=_TRIED[verdict])
-            for verdict in (each.verdict for each in step.attempts if each.remedy is not Remedy.SALVAGE)
-            if verdict is not None and verdict in _TRIED
-        ]
-        for each in result.calls:
-            if each.step == number:
-                runs = each.status not in _FREE
-                taken += runs
-                found.append(InnerCall(hop=taken + (not runs), name=each.call.name, status=_status(each.status)))
+        # What a reply called beyond what it may comes after what it called.
+        made = sorted(_made_in(result, number), key=lambda each: each.status is CallStatus.IGNORED_EXTRA)
+        found += [InnerCall(hop=taken + 1, name="", status=_TRIED[verdict]) for verdict in _tried(step, made)]
+        for each in made:
+            runs = each.status not in _FREE
+            taken += runs
+            found.append(InnerCall(hop=taken + (not runs), name=each.call.name, status=_status(each.status)))
         found += [
             InnerCall(hop=taken + 1, name=change.subject, status=InnerStatus.IGNORED_EXTRA)
             for change in step.adaptations
-            if change.kind is AdaptationKind.CALL_DROPPED
+            if change.kind is AdaptationKind.CALL_DROPPED and change.detail not in SURPLUS  # those are calls of the run
         ]
     return tuple(found)
+
+
+def _made_in(result: RunResult, number: int) -> list[ExecutedCall]:
+    return [each for each in result.calls if each.step == number]
+
+
+def _tried(step: TurnRecord, made: list[ExecutedCall]) -> Iterable[Verdict]:
+    """Yield what was wrong with each discarded attempt at a call; the one a turn failed with may be a call already."""
+    attempts = step.attempts
+    if made and attempts and attempts[-1].remedy is Remedy.FAIL:
+        attempts = attempts[:-1]
+    for each in attempts:
+        if each.verdict is not None and each.verdict in _TRIED and each.remedy is not Remedy.SALVAGE:
+            yield each.verdict
 
 
 def _status(status: CallStatus) -> InnerStatus:

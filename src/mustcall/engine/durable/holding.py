@@ -21,6 +21,8 @@ _logger = logging.getLogger("mustcall.runs")
 #: Seconds for which a write is tried again while the ledger does not answer, at the least.
 _PATIENCE = 15.0
 _PAUSES = (0.1, 0.3, 0.6, 1.0)
+#: Seconds for which what the database said of a run is taken to be so; it may be taken or ended from outside.
+_FRESH = 0.25
 #: A lease is renewed so many times before it would be over.
 _RENEWALS = 3
 #: Seconds a renewal under way is waited for when the run is over.
@@ -28,26 +30,29 @@ _GRACE = 5.0
 
 
 class Hold:
-    """The claim on one run. `lost` is why it is over, if it is."""
+    """The claim on one run, asked for at `since`. `lost` is why it is over, if it is."""
 
-    def __init__(self, ledger: Ledger, run: Run, lease: float) -> None:
+    def __init__(self, ledger: Ledger, run: Run, lease: float, since: float) -> None:
         self.run_id = run.id
         self._ledger = ledger
         self._fence = run.fence
         self._lease = lease
-        self._until = time.monotonic() + lease
+        self._until = since + lease
         self.lost: LedgerError | None = None
         self._ending = False
         self._over = asyncio.Event()
 
-    async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None) -> None:
-        """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now."""
+    async def write(self, events: Sequence[NewEvent], end: RunEnd | None = None, *, again: bool = False) -> None:
+        """Write events, and the end with them, all or nothing; raise `FenceLost` if the run is another's now.
+
+        `again` says that some of it may have been written before, by a try that was given up.
+        """
         self._ending = self._ending or end is not None
         give_up = time.monotonic() + max(self._lease, _PATIENCE)
         tries = 0
         while True:
             try:
-                return await self._ledger.append(self.run_id, self._fence, events, end=end, again=tries > 0)
+                return await self._ledger.append(self.run_id, self._fence, events, end=end, again=again or tries > 0)
             except LedgerUnavailable:
                 pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
                 if time.monotonic() + pause > give_up:
@@ -55,9 +60,10 @@ class Hold:
                 tries += 1
                 await asyncio.sleep(pause)
 
-    async def ensure(self) -> None:
-        """Return if the run is still ours: who slept past the lease asks before it acts."""
-        if time.monotonic() >= self._until:
+    async def ensure(self, since: float) -> None:
+        """Return if the run is still ours: who slept past the lease, or since it last wrote, asks before it acts."""
+        now = time.monotonic()
+        if now >= self._until or now >= since + _FRESH:
             await self._renew()
 
     @asynccontextmanager

@@ -6,10 +6,11 @@ follows from it is written at once, it is not written at all. The last turn is w
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mustcall.core.errors import BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
+from mustcall.core.errors import BreakerOpen, BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
 from mustcall.engine.agent.moments import Moment, Taken
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.answers.answering import Answering
@@ -36,15 +37,26 @@ class _Held(NamedTuple):
 
 
 class Journal:
-    """Keeps one run (`agent.moments.Keeper`). `asked` is the digest of what it was started with."""
+    """Keeps one run (`agent.moments.Keeper`). `asked` is the digest of what it was started with.
+
+    `released` is how a run is left that can be gone on with without anybody having to look at it.
+    """
 
     def __init__(
-        self, hold: Hold, folded: Folded, *, asked: str, answering: Answering | None = None, prefix: str = ""
+        self,
+        hold: Hold,
+        folded: Folded,
+        *,
+        asked: str,
+        answering: Answering | None = None,
+        prefix: str = "",
+        released: RunStatus = RunStatus.WAITING,
     ) -> None:
         self._hold = hold
         self._asked = asked
         self._answering = answering
         self._prefix = prefix
+        self._released = released
         self._taken = folded.taken
         self._attempts = dict(folded.attempts)
         moments = folded.recovered.moments
@@ -53,7 +65,13 @@ class Journal:
         self._calls = moments[-1].pending if moments else ()
         self._number, self._turn = 0, 0
         self._held: list[_Held] = []
+        #: Results that are being written.
+        self._telling: list[NewEvent] = []
+        #: The last write of all, once it is under way.
+        self._end: tuple[list[NewEvent], RunEnd] | None = None
         self._intended: set[str] = set()
+        #: When the intents that were written with their step were.
+        self._intended_at = 0.0
 
     @property
     def run_id(self) -> str:
@@ -90,13 +108,14 @@ class Journal:
         """Write a step that makes calls, with its intents, in one commit."""
         self.mark(moment)
         self._calls = moment.pending
+        self._intended_at = time.monotonic()
         await self._hold.write([*(_event(*held) for held in self._held), *map(self._intent, at_once)])
         self._held.clear()
 
     async def begin(self, index: int) -> None:
-        """Write a call's intent if it is not written yet."""
+        """Write a call's intent if it is not written yet; one that was written a while ago is asked about first."""
         if self._path(index) in self._intended:
-            await self._hold.ensure()
+            await self._hold.ensure(since=self._intended_at)
         else:
             await self._hold.write([self._intent(index)])
 
@@ -104,12 +123,15 @@ class Journal:
         """Write what became of a call."""
         path = self._path(index)
         attempt = max(0, self._attempts.get(path, 0) - 1)
-        await self._hold.write([NewEvent(step=path, kind=RESULT, data=encode(executed), attempt=attempt)])
+        result = NewEvent(step=path, kind=RESULT, data=encode(executed), attempt=attempt)
+        self._telling.append(result)
+        await self._hold.write([result])
+        self._telling.remove(result)
 
     async def end(self, moment: Moment, result: RunResult) -> RunResult:
         """Write the last turn, the result and the end in one commit."""
         data = outcome_of(self._asked, result)
-        await self._hold.write(self._final(moment), RunEnd(status=RunStatus.DONE, outcome=data))
+        await self._conclude(moment, RunEnd(status=RunStatus.DONE, outcome=data))
         return result_from(data, self._answering, self.run_id)
 
     async def fail(self, moment: Moment, result: RunResult, error: MustcallError) -> None:
@@ -118,25 +140,34 @@ class Journal:
             return  # what could not be written cannot be written now; the lease runs out by itself
         try:
             if _may_pass(error):
-                turns = [_event(*held) for held in self._held]
-                await self._hold.write(turns, RunEnd(status=RunStatus.WAITING))
+                await self._let_go(RunStatus.WAITING if _waits_for_somebody(error) else self._released)
             else:
                 data = outcome_of(self._asked, result)
-                await self._hold.write(self._final(moment), RunEnd(status=RunStatus.FAILED, outcome=data))
+                await self._conclude(moment, RunEnd(status=RunStatus.FAILED, outcome=data))
         except LedgerError as lost:
             _logger.warning("the end of the run %s could not be written: %s", self.run_id, lost.message)
 
-    async def leave(self, status: RunStatus) -> None:
-        """Let go of a run that is not over: whoever wants to may go on with it."""
+    async def leave(self) -> None:
+        """Let go of a run: whoever wants to may go on with it. One that was about to end ends."""
         try:
-            await self._hold.write([_event(*held) for held in self._held], RunEnd(status=status))
+            if self._end is not None:
+                await self._hold.write(*self._end, again=True)
+            else:
+                await self._let_go(self._released)
         except LedgerError as lost:
             _logger.info("the run %s could not be let go of: %s", self.run_id, lost.message)
 
-    def _final(self, moment: Moment) -> list[NewEvent]:
+    async def _let_go(self, status: RunStatus) -> None:
+        """Write what is not known to be written: who is interrupted in a write does not know what came of it."""
+        events = [*(_event(*held) for held in self._held), *self._telling]
+        await self._hold.write(events, RunEnd(status=status), again=True)
+
+    async def _conclude(self, moment: Moment, end: RunEnd) -> None:
+        """Write what is held, the last turn and the end."""
         if self.owes(moment.standing.number):
             self.mark(moment)
-        return [_event(*held) for held in self._held]
+        self._end = [_event(*held) for held in self._held], end
+        await self._hold.write(*self._end)
 
     def _path(self, index: int) -> str:
         return call_path(self._prefix, self._last, index)
@@ -154,8 +185,13 @@ def _event(step: str, kind: str, value: Moment | Taken) -> NewEvent:
     return NewEvent(step=step, kind=kind, data=encode(lean))
 
 
+def _waits_for_somebody(error: MustcallError) -> bool:
+    """Tell whether a failure that may pass does not pass by itself: money that is spent."""
+    return isinstance(error, BudgetSpent) and not (error.details or {}).get("transient")
+
+
 def _may_pass(error: MustcallError) -> bool:
     """Tell whether a failure is nobody's last word: the upstream was down, the money was spent."""
     if isinstance(error, UpstreamRejected):
         return error.info().status not in _HOPELESS
-    return error.retryable or isinstance(error, UpstreamError | BudgetSpent)
+    return error.retryable or isinstance(error, UpstreamError | BreakerOpen | BudgetSpent)

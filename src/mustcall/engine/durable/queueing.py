@@ -6,6 +6,7 @@ back into the queue through DBOS's own interface. dbos is imported when it is ne
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import time
@@ -29,6 +30,9 @@ _WORKFLOW = "mustcall.run"
 _VERSION = "mustcall-1"
 _POLL = 0.1
 _LISTED = 200
+_OVER = frozenset({"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
+#: How often one task is carried out at most.
+_AGAIN = 1000
 
 Task = tuple[str, float]
 """A task that another process has under way, and the seconds since it took it."""
@@ -49,14 +53,23 @@ class DbosEngine:
         self._serving = False
 
     async def submit(self, task: str) -> None:
-        """Put a task into the queue; one that was submitted before is left as it is."""
-        options: Any = {
-            "workflow_name": _WORKFLOW,
-            "queue_name": _QUEUE,
-            "workflow_id": task,
-            "app_version": _VERSION,
-        }
-        await (await self._connected()).enqueue_async(options, task)
+        """Put a task into the queue; one that waits or is under way is left as it is.
+
+        One that is over, and was to no avail because it is submitted again, is carried out once more: DBOS knows a
+        task by its name, so it gets another one.
+        """
+        client = await self._connected()
+        for number in range(_AGAIN):
+            options: Any = {
+                "workflow_name": _WORKFLOW,
+                "queue_name": _QUEUE,
+                "workflow_id": f"{task}#{number}" if number else task,
+                "app_version": _VERSION,
+            }
+            handle: Any = await client.enqueue_async(options, task)
+            if (await handle.get_status()).status not in _OVER:
+                return
+        _logger.warning("the task %s was carried out %s times to no avail", task, _AGAIN)
 
     async def cancel(self, task: str) -> None:
         """Take a task out of the queue."""
@@ -128,7 +141,8 @@ class DbosEngine:
 
         @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
         def carry_out(task: str) -> None:
-            with contextlib.suppress(asyncio.CancelledError):  # the worker stops; the run is back in the ledger's queue
+            # The worker stops; the run is back in the ledger's queue.
+            with contextlib.suppress(asyncio.CancelledError, concurrent.futures.CancelledError):
                 asyncio.run_coroutine_threadsafe(resume(task), loop).result()
 
         del carry_out  # DBOS knows it by its name

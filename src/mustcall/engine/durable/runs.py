@@ -6,11 +6,20 @@ of it the journal's.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from mustcall.core.errors import ConfigError, InvalidRequest, MustcallError, RunBusy, UnknownRun
+from mustcall.core.errors import (
+    ConfigError,
+    InvalidRequest,
+    LedgerBroken,
+    LedgerError,
+    MustcallError,
+    RunBusy,
+    UnknownRun,
+)
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.sharing import Shared
@@ -20,7 +29,8 @@ from mustcall.engine.durable.folding import fold
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import Journal
 from mustcall.engine.durable.owners import is_gone, new_owner
-from mustcall.ledger import Claim, Ledger, RunStatus, open_ledger
+from mustcall.engine.ledgered import OpeningMeter
+from mustcall.ledger import Claim, Ledger, RunEnd, RunStatus, open_ledger
 from mustcall.ledger import Run as Row
 
 __all__ = ["KIND", "Place", "Runs"]
@@ -45,6 +55,8 @@ class Runs:
         #: How a run is left that was given up in the middle.
         self.released = RunStatus.WAITING
         self._ledgers = Shared(self._open)
+        #: The accounts of sessions, in the same ledger.
+        self.meter = OpeningMeter(self.ledger)
 
     @asynccontextmanager
     async def ledger(self) -> AsyncGenerator[Ledger]:
@@ -79,25 +91,38 @@ class Runs:
         """
         _check_name(run_id)
         async with self.ledger() as ledger:
+            since = time.monotonic()
             claim = await self._claim(ledger, run_id, start, take=take)
             _check_same(claim.run, start)
             if claim.run.status.ended:
                 return await _told(ledger, claim.run, run, answering)
             if not claim.won:
                 raise RunBusy(f"the run {run_id!r} is carried out by {claim.run.owner}; its lease lasts")
-            folded = fold(() if claim.created else await ledger.events(run_id), "", run_id)
-            hold = Hold(ledger, claim.run, self.lease)
-            journal = Journal(hold, folded, asked=_digest(start), answering=answering)
+            try:
+                folded = fold(() if claim.created else await ledger.events(run_id), "", run_id)
+            except LedgerBroken:  # nobody can go on with it, so nobody holds it
+                await ledger.end_run(run_id, claim.run.fence, RunEnd(status=RunStatus.WAITING))
+                raise
+            hold = Hold(ledger, claim.run, self.lease, since)
+            journal = Journal(hold, folded, asked=_digest(start), answering=answering, released=self.released)
             run.keeper = journal
+            run.pay_as(f"{run_id}#{claim.run.fence}")
             run.restore(folded.recovered)
             try:
                 async with hold.kept():
                     return await drive()
-            except MustcallError:
-                raise  # the journal has its end
-            except BaseException:
-                await asyncio.shield(journal.leave(self.released))
+            except BaseException as error:
+                # What failed by itself has its end in the journal, and what cannot be written is not written now.
+                if not isinstance(error, LedgerError) and not (isinstance(error, MustcallError) and run.over):
+                    await asyncio.shield(journal.leave())
                 raise
+
+    async def put(self, run_id: str, status: RunStatus) -> None:
+        """Put a run that nobody holds elsewhere: among those that wait for a worker, or for somebody to look."""
+        async with self.ledger() as ledger:
+            claim = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease)
+            if claim is not None and claim.won:
+                await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
     async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult:
         """Tell how a run ended, without asking a model; raise what it failed with."""

@@ -75,6 +75,7 @@ class Runner:
         self._clock = clock
         self._egress = egress
         self._asking = asyncio.Lock()
+        self._concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
         self._own_slots = {
             name: asyncio.Semaphore(tool.settings.concurrency)
@@ -106,12 +107,26 @@ class Runner:
             raise errors.exceptions[0] from None
         return tuple(task.result() for task in tasks)
 
-    def begins_at_once(self, call: ToolCall) -> bool:
-        """Tell whether nothing stands between a call and its tool: it fits, and nobody has to approve it."""
-        tool = self._roster.tools.get(call.name)
-        if tool is None or (tool.settings.approve or self._approve) is not None:
-            return False
-        return check_arguments(tool.offer, call.arguments).valid
+    def begin_at_once(self, calls: Sequence[ToolCall]) -> list[int]:
+        """Return which calls of a reply have nothing between them and their tools.
+
+        They fit, nobody has to approve them, and none of them waits for one before it to end.
+        """
+        free = self._concurrency
+        own: dict[str, int] = {}
+        at_once: list[int] = []
+        for index, call in enumerate(calls):
+            tool = self._roster.tools.get(call.name)
+            if tool is None or not check_arguments(tool.offer, call.arguments).valid:
+                continue
+            most = tool.settings.concurrency
+            own[call.name] = own.get(call.name, 0) + 1
+            if most and own[call.name] > most:  # waits for its tool, and takes nobody's place meanwhile
+                continue
+            free -= 1  # also one that is asked about: if it is approved at once, it is before those behind it
+            if free >= 0 and (tool.settings.approve or self._approve) is None:
+                at_once.append(index)
+        return at_once
 
     async def settled(self, call: ToolCall, step: int) -> Executed | None:
         """Return what becomes of a call that a run was interrupted in; None for one that is to be made (again)."""

@@ -1,0 +1,162 @@
+"""Workers in trouble: runs that nobody holds any more, services that are away, and runs that fail again and again."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from mustcall import Agent, tool
+from mustcall.core.errors import LedgerUnavailable
+from mustcall.engine.durable import worker as working
+from mustcall.engine.durable.queueing import DbosEngine
+from mustcall.engine.durable.worker import Worker, postgres_worker
+from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
+from mustcall.testing import Call, Fail
+from mustcall.testing.model import ScriptedModel
+from support.postgres import postgres_server
+from support.queues import Queue
+
+
+async def become(ledger: Ledger, run_id: str, status: RunStatus) -> None:
+    """Wait for a run to be so."""
+    end = time.monotonic() + 60
+    while True:
+        run = await ledger.get_run(run_id)
+        if run is not None and run.status is status:
+            return
+        assert time.monotonic() < end, run
+        await asyncio.sleep(0.02)
+
+
+async def carried(agent: Agent, queue: Queue, run_id: str, status: RunStatus) -> None:
+    """Let a worker work until a run is so."""
+    task = asyncio.create_task(Worker(agent, queue, beat=0.01).work())
+    async with agent.runs.ledger() as ledger:
+        await become(ledger, run_id, status)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses that a test can wait for."""
+    monkeypatch.setattr(working, "_PAUSES", (0.01, 0.02, 0.03))
+
+
+async def test_a_run_whose_lease_is_over_is_taken_over(place: str) -> None:
+    """What a process left as running is found by the database's clock, whichever engine knew of it."""
+    agent = Agent(ScriptedModel(["Done."]), ledger=place, lease=0.3)
+    await agent.submit("Go.", run_id="r")
+    async with agent.runs.ledger() as ledger:
+        assert await ledger.claim_run("r", owner="elsewhere/1/2/3", lease=0.1) is not None
+    await carried(agent, Queue(), "r", RunStatus.DONE)
+
+
+async def test_a_run_outlives_an_upstream_that_is_away_for_long(place: str) -> None:
+    """More failures than there are pauses: the run stays in the queue and ends when the upstream is back."""
+    model = ScriptedModel([*([Fail(401, "no such key")] * 12), "Done."])
+    agent = Agent(model, ledger=place)
+    await agent.submit("Go.", run_id="r")
+    await carried(agent, Queue(), "r", RunStatus.DONE)
+    assert len(model.requests) == 13
+
+
+class Away(Ledger):
+    """A ledger that is away for the first so many claims."""
+
+    failures = 12
+
+    async def start_run(self, run: str, data: bytes, **settings: Any) -> Any:
+        """Claim, if it is there."""
+        if self.failures:
+            self.failures -= 1
+            raise LedgerUnavailable("the ledger is away")
+        return await super().start_run(run, data, **settings)
+
+
+async def test_a_run_outlives_a_ledger_that_is_away_for_long(place: str) -> None:
+    """A worker does not give a run up because the ledger was away."""
+    async with Away(open_ledger(place).store) as ledger:
+        agent = Agent(ScriptedModel(["Done."]), ledger=ledger)
+        await agent.submit("Go.", run_id="r")
+        await carried(agent, Queue(), "r", RunStatus.DONE)
+
+
+async def test_a_run_that_fails_again_and_again_waits_for_somebody(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure of the program's own is tried so many times, with pauses, and then left for people."""
+    agent = Agent(ScriptedModel([]), ledger=place)
+    tries: list[float] = []
+
+    async def broken(*_: object) -> None:
+        tries.append(time.monotonic())
+        raise RuntimeError("a programming error")
+
+    monkeypatch.setattr(agent, "_drive", broken)
+    await agent.submit("Go.", run_id="r")
+    await carried(agent, Queue(), "r", RunStatus.WAITING)
+    assert len(tries) == 4
+    assert tries[3] - tries[2] >= 0.03
+
+
+async def test_a_worker_stopped_while_it_writes_leaves_its_run_to_the_next() -> None:
+    """On DBOS: the write was there, its answer was not; the next worker carries the run out, and none is an error."""
+    url = postgres_server().new_database()
+    written = asyncio.Event()
+
+    class Unheard(Ledger):
+        """A ledger whose first answer does not come."""
+
+        async def append(
+            self, run: str, fence: int, events: Sequence[NewEvent], *, end: RunEnd | None = None, again: bool = False
+        ) -> None:
+            await super().append(run, fence, events, end=end, again=again)
+            if not written.is_set():
+                written.set()
+                await asyncio.Event().wait()
+
+    @tool
+    async def pay(n: int) -> str:
+        """Pay."""
+        return str(n)
+
+    async with Unheard(open_ledger(url).store) as ledger:
+        first = Agent(ScriptedModel([Call("pay", {"n": 1})]), tools=[pay], ledger=ledger, lease=2.0)
+        await first.submit("Go.", run_id="r")
+        task = asyncio.create_task(postgres_worker(first, url).work())
+        await written.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        second = Agent(ScriptedModel(["Done."]), tools=[pay], ledger=url, lease=2.0)
+        task = asyncio.create_task(postgres_worker(second, url).work())
+        await become(ledger, "r", RunStatus.DONE)
+        task.cancel()
+        await asyncio.wait({task})
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT status FROM dbos.workflow_status").fetchall()
+    assert {status for (status,) in rows} <= {"SUCCESS", "PENDING"}
+
+
+async def test_a_task_that_is_over_and_submitted_again_is_carried_out_again() -> None:
+    """Whoever took a task may have stopped before it had the run: the ledger says that it is left to do."""
+
+    async def deserted(_: Sequence[tuple[str, float]]) -> list[str]:
+        return []
+
+    engine = DbosEngine(postgres_server().new_database(), name="one", deserted=deserted, beat=0.1)
+    done: asyncio.Queue[str] = asyncio.Queue()
+    serving = asyncio.create_task(engine.serve(done.put, 2))
+    tasks: list[str] = []
+    end = time.monotonic() + 60
+    while len(tasks) < 2 and time.monotonic() < end:
+        with contextlib.suppress(Exception):  # until the tables are there
+            await engine.submit("r@0")
+        with contextlib.suppress(TimeoutError):
+            tasks.append(await asyncio.wait_for(done.get(), 0.5))
+    serving.cancel()
+    await asyncio.wait({serving})
+    await engine.close()
+    assert tasks == ["r@0", "r@0"]
