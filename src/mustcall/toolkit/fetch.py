@@ -7,6 +7,7 @@ can be read and which addresses are public is decided in `policy.egress`.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
@@ -30,6 +31,8 @@ _T = TypeVar("_T")
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MEBIBYTE: Final = 1024 * 1024
+#: A media type that is nothing else: other words of a server are not for an error line (rule 110).
+_MEDIA: Final = re.compile(r"[\w.+-]{1,20}/[\w.+-]{1,60}", re.ASCII)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host's name, as numbers; raises `OSError`."""
@@ -144,7 +147,8 @@ class Fetcher:
             raise ToolError(f"{place.host} answered with status {reply.status}")
         kind = reply.headers.get("content-type", "")
         if not is_text(kind):
-            raise ToolError(f"what is there is not text but {kind[:80]}")
+            said = kind.partition(";")[0].strip()
+            raise ToolError(f"what is there is not text but {said if _MEDIA.fullmatch(said) else 'of an unknown type'}")
         body, whole = await _body(reply, meter)
         text: str = await in_thread(lambda: page_text(body, kind))  # a hostile page takes a second
         return text if whole else f"{text}\n[cut: the page has more than {len(body)} bytes]"
