@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import socket
 import ssl
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 
 from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
-from mustcall.testing import Call, Say, ScriptedUpstream, Turn
-from mustcall.toolkit.fetch import FetchedSoFar, FetchLimits, fetch_tool, look_up
+from mustcall.testing import Call, Say, ScriptedModel, ScriptedUpstream, Turn
+from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, fetch_tool, look_up
 from mustcall.upstream.dialling import Dialler
 from support.pages import fetcher, page, serving, to_loopback
 
@@ -117,6 +118,28 @@ async def test_nobody_there() -> None:
 async def test_the_system_is_asked_by_default() -> None:
     """Names are looked up by the system; numbers come back."""
     assert "127.0.0.1" in await look_up("localhost", 80)
+
+
+def test_a_name_nobody_answers_for_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup outlives its time limit in a thread of its own: neither the call nor the end of the run waits for it."""
+    looked, over, answer = threading.Event(), threading.Event(), threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(host: Any, *rest: Any, **named: Any) -> Any:
+        if host != "slow.test":
+            return real(host, *rest, **named)
+        looked.set()
+        answer.wait(10)
+        over.set()
+        raise socket.gaierror(host)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    tool = fetch_tool(Fetcher(["slow.test"], limits=FetchLimits(seconds=0.2)))
+    script = [Turn(Call("fetch", {"url": "http://slow.test/"})), Turn(Say("It is slow."))]
+    result = Agent(ScriptedModel(script), tools=[tool]).run_sync("Read it.")
+    assert (looked.is_set(), over.is_set()) == (True, False)
+    answer.set()
+    assert "did not come within 0.2 s" in result.calls[0].result
 
 
 @pytest.mark.parametrize("entry", ["", "ftp://a.test", "a.test/x?y", "http://u@a.test", "a.test:0", "a b.test"])
