@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from mustcall import Agent, CallStatus, ToolError, ToolRefused, Upstream
+from mustcall import Agent, Budget, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
+from mustcall.engine.accounts import MemoryMeter
 from mustcall.testing import Call, Say, ScriptedModel, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, fetch_tool, look_up
 from mustcall.upstream.dialling import Dialler
@@ -459,6 +460,31 @@ async def test_hosts_of_a_session() -> None:
         with pytest.raises(ToolRefused, match="used its 2 hosts"):
             await reader.get(urls[2])
         assert await reader.get(urls[0]) == "ok"
+
+
+async def test_sessions_do_not_share_a_count() -> None:
+    """Rule 99: what one session has fetched does not keep another from it; in one session runs share the caps."""
+    async with serving({"/": page(b"x" * 600)}) as site:
+        reader = fetcher(f"127.0.0.1:{site.port}", private=HERE, fetched=FetchedSoFar(most_bytes=1000))
+        ends: list[tuple[str, str]] = []
+        for session in ("a", "b", "a", "a"):
+            model = ScriptedModel([Turn(Call("fetch", {"url": site.url})), Turn(Say("Done."))])
+            agent = Agent(model, tools=[fetch_tool(reader)], session=session, budget=Budget(), meter=MemoryMeter())
+            call = (await agent.run("Read it.")).calls[0]
+            ends.append((session, "cut" if "[cut:" in call.result else str(call.status)))
+    assert ends == [("a", "ok"), ("b", "ok"), ("a", "cut"), ("a", "refused")]
+    assert reader.fetched.spent == 0
+
+
+def test_sessions_long_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts of sessions do not pile up."""
+    monkeypatch.setattr("mustcall.toolkit.fetch._MOST_SESSIONS", 2)
+    reader = fetcher("a.test")
+    first, second = reader.fetched_by("a"), reader.fetched_by("b")
+    assert reader.fetched_by("a") is first
+    reader.fetched_by("c")
+    assert reader.fetched_by("a") is first
+    assert reader.fetched_by("b") is not second
 
 
 # --- as a tool ----------------------------------------------------------------------------------------------------
