@@ -9,31 +9,35 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mustcall import Budget, Caps
-from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
+from mustcall import Agent, Budget, Caps, Upstream
+from mustcall.core.errors import MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.metered import breaker_name
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Metering, ModelPrice, Price
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.budget import Charge, ChargeKey, Spending, Trip
-from mustcall.policy.controls import Controls
+from mustcall.policy.controls import Controls, Limits
 from mustcall.policy.failing import FailureClass
 from mustcall.policy.profile import Protocol
-from mustcall.testing import Answer, Cut, FakeClock, Hang, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Cut, Fail, FakeClock, Hang, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeTransport
 from mustcall.upstream.endpoint import Endpoint
 from rules.driving import PATHS, request
 from support.agents import WIRES, agent_on
 
+ENDPOINT = Endpoint(name="u", wire=Wire.CHAT, base_url="http://u/v1")
+#: What its breakers are kept under.
+U = breaker_name(ENDPOINT)
 _DEAR = (ModelPrice(model="*", price=Price(input=1.0, output=1000.0)),)
 
 
 async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = False) -> WholeReply | StreamedReply:
     """Take one turn without a gateway, on the account `s`."""
-    endpoint = Endpoint(name="u", wire=Wire.CHAT, base_url="http://u/v1")
+    endpoint = ENDPOINT
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}).encode()
     inbound = Inbound(
         wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
@@ -167,13 +171,13 @@ class _Slow(MemoryMeter):
 
 
 async def test_a_cancel_while_a_call_is_reserved() -> None:
-    """Rules 94, 97: neither the reservation nor the probe of a half-open breaker outlives the call never made."""
+    """Rules 94, 111: neither the reservation nor the probe of a half-open breaker outlives the call never made."""
     clock = FakeClock()
     meter, breakers = _Slow(clock), MemoryBreakers(clock)
     meter.go.set()
     rule = BreakerRule(failures=1, cool_down=30)
     metering = Metering(Budget(breaker=rule), clock, meter=meter, breakers=breakers)
-    await breakers.report("u", rule, FailureClass.SERVER)
+    await breakers.report(U, rule, FailureClass.SERVER)
     clock.advance(31)
     transport = FakeTransport([])
     meter.go.clear()
@@ -183,4 +187,42 @@ async def test_a_cancel_while_a_call_is_reserved() -> None:
     await asyncio.gather(task, return_exceptions=True)
     account = await meter.spending("s")
     assert (transport.calls, account.running, account.in_flight, account.spent) == ([], 0, Charge(), Charge())
-    assert not any(breaker.probing for breaker in breakers.state("u").values())
+    assert not any(breaker.probing for breaker in breakers.state(U).values())
+
+
+# --- whose breaker it is ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base_url", "name"),
+    [
+        ("http://127.0.0.1:9000/v1", "n@127.0.0.1:9000/v1"),
+        ("https://user:secret@h.example/v1?key=secret", "n@h.example/v1"),
+        ("embedded:/models/a.gguf", "n@embedded:/models/a.gguf"),
+    ],
+)
+def test_names_of_breakers(base_url: str, name: str) -> None:
+    """A name and an address, and nothing that may be secret."""
+    assert breaker_name(Endpoint(name="n", wire=Wire.CHAT, base_url=base_url)) == name
+
+
+async def test_a_failing_caller_does_not_block_the_planner() -> None:
+    """Rule 111: two servers of one name are two upstreams, each with breakers of its own."""
+
+    def look(q: str) -> str:
+        """Look something up."""
+        return q
+
+    with (
+        ScriptedUpstream(default=Turn(Say("Call look with 1."))) as well,
+        ScriptedUpstream(default=Fail(500, "down")) as down,
+    ):
+        planner, caller = (Upstream(f"here:chat={each.base_url}", model="m") for each in (well, down))
+        budget = Budget(breaker=BreakerRule(failures=2, cool_down=600))
+        agent = Agent(
+            planner=planner, caller=caller, tools=[look], budget=budget, controls=Controls(limits=Limits(extra_calls=1))
+        )
+        for _ in range(3):
+            with pytest.raises(MustcallError):
+                await agent.run("Look 1 up.")
+    assert (len(well.requests), len(down.requests)) == (3, 2)

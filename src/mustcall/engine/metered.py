@@ -27,7 +27,7 @@ from mustcall.wire.codec import Codec, Provenance
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
-__all__ = ["Metered"]
+__all__ = ["Metered", "breaker_name"]
 
 #: Bytes of a body, and characters of a reply, that come to a token where nobody counted.
 _PER_TOKEN = 4
@@ -35,6 +35,16 @@ _PER_TOKEN = 4
 _MOST_GUESSED = 100_000
 #: Bytes of a stream that are held unread; a longer one is read on its way, so that no stream is held for long.
 _MOST_HELD = 512 * 1024
+
+
+def breaker_name(endpoint: Endpoint) -> str:
+    """Return what an endpoint's breakers are kept under: its name and its address, without what may be secret in it.
+
+    A name alone is not enough: outside of a gateway nobody sees to it that two servers have two names.
+    """
+    place = endpoint.base_url.partition("?")[0].partition("://")[2] or endpoint.base_url
+    host, slash, path = place.partition("/")
+    return f"{endpoint.name}@{host.rpartition('@')[2]}{slash}{path}"
 
 
 class Metered:
@@ -60,6 +70,7 @@ class Metered:
         self._progress = progress
         self._step = step
         self._lent = lent
+        self._upstream = breaker_name(endpoint)
         self._price = purse.price(model, endpoint.base_url)
         self._codec = codec_for(endpoint.wire)
         self._count = 0
@@ -86,13 +97,13 @@ class Metered:
         self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
         expected = Usage(input_tokens=self._guess, output_tokens=purse.metering.budget.expected_output_tokens)
         try:
-            await purse.allow(self._endpoint.name)
+            await purse.allow(self._upstream, self._endpoint.name)
             try:
                 await purse.reserve(key, msgspec.structs.replace(charge_for(expected, self._price), calls=1))
             except BaseException as error:
                 if not isinstance(error, BudgetSpent):  # cancelled: it may be counted, and is not made
                     await purse.release(key)
-                await purse.forgo(self._endpoint.name)
+                await purse.forgo(self._upstream)
                 raise
         except (BudgetSpent, BreakerOpen) as refusal:
             self.refusal = refusal
@@ -213,11 +224,11 @@ class Metered:
         failure = failure_of(error) if error is not None else None
         throttled = error is not None and error.status == 429
         if healthy:
-            await self._purse.report(self._endpoint.name, None)
+            await self._purse.report(self._upstream, None)
         elif failure is None or (throttled and self._lent):
-            await self._purse.forgo(self._endpoint.name)
+            await self._purse.forgo(self._upstream)
         else:
-            await self._purse.report(self._endpoint.name, failure)
+            await self._purse.report(self._upstream, failure)
 
     def _begin(self) -> None:
         """Take note of the attempt that a call is made for; what is only passed through has none."""
