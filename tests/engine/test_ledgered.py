@@ -11,7 +11,7 @@ from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.ledger import Ledger, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.policy.breaker import BreakerRule, BreakerState
-from mustcall.policy.budget import Caps, Charge, ChargeKey
+from mustcall.policy.budget import Caps, Charge, ChargeKey, Trip
 from mustcall.policy.failing import FailureClass
 from mustcall.testing import FakeClock
 
@@ -98,3 +98,26 @@ async def test_an_end_told_while_being_cancelled_is_written(ledger: Ledger) -> N
     assert (account.spent.cost_usd, account.running) == (0.5, 0)
     await meter.release("s", KEY)
     assert await meter.visit("s", "example.com", 1)
+
+
+async def test_a_reservation_nobody_waits_for_is_freed(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 94: a caller that goes away while the ledger's answer is on its way leaves no reservation behind."""
+    counted, go, reserve = asyncio.Event(), asyncio.Event(), ledger.reserve
+
+    async def slow(session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
+        trip = await reserve(session, key, expected, caps)
+        counted.set()
+        await go.wait()
+        return trip
+
+    monkeypatch.setattr(ledger, "reserve", slow)
+    meter = LedgerMeter(ledger, Notices())
+    task = asyncio.create_task(meter.reserve("s", KEY, CHARGE, Caps()))
+    await counted.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    await meter.finish()
+    account = await meter.spending("s")
+    assert (account.in_flight.cost_usd, account.running) == (0, 0)

@@ -13,6 +13,8 @@ import msgspec
 import openai
 
 from mustcall import Budget
+from mustcall.core.origin import Wire
+from mustcall.engine.metered import breaker_name
 from mustcall.engine.turns import House
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.gateway.settings import settings_from_flags
@@ -20,6 +22,7 @@ from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.budget import Caps
 from mustcall.policy.controls import Controls, Limits
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.upstream.endpoint import Endpoint
 from support.http import post
 from support.postgres import postgres_server
 
@@ -66,7 +69,8 @@ def test_one_breaker_for_both() -> None:
         assert post(f"{one.base_url}/chat/completions", ASK, KEY).json["error"]["code"] == "breaker_open"
         metering = other.app._metering  # pyright: ignore[reportPrivateUsage]  nothing shows it from outside
         assert metering is not None
-        while not metering.breakers.state("chat"):
+        name = breaker_name(Endpoint(name="chat", wire=Wire.CHAT, base_url=upstream.base_url))
+        while not metering.breakers.state(name):
             time.sleep(0.01)
         assert post(f"{other.base_url}/chat/completions", ASK, KEY).json["error"]["code"] == "breaker_open"
         assert len(upstream.requests) == 2

@@ -73,6 +73,8 @@ def test_public_is_global(address: object) -> None:
         ("93.184.215.14", True),
         ("2606:2800:21f:cb07:6820:80da:af6b:8b2c", True),
         ("172.15.255.255", True),
+        ("168.63.129.15", True),
+        ("168.63.129.16", False),
         ("172.16.0.0", False),
         ("192.0.2.1", False),
         ("198.19.255.255", False),
@@ -108,3 +110,38 @@ def test_the_empty_list() -> None:
     with pytest.raises(Denied, match="not on the list"):
         permit(read_place("https://a.test/"), [])
     permit(read_place("https://a.test/"), [read_prefix("a.test")])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs/..;/admin",
+        "/docs/..;a=b/admin",
+        "/docs/..%3b/admin",
+        "/docs/%2E%2e%3B/admin",
+        "/docs/..%253b/admin",
+        "/docs/%252e%252e/admin",
+        "/docs/%25252e%25252E/admin",
+        "/docs/..%252f/admin",
+        "/docs/..%255c/admin",
+        "/docs/%c0%ae%c0%ae/x",
+        "/docs/..%C0%AFx",
+        "/docs/..%c1%9cx",
+        "/docs/%e0%80%ae%e0%80%ae/x",
+        "/docs/%f0%80%80%ae/x",
+        "/docs/%u002e%u002e/x",
+    ],
+)
+def test_a_path_stays_under_its_prefix(path: str) -> None:
+    """Rule 99: what some server reads as a way up is not under a path prefix."""
+    with pytest.raises(Denied):
+        permit(read_place(f"https://a.test{path}"), [read_prefix("https://a.test/docs")])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/docs/a;b=c", "/docs/a..b", "/docs/...;/x", "/docs/100%25", "/docs/%252a", "/docs/%c3%a0", "/docs/%e0%a4%85"],
+)
+def test_a_path_that_only_looks_odd(path: str) -> None:
+    """What every server reads as a place below is under the prefix."""
+    permit(read_place(f"https://a.test{path}"), [read_prefix("https://a.test/docs")])

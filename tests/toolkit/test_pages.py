@@ -11,6 +11,12 @@ from mustcall.toolkit.pages import is_text, page_text
         (b"caf\xe9", "text/plain; charset=latin-1", "café"),
         (b"caf\xc3\xa9", "text/plain", "café"),
         (b"a\xff", "text/plain; charset=no-such-thing", "a\ufffd"),
+        (b"\x83e\x83X\x83g", "text/plain; charset=Shift_JIS", "テスト"),
+        (b"\xf4\xc5\xd3\xd4", "text/plain; charset=koi8-r", "Тест"),
+        ("中文".encode("gb18030"), "text/plain; charset=gb18030", "中文"),
+        ("中文".encode("big5"), "text/plain; charset=Big5", "中文"),
+        ("é".encode("utf-16"), "text/plain; charset=utf-16", "é"),
+        (b"\x93a\x94", "text/plain; charset=windows-1252", "“a”"),
         (b'{"a": "<b>"}', "application/json", '{"a": "<b>"}'),
         (b"<p>a</p>", "text/plain", "<p>a</p>"),
         (b"<p>a<br>b</p><ul><li>c<li>d</ul>", "text/html", "a\nb\nc\nd"),
@@ -27,6 +33,13 @@ from mustcall.toolkit.pages import is_text, page_text
 def test_texts(body: bytes, kind: str, text: str) -> None:
     """What people read is left."""
     assert page_text(body, kind) == text
+
+
+@pytest.mark.parametrize("codec", ["punycode", "idna", "undefined", "unicode_escape", "utf-7", "rot13", "zlib", "hex"])
+def test_codecs_that_no_page_is_written_in(codec: str) -> None:
+    """A server cannot name a codec that fails, or that takes the square of a page's length: it is read as UTF-8."""
+    body = b"a" * 10 + b"-" + b"+b\\x41" * 200
+    assert page_text(body, f"text/plain; charset={codec}") == body.decode()
 
 
 @pytest.mark.parametrize("piece", ["<script>", "<!--", "<p", "<", "<script/", "</script", "<svg><style>"])

@@ -409,6 +409,8 @@ class UpstreamTimeout(UpstreamError):
     code = "upstream_timeout"
     status = 504
     retryable = True
+    #: Whether the request went out: the upstream may then be at work on it, and it may cost.
+    sent: bool = True
 
 
 class UpstreamGarbage(UpstreamError):

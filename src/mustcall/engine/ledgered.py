@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]
 
 _NOT_COUNTED = "spending is not counted"
 _NOT_SHARED = "breakers are not shared"
+_T = TypeVar("_T")
 
 
 class WhenAway(StrEnum):
@@ -40,13 +41,13 @@ class _Errands:
     """Work that goes on when the task that asked for it is cancelled."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin the work and wait for it; being cancelled ends the waiting only."""
         await asyncio.shield(self.begin(work))
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def begin(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
         """Begin the work."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -70,8 +71,12 @@ class LedgerMeter:
 
     async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
         """Count a call that is about to start, or return the cap that is reached."""
+        asked = self._errands.begin(self._ledger.reserve(session, key, expected, caps))
         try:
-            trip = await self._ledger.reserve(session, key, expected, caps)
+            trip = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            self._errands.begin(self._undo(asked, session, key))
+            raise
         except LedgerError as error:
             self._notices.failed(_NOT_COUNTED, error)
             return _away(error) if self._away is WhenAway.CLOSED and caps != Caps() else None
@@ -85,6 +90,14 @@ class LedgerMeter:
     async def release(self, session: str, key: ChargeKey) -> None:
         """End a reserved call that cost nothing."""
         await self._errands.run(self._ledger.release(session, key))
+
+    async def _undo(self, asked: "asyncio.Task[Trip | None]", session: str, key: ChargeKey) -> None:
+        """Free what was reserved for a call that nobody makes any more, once the ledger has counted it."""
+        try:
+            if await asked is None:
+                await self._ledger.release(session, key)
+        except LedgerError as error:
+            self._notices.failed(_NOT_COUNTED, error)
 
     async def visit(self, session: str, host: str, most: int) -> bool:
         """Tell whether a tool may call a host."""

@@ -2,10 +2,11 @@
 
 Because it stands where every upstream call passes, retries of any kind are checked and counted like first tries
 (rules 93, 94), in every turn and in what is only passed through. What a reply cost is told by the turn (`heard`) or,
-where nothing judges it, read from the bytes on their way.
+where nothing judges it, read from the bytes on their way. A reply that breaks off, or that nobody waits for any more,
+costs what came of it; a request that was sent and not answered in time costs its input (rule 98: `estimated`).
 """
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import aclosing, suppress
 
 import msgspec
@@ -13,10 +14,10 @@ import msgspec
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import BreakerOpen, BudgetSpent, ErrorInfo, MustcallError, UpstreamTimeout
 from mustcall.core.events import Failed
-from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
-from mustcall.engine.records import Progress
+from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.engine.spending import Purse
 from mustcall.policy.budget import Charge, ChargeKey, charge_for
 from mustcall.policy.failing import failure_of, is_healthy
@@ -26,12 +27,24 @@ from mustcall.wire.codec import Codec, Provenance
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
-__all__ = ["Metered"]
+__all__ = ["Metered", "breaker_name"]
 
 #: Bytes of a body, and characters of a reply, that come to a token where nobody counted.
 _PER_TOKEN = 4
 #: No more input than this is reserved or guessed: a picture is many bytes and few tokens.
 _MOST_GUESSED = 100_000
+#: Bytes of a stream that are held unread; a longer one is read on its way, so that no stream is held for long.
+_MOST_HELD = 512 * 1024
+
+
+def breaker_name(endpoint: Endpoint) -> str:
+    """Return what an endpoint's breakers are kept under: its name and its address, without what may be secret in it.
+
+    A name alone is not enough: outside of a gateway nobody sees to it that two servers have two names.
+    """
+    place = endpoint.base_url.partition("?")[0].partition("://")[2] or endpoint.base_url
+    host, slash, path = place.partition("/")
+    return f"{endpoint.name}@{host.rpartition('@')[2]}{slash}{path}"
 
 
 class Metered:
@@ -57,6 +70,7 @@ class Metered:
         self._progress = progress
         self._step = step
         self._lent = lent
+        self._upstream = breaker_name(endpoint)
         self._price = purse.price(model, endpoint.base_url)
         self._codec = codec_for(endpoint.wire)
         self._count = 0
@@ -64,6 +78,9 @@ class Metered:
         self._guess = 0
         self._watched: _Watched | None = None
         self._charge: Charge | None = None
+        #: The attempt the call under way belongs to, and what its earlier calls cost.
+        self._attempt: AttemptRecord | None = None
+        self._before = Charge()
         #: Why the last call was not made, where it was not.
         self.refusal: BudgetSpent | BreakerOpen | None = None
 
@@ -75,15 +92,18 @@ class Metered:
         purse = self._purse
         self._charge = self._watched = None
         self._count += 1
+        self._begin()
         key = ChargeKey(purse.turn, self._step, self._count)
         self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
         expected = Usage(input_tokens=self._guess, output_tokens=purse.metering.budget.expected_output_tokens)
         try:
-            await purse.allow(self._endpoint.name)
+            await purse.allow(self._upstream, self._endpoint.name)
             try:
                 await purse.reserve(key, msgspec.structs.replace(charge_for(expected, self._price), calls=1))
-            except BudgetSpent:
-                await purse.forgo(self._endpoint.name)
+            except BaseException as error:
+                if not isinstance(error, BudgetSpent):  # cancelled: it may be counted, and is not made
+                    await purse.release(key)
+                await purse.forgo(self._upstream)
                 raise
         except (BudgetSpent, BreakerOpen) as refusal:
             self.refusal = refusal
@@ -92,10 +112,12 @@ class Metered:
         try:
             reply = await self._transport.send(call)
         except MustcallError as error:
-            hasty = isinstance(error, UpstreamTimeout) and call.timeouts.read < self._endpoint.timeouts.read
-            await self._fail(None if hasty else error.info())
+            late = isinstance(error, UpstreamTimeout)
+            hasty = late and call.timeouts.read < self._endpoint.timeouts.read
+            await self._fail(None if hasty else error.info(), sent=isinstance(error, UpstreamTimeout) and error.sent)
             raise
-        self._watched = _Watched(reply, self, self._tap())
+        tap = _Tap(self._codec, self._endpoint.name, holds=self._attempt is not None)
+        self._watched = _Watched(reply, self, tap)
         return self._watched
 
     async def close(self) -> None:
@@ -110,10 +132,7 @@ class Metered:
         usage = reply.usage
         charge = charge_for(usage or self._guessed(reply), self._price)
         self._charge = msgspec.structs.replace(charge, calls=1, estimated=charge.estimated or usage is None)
-        record = self._progress.record
-        if record is not None and record.attempts:
-            record.attempts[-1].cost_usd = charge.cost_usd
-            record.attempts[-1].estimated = self._charge.estimated
+        self._record(self._charge)
 
     async def settle_refusal(self, refusal: "_Watched") -> None:
         """Settle a call that was answered with an error, once that is read."""
@@ -166,8 +185,8 @@ class Metered:
         if self._key is None:
             return
         watched = self._watched
-        if watched is None:
-            await self._fail(None)
+        if watched is None:  # cancelled while it was sent: what was read of it is not known
+            await self._fail(None, sent=True)
         elif watched.status >= 400:
             await self._fail(self._codec.decode_error(watched.status, watched.body))
         else:
@@ -175,24 +194,25 @@ class Metered:
 
     async def _answered(self, watched: "_Watched") -> None:
         """Settle a call that was answered: wholly, in part, or with an error for its last words."""
-        record = self._progress.record
-        failure = watched.failure or (record.attempts[-1].failure if record is not None and record.attempts else None)
-        if self._charge is None and watched.tap is not None:
+        failure = watched.failure or (self._attempt.failure if self._attempt is not None else None)
+        if self._charge is None:
             reply = watched.tap.reply()
             failure = failure or watched.tap.failure
             if reply is not None and failure is None:
                 self.heard(reply)
         if self._charge is None:
-            partial = charge_for(Usage(input_tokens=self._guess), self._price)
-            await self._settle(msgspec.structs.replace(partial, calls=1, estimated=True), answered=True)
+            await self._settle(self._estimate(watched.tap), answered=True)
             await self._report(failure, healthy=False)
             return
         await self._settle(self._charge, answered=True)
         await self._report(None, healthy=True)
 
-    async def _fail(self, error: ErrorInfo | None) -> None:
-        """Settle a call that got no reply; None where that was not the upstream's doing."""
-        await self._settle(Charge(calls=1), answered=False)
+    async def _fail(self, error: ErrorInfo | None, *, sent: bool = False) -> None:
+        """Settle a call that got no reply; None where that was not the upstream's doing.
+
+        `sent` says that the upstream may be at work on it all the same.
+        """
+        await self._settle(self._estimate(None) if sent else Charge(calls=1), answered=False)
         await self._report(error, healthy=error is not None and is_healthy(error))
 
     async def _settle(self, charge: Charge, *, answered: bool) -> None:
@@ -204,35 +224,62 @@ class Metered:
         failure = failure_of(error) if error is not None else None
         throttled = error is not None and error.status == 429
         if healthy:
-            await self._purse.report(self._endpoint.name, None)
+            await self._purse.report(self._upstream, None)
         elif failure is None or (throttled and self._lent):
-            await self._purse.forgo(self._endpoint.name)
+            await self._purse.forgo(self._upstream)
         else:
-            await self._purse.report(self._endpoint.name, failure)
+            await self._purse.report(self._upstream, failure)
 
-    def _tap(self) -> "_Tap | None":
-        """Return a reader of the reply's bytes where no turn judges them."""
+    def _begin(self) -> None:
+        """Take note of the attempt that a call is made for; what is only passed through has none."""
         record = self._progress.record
-        return None if record is not None and record.attempts else _Tap(self._codec, self._endpoint.name)
+        attempt = self._attempt = record.attempts[-1] if record is not None and record.attempts else None
+        self._before = Charge()
+        if attempt is not None and attempt.cost_usd is not None:
+            self._before = Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
+
+    def _record(self, charge: Charge) -> None:
+        """Write into the attempt's record what its calls cost."""
+        if self._attempt is not None:
+            total = self._before + charge
+            self._attempt.cost_usd, self._attempt.estimated = total.cost_usd, total.estimated
 
     def _guessed(self, reply: Reply) -> Usage:
         """Return the tokens a reply without usage may have cost."""
-        written = 0
-        for part in reply.parts:
-            match part:
-                case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
-                    written += len(text or "")
-                case ToolCall(arguments=arguments):
-                    written += len(arguments)
-                case _:
-                    pass
-        return Usage(input_tokens=self._guess, output_tokens=written // _PER_TOKEN)
+        return Usage(input_tokens=self._guess, output_tokens=_written(reply.parts) // _PER_TOKEN)
+
+    def _estimate(self, tap: "_Tap | None") -> Charge:
+        """Return, and record, what a call cost whose end nobody has seen: its input, and what came."""
+        seen, written = (None, 0) if tap is None else tap.so_far()
+        usage = seen or Usage()
+        usage = msgspec.structs.replace(
+            usage,
+            input_tokens=usage.input_tokens or self._guess,
+            output_tokens=max(usage.output_tokens, written // _PER_TOKEN),
+        )
+        charge = msgspec.structs.replace(charge_for(usage, self._price), calls=1, estimated=True)
+        self._record(charge)
+        return charge
+
+
+def _written(parts: Iterable[Part]) -> int:
+    """Return how much a model has written, in characters."""
+    written = 0
+    for part in parts:
+        match part:
+            case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
+                written += len(text or "")
+            case ToolCall(arguments=arguments):
+                written += len(arguments)
+            case _:
+                pass
+    return written
 
 
 class _Watched:
     """An answer on its way to the turn: how it broke off, what an error says, and the bytes for a tap."""
 
-    def __init__(self, reply: UpstreamReply, metered: Metered, tap: "_Tap | None") -> None:
+    def __init__(self, reply: UpstreamReply, metered: Metered, tap: "_Tap") -> None:
         self._reply = reply
         self._metered = metered
         self.tap = tap
@@ -255,7 +302,7 @@ class _Watched:
             raise
         if self.status >= 400:
             self.body = body
-        elif self.tap is not None:
+        else:
             self.tap.whole(body, stream=is_event_stream(self.headers))
         return body
 
@@ -264,8 +311,7 @@ class _Watched:
         try:
             async with aclosing(self._reply.chunks()) as pieces:
                 async for piece in pieces:
-                    if self.tap is not None:
-                        self.tap.feed(piece)
+                    self.tap.feed(piece)
                     yield piece
         except MustcallError as error:
             self.failure = error.info()
@@ -279,27 +325,44 @@ class _Watched:
 
 
 class _Tap:
-    """Reads a reply that is only passed through. What it cannot read it leaves alone (rule 98)."""
+    """Reads a reply on its way. What it cannot read it leaves alone (rule 98).
 
-    def __init__(self, codec: Codec, issuer: str) -> None:
+    One that `holds` has a turn that reads the same bytes: it keeps them, and reads only what the turn does not account
+    for.
+    """
+
+    def __init__(self, codec: Codec, issuer: str, *, holds: bool) -> None:
         self._codec = codec
         self._provenance = Provenance(issuer=issuer, token="tap")  # noqa: S106  no secret
         self._sse = SseDecoder()
         self._decoder = codec.stream_decoder(self._provenance)
         self._assembler = Assembler()
         self._reply: Reply | None = None
+        self._holds = holds
+        self._held: list[bytes] = []
+        self._size = 0
+        self._whole = b""
         self.failure: ErrorInfo | None = None
 
     def whole(self, body: bytes, *, stream: bool) -> None:
         """Take a body in one piece."""
         if stream:
             self.feed(body)
-            return
-        with suppress(Exception):
-            self._reply = self._codec.decode_reply(body, self._provenance)
+        else:
+            self._whole = body
 
     def feed(self, piece: bytes) -> None:
         """Take a piece of a stream."""
+        self._held.append(piece)
+        self._size += len(piece)
+        if not self._holds or self._size > _MOST_HELD:
+            self._read()
+
+    def _read(self) -> None:
+        """Read what is held."""
+        piece = b"".join(self._held)
+        self._held.clear()
+        self._size = 0
         with suppress(Exception):
             for event in self._decoder.feed_all(self._sse.feed(piece)):
                 self._assembler.feed(event)
@@ -308,9 +371,18 @@ class _Tap:
 
     def reply(self) -> Reply | None:
         """Return what came, None if it was no reply or not all of one."""
-        if self._reply is None:
+        if self._reply is None and self._whole:
+            with suppress(Exception):
+                self._reply = self._codec.decode_reply(self._whole, self._provenance)
+        elif self._reply is None:
+            self._read()
             with suppress(Exception):
                 for event in self._decoder.feed_all(self._sse.close()):
                     self._assembler.feed(event)
                 self._reply = self._assembler.reply() if self._assembler.ended else None
         return self._reply
+
+    def so_far(self) -> tuple[Usage | None, int]:
+        """Return what a stream that did not end told of its tokens, and how many characters of it came."""
+        self._read()
+        return self._assembler.usage, _written(self._assembler.parts())

@@ -99,6 +99,11 @@ class Egress(Protocol):
     Each method raises `ToolRefused` in words for the model where a cap is reached.
     """
 
+    @property
+    def session(self) -> str:
+        """The session's name: what is counted for one is not counted for another."""
+        ...
+
     async def visit(self, host: str) -> int | None:
         """Ask before a host is called; return the bytes that may still come in, None for any number.
 

@@ -199,8 +199,8 @@ class Purse:
 
     # --- breakers ----------------------------------------------------------------------------------------------------
 
-    async def allow(self, upstream: str) -> None:
-        """Raise `BreakerOpen` where an upstream is left alone."""
+    async def allow(self, upstream: str, called: str) -> None:
+        """Raise `BreakerOpen` where an upstream is left alone; `called` is its name for people."""
         rule = self.metering.budget.breaker
         if rule is None:
             return
@@ -208,12 +208,12 @@ class Purse:
         if open_ is None:
             return
         failure, left = open_
-        _logger.warning("turn %s: upstream %s is left alone for %.1f s: %s", self.turn, upstream, left, failure)
+        _logger.warning("turn %s: upstream %s is left alone for %.1f s: %s", self.turn, called, left, failure)
         raise BreakerOpen(
-            f"the upstream {upstream!r} failed {rule.failures} times in a row ({failure}) and is left alone for "
+            f"the upstream {called!r} failed {rule.failures} times in a row ({failure}) and is left alone for "
             f"another {left:.1f} seconds; no call was made",
             retry_after=left,
-            details={"upstream": upstream, "failure": str(failure), "retry_after": round(left, 3), "transient": True},
+            details={"upstream": called, "failure": str(failure), "retry_after": round(left, 3), "transient": True},
         )
 
     async def report(self, upstream: str, failure: FailureClass | None) -> None:

@@ -27,8 +27,14 @@ _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 #: A slash or a dot in disguise: servers disagree on what the path then is.
 _DISGUISED = re.compile(r"%(?:2f|5c|00)", re.IGNORECASE)
+#: Some servers cut a segment off here before they read it.
+_PARAMETERS = re.compile(r";|%3b", re.IGNORECASE)
+#: The same in two disguises: encoded twice, in more bytes than UTF-8 allows, or by number.
+_TWICE = re.compile(
+    r"%(?:25)+(?:2e|2f|5c|3b|00)|%(?:c[01]%[0-9a-f]{2}|e0%[89][0-9a-f]|f0%8[0-9a-f])|%u[0-9a-f]{4}", re.IGNORECASE
+)
 
-#: Everything that is not the public net, as IANA's special-purpose registries have it.
+#: Everything that is not the public net, as IANA's special-purpose registries have it; and Azure's own address.
 _PRIVATE_4 = tuple(
     IPv4Network(each)
     for each in (
@@ -36,6 +42,7 @@ _PRIVATE_4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -108,6 +115,8 @@ class Prefix(msgspec.Struct, frozen=True):
         elif self.host not in ("*", place.host):
             return False
         path = place.target.partition("?")[0]
+        if self.path and _TWICE.search(path):  # a server that decodes it twice would leave the prefix
+            return False
         return not self.path or path == self.path or path.startswith(f"{self.path.rstrip('/')}/")
 
 
@@ -219,5 +228,5 @@ def _name(name: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    if _DISGUISED.search(path) or any(_DOTS.fullmatch(segment) for segment in path.split("/")):
+    if _DISGUISED.search(path) or any(_DOTS.fullmatch(_PARAMETERS.split(each, 1)[0]) for each in path.split("/")):
         raise Denied("the path has dot segments, or slashes in disguise")

@@ -7,7 +7,9 @@ can be read and which addresses are public is decided in `policy.egress`.
 """
 
 import asyncio
+import re
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final, Self, TypeVar
@@ -30,6 +32,9 @@ _T = TypeVar("_T")
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MEBIBYTE: Final = 1024 * 1024
+_MOST_SESSIONS: Final = 10_000
+#: A media type that is nothing else: other words of a server are not for an error line (rule 110).
+_MEDIA: Final = re.compile(r"[\w.+-]{1,20}/[\w.+-]{1,60}", re.ASCII)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host's name, as numbers; raises `OSError`."""
@@ -44,9 +49,10 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchedSoFar:
-    """An `Egress` of its own: what a fetcher has fetched, and may still fetch. A host that was used stays allowed."""
+    """An `Egress` of its own: what was fetched, and may still be. A host that was used stays allowed."""
 
-    def __init__(self, *, most_bytes: int = 4 * _MEBIBYTE, most_hosts: int = 8) -> None:
+    def __init__(self, *, most_bytes: int = 4 * _MEBIBYTE, most_hosts: int = 8, session: str = "") -> None:
+        self.session = session
         self.most_bytes = most_bytes
         self.most_hosts = most_hosts
         self.hosts: set[str] = set()
@@ -70,8 +76,8 @@ class FetchedSoFar:
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """Ask the system for a host's addresses."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """Ask the system for a host's addresses, in a thread that nobody waits for when the time is over."""
+    found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -79,7 +85,8 @@ class Fetcher:
     """Fetches pages.
 
     `allow` are prefixes `[scheme://]host[:port][/path]`, with `*.host` for all below one and `*` for any. `private` are
-    networks that are reached although they are not public, such as `127.0.0.1/32`; none by default.
+    networks that are reached although they are not public, such as `127.0.0.1/32`; none by default. `fetched` counts
+    what is fetched outside of any session; each session has a count of its own with the same caps.
     """
 
     def __init__(
@@ -94,23 +101,35 @@ class Fetcher:
         self._allow = [_read("allow", entry, read_prefix) for entry in allow]
         self._private = [_read("private", entry, read_network) for entry in private]
         self.fetched = fetched or FetchedSoFar()
+        self._sessions: OrderedDict[str, FetchedSoFar] = OrderedDict()
         self.limits = limits or FetchLimits()
         self._resolve = resolve
 
     async def get(self, url: str, session: Egress | None = None) -> str:
         """Return the text of a page; raise `ToolRefused` for what may not be fetched and `ToolError` for a failure.
 
-        A `session` that bounds what its tools fetch is asked and told besides.
+        A `session` that bounds what its tools fetch is asked and told besides the count that is kept of it here.
         """
+        bounds = (self.fetched,) if session is None else (self.fetched_by(session.session), session)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._follow(read_place(url), (self.fetched, session) if session else (self.fetched,))
+                return await self._follow(read_place(url), bounds)
         except Denied as denied:
             raise ToolRefused(str(denied)) from None
         except TimeoutError:
             raise ToolError(f"the page did not come within {self.limits.seconds:g} s") from None
         except UpstreamError as error:
             raise ToolError(error.message) from None
+
+    def fetched_by(self, session: str) -> FetchedSoFar:
+        """Return the count of one session. Of very many, those unused the longest are forgotten."""
+        own = self.fetched
+        fresh = FetchedSoFar(most_bytes=own.most_bytes, most_hosts=own.most_hosts, session=session)
+        counted = self._sessions.setdefault(session, fresh)
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return counted
 
     async def _follow(self, place: Place, bounds: Sequence[Egress]) -> str:
         """Return the text of a page, wherever it has moved to."""
@@ -144,7 +163,8 @@ class Fetcher:
             raise ToolError(f"{place.host} answered with status {reply.status}")
         kind = reply.headers.get("content-type", "")
         if not is_text(kind):
-            raise ToolError(f"what is there is not text but {kind[:80]}")
+            said = kind.partition(";")[0].strip()
+            raise ToolError(f"what is there is not text but {said if _MEDIA.fullmatch(said) else 'of an unknown type'}")
         body, whole = await _body(reply, meter)
         text: str = await in_thread(lambda: page_text(body, kind))  # a hostile page takes a second
         return text if whole else f"{text}\n[cut: the page has more than {len(body)} bytes]"

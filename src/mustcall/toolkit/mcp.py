@@ -12,6 +12,7 @@ A name that not every wire takes is made legal here and mapped back when the too
 import asyncio
 import contextlib
 import hashlib
+import logging
 import re
 import shlex
 import tempfile
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = ["McpServer", "legal_name"]
 
+_logger = logging.getLogger("mustcall.tools")
+
 _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 50
 _NOT_LEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _LAST_WORDS: Final = 300
+#: JSON-RPC's own errors: the request could not be read or carried out, and the server goes on.
+_REFUSALS: Final = frozenset({-32700, -32600, -32601, -32602, -32603})
 #: A variable or an option with its value; options whose value is nobody's business; who logs in at an address; what
 #: starts something else.
 _GIVEN = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=", re.ASCII)
@@ -158,8 +163,12 @@ class McpServer:
                 returned = _read(await session.call_tool(original, arguments), _Returned)
         except TimeoutError:
             raise ToolError(f"the MCP server did not answer within {self._patience:g} s") from None
-        except Exception as error:  # noqa: BLE001  a dead process, a protocol error, a result that fits no schema
-            raise ToolError(f"the MCP server failed: {_first_line(error)}") from None
+        except Exception as error:
+            words = _complaint(error)
+            if words is None:
+                _logger.debug("the MCP server failed", exc_info=True)
+                raise ToolError(f"the MCP server failed: {type(_cause(error)).__name__}") from None
+            return ToolReturn((Text(text=words),), is_error=True)
         return ToolReturn(_contents(returned), returned.is_error)
 
     async def close(self) -> None:
@@ -321,6 +330,15 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]  # a group of whatever
     return error if isinstance(error, Exception) else RuntimeError("it ended")
+
+
+def _complaint(error: BaseException) -> str | None:
+    """Return what a server said of a request it refused: its words, so data for the model and no line of ours."""
+    data = getattr(_cause(error), "error", None)  # the SDK's error has the protocol's in it, under any of its names
+    code, message = getattr(data, "code", None), getattr(data, "message", None)
+    if not isinstance(code, int) or not isinstance(message, str) or code not in _REFUSALS:
+        return None
+    return message[:_LAST_WORDS]
 
 
 def _first_line(error: BaseException) -> str:

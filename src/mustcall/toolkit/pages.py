@@ -1,8 +1,10 @@
 """The text of what a server sent: its characters, and of a page in HTML only what people read.
 
-It tells nothing but text apart, and never fails on what is badly written. Cost: linear in the page, whatever it holds.
+It tells nothing but text apart, and never fails on what is badly written. Cost: linear in the page, whatever it holds;
+so a server may name only character sets that pages are written in, and none of Python's other codecs.
 """
 
+import codecs
 import html
 import re
 
@@ -10,6 +12,11 @@ __all__ = ["is_text", "page_text"]
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _TEXTUAL = re.compile(r"text/[\w.+-]+|application/(?:[\w.-]+\+)?(?:json|xml|javascript|x-ndjson|yaml)", re.IGNORECASE)
+#: Character sets of pages, as Python calls them.
+_PAGE_CODECS = re.compile(
+    r"utf-(?:8(?:-sig)?|16(?:-[bl]e)?|32(?:-[bl]e)?)|ascii|iso8859-\d{1,2}|cp(?:125\d|874|932|949|950)|koi8-[rtu]"
+    r"|shift_jis(?:_2004|x0213)?|euc_(?:jp|kr|jis_2004|jisx0213)|gb(?:2312|k|18030)|big5(?:hkscs)?"
+)
 #: How a tag, a comment or a declaration begins.
 _TAG = re.compile(r"<(?:(/?)([A-Za-z][A-Za-z0-9]{0,20})|!--|[!?])")
 #: Elements whose content nobody reads.
@@ -42,8 +49,9 @@ def page_text(body: bytes, content_type: str) -> str:
 def _decoded(body: bytes, content_type: str) -> str:
     named = _CHARSET.search(content_type)
     try:
-        return body.decode(named[1] if named else "utf-8", "replace")
-    except LookupError:
+        codec = codecs.lookup(named[1]).name if named else "utf-8"
+        return body.decode(codec if _PAGE_CODECS.fullmatch(codec) else "utf-8", "replace")
+    except (LookupError, UnicodeError):
         return body.decode("utf-8", "replace")
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "host_of",
     "no_answer",
     "no_connection",
+    "no_turn",
     "not_http",
     "unusable_url",
 ]
@@ -39,12 +40,17 @@ def unusable_url() -> UpstreamUnavailable:
 
 def no_connection(call: UpstreamCall) -> UpstreamTimeout:
     """Nobody took the connection in time."""
-    return UpstreamTimeout(f"no connection to the upstream {host_of(call)} within {call.timeouts.connect:g} s")
+    return _unsent(UpstreamTimeout(f"no connection to the upstream {host_of(call)} within {call.timeouts.connect:g} s"))
 
 
 def no_answer(call: UpstreamCall) -> UpstreamTimeout:
     """The answer did not begin in time."""
     return UpstreamTimeout(f"the upstream {host_of(call)} did not answer in time")
+
+
+def no_turn(call: UpstreamCall) -> UpstreamTimeout:
+    """The time ran out before the request could be sent."""
+    return _unsent(no_answer(call))
 
 
 def answer_stopped(call: UpstreamCall) -> UpstreamTimeout:
@@ -76,3 +82,8 @@ def not_http(call: UpstreamCall, why: str) -> UpstreamGarbage:
 def answer_too_large(limit: int) -> UpstreamGarbage:
     """More came than may be held."""
     return UpstreamGarbage(f"the upstream's answer is larger than {limit} bytes")
+
+
+def _unsent(error: UpstreamTimeout) -> UpstreamTimeout:
+    error.sent = False
+    return error

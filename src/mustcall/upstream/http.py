@@ -218,7 +218,7 @@ class HttpTransport:
             async with asyncio.timeout_at(until):
                 await origin.enter()
         except TimeoutError:
-            raise failures.no_answer(call) from None
+            raise failures.no_turn(call) from None
         return until - loop.time()
 
     async def _dial(self, origin: Origin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
@@ -234,7 +234,7 @@ class HttpTransport:
             origin.leave()
             match error:
                 case TimeoutError() if limit.expired():
-                    raise (failures.no_connection(call) if connect <= left else failures.no_answer(call)) from None
+                    raise (failures.no_connection(call) if connect <= left else failures.no_turn(call)) from None
                 case OSError():
                     raise failures.cannot_connect(call, error) from error
                 case ValueError():

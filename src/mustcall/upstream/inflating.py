@@ -4,6 +4,7 @@ What comes out is handed on in bounded pieces, so that a small answer cannot bec
 encoding that is not known here is an error: its bytes mean nothing to whoever reads the answer.
 """
 
+import re
 import zlib
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
@@ -16,6 +17,8 @@ __all__ = ["inflated"]
 _PIECE = 256 * 1024
 _AUTOMATIC = zlib.MAX_WBITS | 32  # the gzip or the zlib frame, whichever is there
 _BARE = -zlib.MAX_WBITS
+#: The name of an encoding, and no sentence: a model may come to read it.
+_WORD = re.compile(r"[a-z0-9-]{1,20}")
 #: Nobody compresses more often; each layer is a call within a call.
 _MOST_LAYERS = 16
 
@@ -30,9 +33,8 @@ async def inflated(pieces: AsyncGenerator[bytes], coding: str) -> AsyncGenerator
             case "identity" | "":
                 pass
             case _:
-                raise UpstreamGarbage(
-                    f"the upstream's answer is encoded as {name.strip()[:40]!r}, which was not asked for"
-                )
+                said = repr(name.strip()) if _WORD.fullmatch(name.strip()) else "nobody knows what"
+                raise UpstreamGarbage(f"the upstream's answer is encoded as {said}, which was not asked for")
     if len(layers) > _MOST_LAYERS:
         raise UpstreamGarbage(f"the upstream's answer is compressed {len(layers)} times over, which was not asked for")
     async with aclosing(pieces):

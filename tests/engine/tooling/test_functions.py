@@ -307,3 +307,25 @@ def test_arguments_that_cannot_be_read() -> None:
 
     with pytest.raises(Unfit, match="even number"):
         halve.prepare('{"value": {"number": 3}}', CONTEXT)
+
+
+class _Yields:
+    """An object whose call is a generator."""
+
+    def __call__(self, n: int) -> Any:
+        yield n
+
+
+def _yields(n: int) -> Any:
+    yield n
+
+
+async def _yields_later(n: int) -> Any:
+    yield n
+
+
+@pytest.mark.parametrize("function", [_yields, _yields_later, functools.partial(_yields, n=1), _Yields()])
+def test_generators_are_refused_at_once(function: Any) -> None:
+    """Rule 89: a function whose body a call does not run is no tool."""
+    with pytest.raises(ConfigError, match="generator"):
+        tool(function)

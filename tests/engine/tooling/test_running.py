@@ -195,3 +195,40 @@ async def test_result_cap() -> None:
     """Rule 92: a tool's own cap counts."""
     (done,) = await run([echo(lambda _: "x" * 50, result_cap=10)], call())
     assert done.record.result == "x" * 10 + "\n[cut: the first 10 of 50 characters]"
+
+
+class _Quit(BaseException):
+    """What is no `Exception`."""
+
+
+def _quits(_: object) -> str:
+    raise _Quit
+
+
+async def _quits_later(_: object) -> str:
+    raise BaseExceptionGroup("all of it", [_Quit()])
+
+
+@pytest.mark.parametrize(("quits", "kind"), [(_quits, "_Quit"), (_quits_later, "BaseExceptionGroup")])
+async def test_whatever_a_tool_raises_stays_here(quits: Callable[[Any], Any], kind: str) -> None:
+    """Rule 110: an exception of any class is a failure of the one call; those beside it are finished."""
+    other = FunctionTool("other", "Other.", SCHEMA, lambda _: "done")
+    failed, done = await run([echo(quits), other], call(), call(name="other", number=1))
+    assert (failed.record.status, done.record.status) == (CallStatus.FAILED, CallStatus.OK)
+    assert said(failed) == fill(WORDS.tool_failed, tool="echo", problem=kind)
+
+
+def _yields(_: object) -> Any:
+    yield "paid"
+
+
+async def _yields_later(_: object) -> Any:
+    yield "paid"
+
+
+@pytest.mark.parametrize("yields", [_yields, _yields_later])
+async def test_a_generator_is_no_result(yields: Callable[[Any], Any]) -> None:
+    """Rule 89: a call whose body never ran is not `ok`."""
+    (done,) = await run([echo(yields)], call())
+    assert done.record.status is CallStatus.FAILED
+    assert "nothing was run" in said(done)

@@ -35,6 +35,8 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
         self, function: Callable[P, R], *, name: str | None, description: str | None, settings: ToolSettings
     ) -> None:
         called = name or getattr(_unpacked(function), "__name__", type(function).__name__)
+        if _generates(_unpacked(function)):
+            raise ConfigError(f"tool {called!r} is a generator, whose body no call runs; return the result")
         told = read_docstring(inspect.getdoc(_unpacked(function)))
         parameters, self._context = _parameters(function, called, told.parameters)
         self._reader: Reader = reader_for(called, parameters)
@@ -147,6 +149,12 @@ def _unpacked(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def _generates(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it runs nothing yet: a generator function, or an object whose call is one."""
+    written = (function, getattr(function, "__call__", None))  # noqa: B004  the method itself is asked for
+    return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in written)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

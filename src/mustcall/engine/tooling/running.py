@@ -266,10 +266,12 @@ async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Outpu
         value = attempt() if tool.is_async else await in_thread(attempt)
         if inspect.isawaitable(value):
             value = await value
+        if inspect.isgenerator(value) or inspect.isasyncgen(value):  # nothing of its body has run
+            return None, ToolError("it gave a generator, of which nothing was run")
         return await in_thread(lambda: read_output(value)) if _takes_time(value) else read_output(value), None
     except asyncio.CancelledError:
         raise
-    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  a tool's own code
+    except BaseException as error:  # noqa: BLE001  a tool's own code, and its own classes
         return None, error
 
 
