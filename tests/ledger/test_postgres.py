@@ -6,6 +6,9 @@ import pytest
 
 from mustcall.core.errors import LedgerMismatch, LedgerUnavailable
 from mustcall.ledger import NewEvent, open_ledger
+from mustcall.ledger import statements as sql
+from mustcall.ledger.postgres import PostgresStore
+from mustcall.ledger.program import Program, Statement, ask
 from support.postgres import postgres_server
 
 
@@ -67,3 +70,21 @@ async def test_a_database_in_another_encoding_is_refused() -> None:
     """Only UTF8 holds every text."""
     with pytest.raises(LedgerMismatch, match="encoded in SQL_ASCII, the ledger needs UTF8"):
         await open_ledger(postgres_server().new_database("SQL_ASCII")).open()
+
+
+async def test_a_statement_that_takes_too_long_is_no_absence() -> None:
+    """A long operation may take its time, and one that is given up does not keep others from the database."""
+
+    def sleep(seconds: float) -> Program[None]:
+        yield from ask(Statement("SELECT 1", "SELECT pg_sleep(:seconds)"), seconds=seconds)
+
+    store = PostgresStore(postgres_server().new_database())
+    await store.open()
+    try:
+        await store.read(lambda _: ask(Statement("SELECT 1", "SET statement_timeout = '50ms'")), limit=5)
+        await store.read(lambda _: sleep(0.2), limit=600)
+        with pytest.raises(LedgerUnavailable, match="canceling statement"):
+            await store.read(lambda _: sleep(0.2), limit=5)
+        assert await store.read(lambda _: ask(sql.NOW), limit=5)
+    finally:
+        await store.close()

@@ -152,7 +152,7 @@ class Ledger:
     # Responses.
 
     async def put_response(self, response: StoredResponse) -> None:
-        """Store a response; one of that id that is there already stays."""
+        """Store a response; raise `AlreadyRecorded` if another one is stored under its id."""
         await self.store.write(lambda _: responses.put_response(response), limit=self._limit)
 
     async def get_response(self, response: str, tenant: str) -> StoredResponse | None:
@@ -172,6 +172,17 @@ class Ledger:
         if not items:
             return {}
         return await self.store.read(lambda _: responses.find_items(tuple(items), tenant), limit=self._limit)
+
+    async def hold(self, identifiers: Sequence[str], tenant: str) -> None:
+        """Note whose a response is that is kept elsewhere, and its items."""
+        await self.store.write(lambda _: responses.hold(identifiers, tenant), limit=self._limit)
+
+    async def are_held(self, identifiers: Sequence[str], tenant: str) -> bool:
+        """Tell whether all these ids were noted as this tenant's."""
+        named = [one for one in identifiers if "\0" not in one]
+        return len(named) == len(identifiers) and await self.store.read(
+            lambda _: responses.are_held(named, tenant), limit=self._limit
+        )
 
     # Turns.
 
@@ -246,18 +257,30 @@ class Ledger:
 
     # Keeping.
 
-    async def prune(self, *, age: float | None = None, size: int | None = None) -> Pruned:
-        """Remove what is older than `age` seconds, then the oldest until about `size` bytes are left."""
+    async def prune(
+        self, *, age: float | None = None, size: int | None = None, accounts: float | None = None
+    ) -> Pruned:
+        """Remove what is older than `age` seconds, then the oldest until about `size` bytes are left.
+
+        Accounts, and the charges they are made of, go only when nobody has used them for `accounts` seconds.
+        """
         pruned = Pruned()
         if age is not None:
             pruned = await self._prune(age)
         if size is not None:
             pruned = _sum(pruned, await self._prune_to(size))
+        if accounts is not None:
+            while await self.store.write(lambda _: keeping.prune_accounts(accounts), limit=LONG_LIMIT):
+                pass
         await self.store.shrink()
         return pruned
 
     async def _prune(self, age: float) -> Pruned:
-        return await self.store.write(lambda _: keeping.prune_older(age), limit=LONG_LIMIT)
+        pruned, more = Pruned(), True
+        while more:
+            some, more = await self.store.write(lambda _: keeping.prune_older(age), limit=LONG_LIMIT)
+            pruned = _sum(pruned, some)
+        return pruned
 
     async def _prune_to(self, size: int) -> Pruned:
         """Remove the oldest tenth of the time covered, again and again, until the rest is small enough."""
