@@ -20,11 +20,11 @@ _place = click.option(
 )
 
 
-def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Open a ledger, work with it, close it."""
+def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]], *, make: bool = False) -> T:
+    """Open a ledger, work with it, close it. Only who fills one makes its file."""
 
     async def run() -> T:
-        async with open_ledger(place or default_place()) as ledger:
+        async with open_ledger(place or default_place(), make=make) as ledger:
             return await work(ledger)
 
     return asyncio.run(run())
@@ -96,7 +96,7 @@ def export(place: str | None, contents: str, file: BinaryIO) -> None:
 def import_(place: str | None, file: BinaryIO) -> None:
     """Read FILE (default: standard input), as `export` wrote it. What is there already stays."""
     try:
-        count = _with(place, lambda ledger: ledger.import_lines(file))
+        count = _with(place, lambda ledger: ledger.import_lines(file), make=True)
     except MustcallError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"{count} rows read", err=True)

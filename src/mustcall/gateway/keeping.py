@@ -17,6 +17,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Budget, Metering
+from mustcall.gateway.environment import over
 from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory, tenant_of_key
 from mustcall.ledger import OFF, AttemptTrace, Contents, FactRow, Ledger, TurnTrace, default_place, open_ledger
@@ -62,9 +63,13 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
     ) -> "LedgerSettings | None":
-        """Return the settings with a place, flags over the file over the environment; None for no ledger."""
-        where = place or self.place or default_place(environment)
-        settings = msgspec.structs.replace(self, place=where, keep=keep or self.keep)
+        """Return the settings with a place, flags over the environment over the file; None for no ledger.
+
+        DATABASE_URL, which is not ours alone, and the state directory are for those who name no place at all.
+        """
+        where = place or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+        said = over(self, "MUSTCALL_LEDGER_", environment, but=("place",))
+        settings = msgspec.structs.replace(said, place=where, keep=keep or said.keep)
         read_age(settings.keep)
         read_age(settings.keep_accounts)
         read_size(settings.max_size)

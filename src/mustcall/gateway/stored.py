@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mustcall.core.errors import MustcallError, UnknownRoute, UnknownState, WrongMethod
+from mustcall.core.errors import LedgerError, MustcallError, UnknownRoute, UnknownState, WrongMethod
 from mustcall.engine.exchange import WholeReply
 from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory
@@ -47,8 +47,12 @@ async def serve_stored(
     if method not in ("GET", "HEAD", "DELETE") or (found["rest"] and method == "DELETE"):
         raise WrongMethod(f"{path} takes {allowed}, not {method}", allowed=allowed)
     identifier = found["id"]
+    away: LedgerError | None = None
     if memory is not None:
-        kept = await memory.get(identifier, tenant)
+        try:
+            kept = await memory.get(identifier, tenant)
+        except LedgerError as error:  # it may be an upstream's
+            kept, away = None, error
         if kept is not None:
             if method == "DELETE":
                 await memory.ledger.delete_response(identifier, tenant)
@@ -61,6 +65,8 @@ async def serve_stored(
         reply = await _ask(endpoint, method, path + (f"?{query}" if query else ""), headers, transport)
         if reply is not None:
             return reply
+    if away is not None:
+        raise away
     raise UnknownState(f"Response with id '{identifier}' not found.")
 
 

@@ -90,6 +90,9 @@ class PostgresStore:
         except BaseException:
             await pool.close(_CLOSE_SECONDS)
             raise
+        if self._pool is not None:  # somebody else opened it meanwhile
+            await pool.close(_CLOSE_SECONDS)
+            return
         self._pool = pool
 
     async def close(self) -> None:
