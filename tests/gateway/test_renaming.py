@@ -1,6 +1,7 @@
 """Ids of stored replies are the gateway's own, on whatever wire and however they come."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import openai
@@ -20,6 +21,11 @@ def forgetful(place: Path, address: str) -> Settings:
     return msgspec.structs.replace(made, endpoints=endpoints)
 
 
+def item_id(response: Any) -> str:
+    """The id of a response's first item, of whatever kind."""
+    return response.output[0].id
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
     """An upstream that was started anew gives the same ids again: each caller's response is still its own."""
@@ -35,15 +41,15 @@ def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
                     told = list(events)
                     made = events.get_final_response()
                 items = {event.item_id for event in told if event.type == "response.output_text.delta"}
-                assert items == {made.output[0].id}
+                assert items == {item_id(made)}
             else:
                 made = ai.responses.create(model="m", input="x")
             kept = ai.responses.retrieve(made.id)
             assert (kept.id, kept.output_text) == (made.id, f"Hello {key}.")
-            assert kept.output[0].id == made.output[0].id
-            ai.responses.create(model="m", input=[{"id": made.output[0].id}])  # type: ignore[list-item, misc]
+            assert item_id(kept) == item_id(made)
+            ai.responses.create(model="m", input=[{"id": item_id(made)}])  # type: ignore[list-item, misc]
             assert f"Hello {key}." in str(served.requests[-1].body["input"])
-            found.append((made.id, str(made.output[0].id)))
+            found.append((made.id, item_id(made)))
     assert len({each for pair in found for each in pair}) == 4
 
 

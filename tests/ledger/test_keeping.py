@@ -167,10 +167,18 @@ async def test_a_size_that_cannot_be_reached_ends(ledger: Ledger) -> None:
     assert await ledger.turns() == []
 
 
-async def test_export_and_import_carry_everything(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [1, 2, 1000])
+async def test_export_and_import_carry_everything(
+    ledger: Ledger, tmp_path: Path, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ledger that went out and in again is the same, on either store, and a second import changes nothing."""
     await fill(ledger)
+    await ledger.hold(["resp_1"], "t")
+    everything = [line async for line in ledger.export(Contents.FULL)]
+    monkeypatch.setattr(keeping, "_BATCH", page)
     lines = [line async for line in ledger.export(Contents.FULL)]
+    assert lines == everything
+    assert len(lines) == sum((await rows(ledger)).values())
     async with open_ledger(tmp_path / "other.db") as other:
         assert await other.import_lines(lines) == len(lines)
         assert await other.import_lines(lines) == len(lines)

@@ -21,7 +21,7 @@ from mustcall.ledger.values import Contents, Pruned
 
 __all__ = [
     "count_rows",
-    "export_table",
+    "export_page",
     "measure",
     "oldest_age",
     "prune_accounts",
@@ -31,7 +31,7 @@ __all__ = [
     "write_line",
 ]
 
-#: The most rows of a table that one transaction removes.
+#: The most rows of a table that one transaction reads or removes.
 _BATCH = 1000
 #: Seconds for which a charge that is in its account is known by its key, should it come again.
 _REPLAYED = 30 * 86_400.0
@@ -101,9 +101,16 @@ def count_rows() -> Program[dict[str, int]]:
     return {table: int(rows[0][0]) for table, rows in zip(sql.COUNT, answers, strict=True)}
 
 
-def export_table(table: str) -> Program[list[Sequence[Any]]]:
-    """Return every row of a table."""
-    return (yield from ask(sql.EXPORT[table]))
+def export_page(table: str, after: Sequence[Any] | None) -> Program[tuple[list[Sequence[Any]], Sequence[Any] | None]]:
+    """Return some rows of a table behind a key, and the key behind which there may be more."""
+    first, further = sql.EXPORT[table]
+    keys = sql.KEYS[table]
+    if after is None:
+        rows = yield from ask(first, most=_BATCH)
+    else:
+        rows = yield from ask(further, most=_BATCH, **dict(zip(keys, after, strict=True)))
+    last = rows[-1][-len(keys) :] if len(rows) == _BATCH else None
+    return [row[: -len(keys)] for row in rows], last
 
 
 def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:

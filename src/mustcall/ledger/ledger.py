@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
 from mustcall.ledger.migrations import MIGRATIONS, TABLES
@@ -295,9 +295,15 @@ class Ledger:
     async def export(self, contents: Contents = Contents.REDACTED) -> AsyncGenerator[bytes]:
         """Yield the whole ledger as lines of JSON, redacted unless it is asked for otherwise (rule 136)."""
         for table in TABLES:
-            rows = await self.store.read(lambda _, table=table: keeping.export_table(table), limit=LONG_LIMIT)
-            for row in rows:
-                yield keeping.write_line(table, row, contents)
+            after: Sequence[Any] | None = None
+            while True:
+                rows, after = await self.store.read(
+                    lambda _, table=table, after=after: keeping.export_page(table, after), limit=LONG_LIMIT
+                )
+                for row in rows:
+                    yield keeping.write_line(table, row, contents)
+                if after is None:
+                    break
 
     async def import_lines(self, lines: Iterable[bytes]) -> int:
         """Write exported lines; what is there already stays. Return how many lines were read."""

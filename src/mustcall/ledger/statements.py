@@ -259,10 +259,29 @@ OLDEST = Statement(
 )
 
 COUNT = {table: Statement(f"SELECT COUNT(*) FROM mustcall_{table}") for table in TABLES}
-EXPORT = {
-    table: Statement(f"SELECT {', '.join(columns)} FROM mustcall_{table} ORDER BY {'seq' if table == 'run' else 1}")
-    for table, columns in TABLES.items()
+#: What tells the rows of a table apart, in the order in which they go out.
+KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("run", "event"), ("seq",)),
+    **dict.fromkeys(("conversation", "response", "holder", "turn"), ("id",)),
+    "item": ("id", "response"),
+    "attempt": ("turn", "number"),
+    "account": ("session",),
+    "charge": ("session", "turn", "step", "attempt"),
+    "host": ("session", "host"),
+    "breaker": ("name",),
+    "fact": ("upstream", "model", "field"),
 }
+
+
+def _export(table: str, *, goes_on: bool) -> Statement:
+    """Return the statement for a page of a table, each row with its key behind it; `goes_on`: after a key."""
+    keys = ", ".join(KEYS[table])
+    after = f"WHERE ({keys}) > ({', '.join(f':{key}' for key in KEYS[table])})" if goes_on else ""
+    columns = ", ".join(TABLES[table])
+    return Statement(f"SELECT {columns}, {keys} FROM mustcall_{table} {after} ORDER BY {keys} LIMIT :most")
+
+
+EXPORT = {table: (_export(table, goes_on=False), _export(table, goes_on=True)) for table in TABLES}
 EVENT_IMPORT = Statement(
     """INSERT INTO mustcall_event (run, step, attempt, kind, fence, data, at)
     VALUES (:run, :step, :attempt, :kind, :fence, :data, :at) ON CONFLICT DO NOTHING"""
