@@ -74,6 +74,9 @@ def test_import_of_something_else(place: str, tmp_path: Path) -> None:
 def test_prune(place: str) -> None:
     """What is old goes; what is to stay must be said."""
     assert run("prune", "--ledger", place, "--keep", "1d") == "removed 0 turns, 0 responses, 0 runs\n"
-    assert run("prune", "--ledger", place, "--max-size", "0") == "removed 0 turns, 1 responses, 1 runs\n"
+    assert run("prune", "--ledger", place, "--keep", "0", "--max-size", "0") == (
+        "removed 0 turns, 0 responses, 0 runs\n"  # no limit, as in a gateway's settings
+    )
+    assert run("prune", "--ledger", place, "--all") == "removed 0 turns, 1 responses, 1 runs\n"
     result = CliRunner().invoke(cli, ["ledger", "prune", "--ledger", place])
     assert "say what is to stay" in result.output

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from mustcall import Agent, tool
 from mustcall.cli import cli, main
 from mustcall.cli.importing import load_agent
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, LedgerUnavailable
 from mustcall.testing import Call
 from mustcall.testing.model import ScriptedModel
 
@@ -142,3 +142,12 @@ def test_a_worker_needs_a_shared_database(place: str, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["worker", "agents_of_this_test:one", "--ledger", place])
     assert "set DATABASE_URL=postgresql://" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("runs", "list"), ("ledger", "check"), ("ledger", "prune", "--all")])
+def test_a_ledger_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A typing error in a path is said, and leaves no file behind."""
+    result = CliRunner().invoke(cli, [*command, "--ledger", str(tmp_path / "typo.db")])
+    assert isinstance(result.exception, LedgerUnavailable)
+    assert "there is no ledger at" in result.exception.message
+    assert list(tmp_path.iterdir()) == []

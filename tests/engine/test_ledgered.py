@@ -1,7 +1,9 @@
 """Accounts and breakers in the ledger: shared by replicas, and what they do when it is away."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,7 +81,8 @@ async def test_a_cap_that_cannot_be_counted_refuses_or_lets_through(tmp_path: Pa
     trip = await closed.reserve("s", KEY, CHARGE, Caps(cost_usd=1))
     assert trip is not None
     assert (trip.error_code, trip.transient) == ("budget_unavailable", True)
-    assert "not open" in trip.error
+    assert "cannot be reached" in trip.error
+    assert str(tmp_path) not in trip.error  # which is the operator's to know
     assert await closed.reserve("s", KEY, CHARGE, Caps()) is None
     assert await opened.reserve("s", KEY, CHARGE, Caps(cost_usd=1)) is None
 
@@ -87,7 +90,7 @@ async def test_a_cap_that_cannot_be_counted_refuses_or_lets_through(tmp_path: Pa
 async def test_an_end_told_while_being_cancelled_is_written(ledger: Ledger) -> None:
     """A caller that goes away does not take its bill with it."""
     meter = LedgerMeter(ledger, Notices())
-    await meter.reserve("s", KEY, CHARGE, Caps())
+    await meter.reserve("s", KEY, CHARGE, Caps(cost_usd=5))
     task = asyncio.create_task(meter.settle("s", KEY, CHARGE))
     await asyncio.sleep(0)
     task.cancel()
@@ -112,7 +115,7 @@ async def test_a_reservation_nobody_waits_for_is_freed(ledger: Ledger, monkeypat
 
     monkeypatch.setattr(ledger, "reserve", slow)
     meter = LedgerMeter(ledger, Notices())
-    task = asyncio.create_task(meter.reserve("s", KEY, CHARGE, Caps()))
+    task = asyncio.create_task(meter.reserve("s", KEY, CHARGE, Caps(cost_usd=9)))
     await counted.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,3 +124,34 @@ async def test_a_reservation_nobody_waits_for_is_freed(ledger: Ledger, monkeypat
     await meter.finish()
     account = await meter.spending("s")
     assert (account.in_flight.cost_usd, account.running) == (0, 0)
+
+
+async def test_without_a_cap_nobody_waits_for_the_ledger(tmp_path: Path) -> None:
+    """A call that no cap is held against begins and ends beside the ledger, and is counted when that can be asked."""
+    async with open_ledger(tmp_path / "l.db") as ledger:
+        meter = LedgerMeter(ledger, Notices())
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await meter.reserve("s", KEY, CHARGE, Caps()) is None
+            await meter.release("s", KEY)
+            await meter.settle("s", KEY, CHARGE)
+            assert (await meter.spending("s")).spent.cost_usd == 0
+            other.execute("ROLLBACK")
+        await meter.finish()
+        assert (await meter.spending("s")).spent.cost_usd == 0.5
+    lost = LedgerMeter(open_ledger(tmp_path / "away.db"), Notices())
+    await lost.settle("s", KEY, CHARGE)
+    await lost.finish()
+
+
+async def test_a_refused_call_holds_nothing(tmp_path: Path) -> None:
+    """A reservation whose caller gave up is not carried out later, or is released: the cap is as free as before."""
+    async with open_ledger(tmp_path / "l.db", limit=0.2) as ledger:
+        meter = LedgerMeter(ledger, Notices())
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await meter.reserve("s", KEY, CHARGE, Caps(cost_usd=1)) is not None
+            other.execute("ROLLBACK")
+        await meter.finish()
+        account = await meter.spending("s")
+        assert (account.running, account.in_flight.cost_usd, account.spent.cost_usd) == (0, 0, 0)

@@ -188,7 +188,7 @@ def test_ages_and_sizes() -> None:
 
 
 def test_which_ledger(tmp_path: Path) -> None:
-    """Flags over the file over the environment; `off` is none; what is no place is refused."""
+    """Rule 120: flags over the environment over the file; `off` is none; what is no place is refused."""
     file = tmp_path / "mustcall.toml"
     file.write_text(
         '[[upstream]]\nname = "u"\nwire = "chat"\nbase_url = "http://127.0.0.1:1/v1"\n[ledger]\nkeep = "7d"\n'
@@ -201,6 +201,15 @@ def test_which_ledger(tmp_path: Path) -> None:
     assert load_settings(file, environment={**env, "MUSTCALL_LEDGER": "off"}).ledger is None
     flagged = load_settings(file, environment={**env, "DATABASE_URL": "postgresql://x/y"}, ledger="/a.db", keep="1d")
     assert flagged.ledger == LedgerSettings(place="/a.db", keep="1d")
+    file.write_text(file.read_text() + 'place = "/file.db"\ncontents = "full"\n')
+    said = {**env, "MUSTCALL_LEDGER": "/env.db", "MUSTCALL_LEDGER_KEEP": "2d", "MUSTCALL_LEDGER_CONTENTS": "redacted"}
+    named = load_settings(file, environment={**said, "MUSTCALL_LEDGER_RESPONSES": "false"}).ledger
+    wanted = LedgerSettings(place="/env.db", keep="2d", contents=Contents.REDACTED, responses=False)
+    assert named == wanted
+    shared = load_settings(file, environment={**env, "DATABASE_URL": "postgresql://x/y"}, keep="1d").ledger
+    assert shared == LedgerSettings(place="/file.db", keep="1d", contents=Contents.FULL)
+    with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS"):
+        load_settings(file, environment={**env, "MUSTCALL_LEDGER_CONTENTS": "some"})
     with pytest.raises(ConfigError, match=r"not redis://"):
         load_settings(file, environment=env, ledger="redis://x")
     with pytest.raises(ConfigError, match="keep is a time"):

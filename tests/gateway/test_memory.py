@@ -1,6 +1,8 @@
 """Stateful Responses and Messages threads over upstreams that keep nothing, with the official SDKs as witnesses."""
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +405,35 @@ def test_without_a_ledger_threads_are_declined_as_before() -> None:
         ai.beta.messages.create(
             model="m", max_tokens=10, messages=[{"role": "user", "content": "x"}], thread={"type": "create"}
         )
+
+
+class _Keeps(BaseHTTPRequestHandler):
+    """An upstream that keeps one response."""
+
+    def do_GET(self) -> None:
+        """Answer with it."""
+        body = b'{"id":"resp_1","object":"response","output":[]}'
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_ledger_that_is_away_hides_no_upstreams_response(tmp_path: Path) -> None:
+    """A response that an upstream keeps is asked of it all the same; else callers learn that, and no path."""
+    (tmp_path / "l.db").write_text("this is no ledger " * 100)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Keeps) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{served.server_port}/v1"
+        with gateway_with_ledger(tmp_path / "l.db", f"responses={address}") as gateway, client(gateway) as ai:
+            assert ai.responses.retrieve("resp_1").id == "resp_1"
+        with (
+            gateway_with_ledger(tmp_path / "l.db", f"chat={address}") as gateway,
+            client(gateway) as ai,
+            pytest.raises(openai.InternalServerError) as failed,
+        ):
+            ai.responses.retrieve("resp_1")
+        served.shutdown()
+    assert failed.value.status_code == 503
+    assert str(tmp_path) not in str(failed.value.body)

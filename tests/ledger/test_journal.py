@@ -227,3 +227,15 @@ async def test_contents_leave_a_journal_when_its_run_ends(place: str, contents: 
         run = await ledger.get_run("r")
         assert run is not None
         assert (run.data, (await ledger.events("r"))[0].data, run.outcome) == (kept, kept, b"fine")
+
+
+async def test_contents_leave_a_journal_when_its_run_is_cancelled(place: str) -> None:
+    """Rule 136: a run that somebody else ended keeps no more than one that came to its end."""
+    async with open_ledger(place, contents=Contents.NONE) as ledger:
+        await ledger.start_run("r", b"secret", owner="a", lease=30)
+        await ledger.append("r", 1, [intent(data=b"secret")])
+        assert await ledger.cancel_run("r") is not None
+        run = await ledger.get_run("r")
+        assert run is not None
+        assert (run.data, [event.data for event in await ledger.events("r")]) == (b"", [b""])
+        assert await ledger.cancel_run("r") is None

@@ -1,6 +1,7 @@
 """Removal by age and size, and the way out and in."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from mustcall.ledger import (
     RunStatus,
     StoredResponse,
     TurnTrace,
+    keeping,
     open_ledger,
 )
 from mustcall.policy.budget import Caps, Charge, ChargeKey
@@ -102,6 +104,60 @@ async def test_the_oldest_goes_first_where_room_is_short(ledger: Ledger) -> None
     assert [turn.id for turn in left] == [f"req_{number}" for number in range(len(left))]
 
 
+async def test_pruning_forgets_no_money(ledger: Ledger) -> None:
+    """Neither age nor size touches what a cap is held against; an account goes by an age of its own."""
+    caps = Caps(cost_usd=1.0)
+    key = ChargeKey("t", "s", 1)
+    assert await ledger.reserve("s", key, Charge(cost_usd=1.0), caps) is None
+    await ledger.settle("s", key, Charge(cost_usd=1.0))
+    await ledger.visit("s", "example.com", 0)
+    await ledger.put_turns([TURN])
+    await ledger.prune(size=0)
+    await ledger.prune(age=float("-inf"), accounts=3600)
+    assert await rows(ledger) == {"account": 1, "charge": 1, "host": 1}
+    assert await ledger.reserve("s", ChargeKey("t2", "s", 1), Charge(cost_usd=0.1), caps) is not None
+    await ledger.prune(accounts=-1)
+    assert await rows(ledger) == {}
+
+
+async def test_much_is_removed_in_small_parts(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is old, each transaction removes some of it, with all that belongs to it and nothing else."""
+    monkeypatch.setattr(keeping, "_BATCH", 7)
+    made = [msgspec.structs.replace(TURN, id=f"req_{number}", at=float(number)) for number in range(30)]
+    now = (await ledger.breaker("u")).now
+    await ledger.put_turns([*made, msgspec.structs.replace(TURN, id="req_new", at=now)])
+    for number in range(9):
+        await ledger.start_run(f"run_{number}", b"", owner="a", lease=30)
+        event = NewEvent(step="s", kind="intent", data=b"")
+        await ledger.append(f"run_{number}", 1, [event], end=RunEnd(status=RunStatus.DONE))
+        kept = msgspec.structs.replace(RESPONSE, id=f"r{number}", conversation=f"c{number}", items=(f"msg_{number}",))
+        await ledger.put_response(kept)
+    await ledger.hold([f"resp_{number}" for number in range(9)], "t")
+    taken: list[float] = []
+    write = ledger.store.write
+
+    async def counted(make: Any, *, limit: float) -> Any:
+        taken.append(limit)
+        return await write(make, limit=limit)
+
+    monkeypatch.setattr(ledger.store, "write", counted)
+    assert (await ledger.prune(age=3600)).turns == 30
+    assert await rows(ledger) == {
+        "turn": 1,
+        "attempt": 1,
+        "run": 9,
+        "event": 9,
+        "conversation": 9,
+        "response": 9,
+        "item": 9,
+        "holder": 9,
+    }
+    assert len(taken) == 5
+    pruned = await ledger.prune(age=-1)
+    assert (pruned.turns, pruned.responses, pruned.runs) == (1, 9, 9)
+    assert await rows(ledger) == {}
+
+
 async def test_a_size_that_cannot_be_reached_ends(ledger: Ledger) -> None:
     """Runs under way are kept, however small the cap."""
     await fill(ledger)
@@ -111,10 +167,18 @@ async def test_a_size_that_cannot_be_reached_ends(ledger: Ledger) -> None:
     assert await ledger.turns() == []
 
 
-async def test_export_and_import_carry_everything(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [1, 2, 1000])
+async def test_export_and_import_carry_everything(
+    ledger: Ledger, tmp_path: Path, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ledger that went out and in again is the same, on either store, and a second import changes nothing."""
     await fill(ledger)
+    await ledger.hold(["resp_1"], "t")
+    everything = [line async for line in ledger.export(Contents.FULL)]
+    monkeypatch.setattr(keeping, "_BATCH", page)
     lines = [line async for line in ledger.export(Contents.FULL)]
+    assert lines == everything
+    assert len(lines) == sum((await rows(ledger)).values())
     async with open_ledger(tmp_path / "other.db") as other:
         assert await other.import_lines(lines) == len(lines)
         assert await other.import_lines(lines) == len(lines)

@@ -1,11 +1,12 @@
 """Which ledger is meant."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from mustcall.core.errors import ConfigError, LedgerUnavailable
-from mustcall.ledger import default_place, open_ledger
+from mustcall.ledger import Contents, default_place, open_ledger
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,21 @@ async def test_an_unopened_ledger_says_so(place: str) -> None:
     with pytest.raises(LedgerUnavailable, match="not open"):
         await ledger.queue_run("r", b"")
     await ledger.close()
+
+
+def test_what_is_kept_of_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents, workers and commands keep what the environment says, else everything; a caller's own word stands."""
+    assert open_ledger(tmp_path / "a.db").contents is Contents.FULL
+    monkeypatch.setenv("MUSTCALL_LEDGER_CONTENTS", "none")
+    assert open_ledger(tmp_path / "a.db").contents is Contents.NONE
+    assert open_ledger(tmp_path / "a.db", contents=Contents.FULL).contents is Contents.FULL
+    monkeypatch.setenv("MUSTCALL_LEDGER_CONTENTS", "some")
+    with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS is one of full, redacted, none, not 'some'"):
+        open_ledger(tmp_path / "a.db")
+
+
+def test_a_file_that_is_to_be_there(tmp_path: Path) -> None:
+    """Who only looks makes no file."""
+    with pytest.raises(LedgerUnavailable, match=r"there is no ledger at .*typo\.db"):
+        asyncio.run(open_ledger(tmp_path / "typo.db", make=False).open())
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,9 @@ import pytest
 
 from mustcall.core.errors import LedgerMismatch, LedgerUnavailable
 from mustcall.ledger import NewEvent, open_ledger
+from mustcall.ledger import statements as sql
+from mustcall.ledger.postgres import PostgresStore
+from mustcall.ledger.program import Program, Statement, ask
 from support.postgres import postgres_server
 
 
@@ -67,3 +70,44 @@ async def test_a_database_in_another_encoding_is_refused() -> None:
     """Only UTF8 holds every text."""
     with pytest.raises(LedgerMismatch, match="encoded in SQL_ASCII, the ledger needs UTF8"):
         await open_ledger(postgres_server().new_database("SQL_ASCII")).open()
+
+
+async def test_a_statement_that_takes_too_long_is_no_absence() -> None:
+    """A long operation may take its time, and one that is given up does not keep others from the database."""
+
+    def sleep() -> Program[None]:
+        yield from ask(Statement("SELECT 1", "SET LOCAL statement_timeout = '50ms'"))
+        yield from ask(Statement("SELECT 1", "SELECT pg_sleep(5)"))
+
+    store = PostgresStore(postgres_server().new_database())
+    await store.open()
+    try:
+        shown = Statement("SELECT 1", "SHOW statement_timeout")
+        assert await store.read(lambda _: ask(shown), limit=600) == [("10min",)]
+        assert await store.read(lambda _: ask(shown), limit=5) == [("30s",)]
+        with pytest.raises(LedgerUnavailable, match="canceling statement"):
+            await store.read(lambda _: sleep(), limit=5)
+        assert await store.read(lambda _: ask(sql.NOW), limit=5)
+    finally:
+        await store.close()
+
+
+async def test_a_database_that_is_away_is_asked_by_one_alone() -> None:
+    """Only the first request waits for a database that does not answer; it is used again as soon as it is back."""
+    store = PostgresStore(postgres_server().new_database())
+    await store.open()
+    try:
+        with pytest.raises(LedgerUnavailable, match="in time"):
+            await store.read(lambda _: ask(Statement("SELECT 1", "SELECT pg_sleep(5)")), limit=0.1)
+        for _ in range(20):
+            with pytest.raises(LedgerUnavailable, match="a moment ago"):
+                await store.read(lambda _: ask(sql.NOW), limit=5)
+        while True:
+            await asyncio.sleep(0.05)
+            try:
+                assert await store.read(lambda _: ask(sql.NOW), limit=5)
+                break
+            except LedgerUnavailable:
+                continue
+    finally:
+        await store.close()

@@ -3,7 +3,9 @@
 import asyncio
 
 import msgspec
+import pytest
 
+from mustcall.core.errors import AlreadyRecorded
 from mustcall.ledger import Ledger, StoredResponse, open_ledger
 
 
@@ -37,10 +39,14 @@ async def test_a_chain_is_read_from_its_beginning(ledger: Ledger) -> None:
 
 
 async def test_a_response_comes_back_as_it_was_put(ledger: Ledger) -> None:
-    """Every byte and field; a second put of the same id changes nothing."""
+    """Every byte and field; the same put again changes nothing, another one under its id is refused and said."""
     odd = response("r", input=bytes(range(256)), body='{"ü":"\\ud800"}'.encode(), settings=b"[1]")
     await ledger.put_response(odd)
-    await ledger.put_response(msgspec.structs.replace(odd, body=b"other"))
+    await ledger.put_response(odd)
+    for other in ({"body": b"other"}, {"tenant": "u"}):
+        with pytest.raises(AlreadyRecorded, match="another response is stored under the id 'r'"):
+            await ledger.put_response(msgspec.structs.replace(odd, items=("msg_9",), **other))
+    assert await ledger.find_items(["msg_9"], "t") == {}
     found = await ledger.get_response("r", "t")
     assert found is not None
     assert found.created > 0
@@ -98,3 +104,13 @@ async def test_another_replica_reads_what_one_wrote(place: str) -> None:
         await one.put_response(first)
         await other.put_response(response("second", first))
         assert [found.id for found in await one.chain("second", "t") or []] == ["first", "second"]
+
+
+async def test_what_is_kept_elsewhere_has_one_holder(ledger: Ledger) -> None:
+    """Ids of an upstream's own responses belong to who got them first, all of them or it is no answer."""
+    await ledger.hold(["resp_1", "msg_1"], "a")
+    await ledger.hold(["resp_1", "msg_2"], "b")
+    assert await ledger.are_held(["resp_1", "msg_1"], "a") is True
+    assert await ledger.are_held(["resp_1"], "b") is False
+    assert await ledger.are_held(["msg_1", "msg_2"], "a") is False
+    assert await ledger.are_held(["\0"], "a") is False

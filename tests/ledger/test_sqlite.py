@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -189,3 +190,31 @@ async def test_damage_is_found(tmp_path: Path) -> None:
             assert (await ledger.check()).problems != ()
     except LedgerBroken as error:
         assert "damaged" in error.message  # noqa: PT017  either place may notice first
+
+
+async def test_what_its_caller_gave_up_is_not_written(tmp_path: Path) -> None:
+    """A write that waited for another process, and whose caller left meanwhile, is not carried out."""
+    async with open_ledger(tmp_path / "l.db", limit=0.2) as ledger:
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(LedgerUnavailable):
+                await ledger.queue_run("left", b"")
+            other.execute("ROLLBACK")
+        await asyncio.sleep(0.2)
+        while True:
+            try:
+                await ledger.queue_run("stays", b"")
+                break
+            except LedgerUnavailable:  # a slow machine
+                continue
+        assert [run.id for run in await ledger.runs()] == ["stays"]
+
+
+async def test_two_that_open_it_at_once_open_it_once(tmp_path: Path) -> None:
+    """One ledger has one writer, and closing it ends that."""
+    before = set(threading.enumerate())
+    ledger = open_ledger(tmp_path / "l.db")
+    await asyncio.gather(*(ledger.open() for _ in range(4)))
+    await ledger.close()
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in left if name.startswith("mustcall-ledger")]

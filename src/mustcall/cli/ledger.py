@@ -20,11 +20,11 @@ _place = click.option(
 )
 
 
-def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Open a ledger, work with it, close it."""
+def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]], *, make: bool = False) -> T:
+    """Open a ledger, work with it, close it. Only who fills one makes its file."""
 
     async def run() -> T:
-        async with open_ledger(place or default_place()) as ledger:
+        async with open_ledger(place or default_place(), make=make) as ledger:
             return await work(ledger)
 
     return asyncio.run(run())
@@ -54,14 +54,15 @@ def check(place: str | None) -> None:
 
 @command.command(short_help="Remove what is old.")
 @_place
-@click.option("--keep", metavar="AGE", help="Remove what is older: 30d, 12h, 0 for everything that has ended.")
-@click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB.")
-def prune(place: str | None, keep: str | None, max_size: str | None) -> None:
+@click.option("--keep", metavar="AGE", help="Remove what is older: 30d, 12h; 0 keeps it for ever.")
+@click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB; 0 for any.")
+@click.option("--all", "everything", is_flag=True, help="Remove everything that has ended, however new.")
+def prune(place: str | None, keep: str | None, max_size: str | None, *, everything: bool) -> None:
     """Remove old turns, stored responses and finished runs. Runs under way, budgets and facts stay."""
-    if keep is None and max_size is None:
-        raise click.UsageError("say what is to stay: --keep 30d, --max-size 500MB, or both")
-    age = None if keep is None else read_age(keep) or 0.0
-    size = None if max_size is None else read_size(max_size) or 0
+    if keep is None and max_size is None and not everything:
+        raise click.UsageError("say what is to stay: --keep 30d, --max-size 500MB, both, or --all")
+    age = float("-inf") if everything else None if keep is None else read_age(keep)
+    size = None if max_size is None else read_size(max_size)
     pruned: Pruned = _with(place, lambda ledger: ledger.prune(age=age, size=size))
     click.echo(f"removed {pruned.turns} turns, {pruned.responses} responses, {pruned.runs} runs")
 
@@ -95,7 +96,7 @@ def export(place: str | None, contents: str, file: BinaryIO) -> None:
 def import_(place: str | None, file: BinaryIO) -> None:
     """Read FILE (default: standard input), as `export` wrote it. What is there already stays."""
     try:
-        count = _with(place, lambda ledger: ledger.import_lines(file))
+        count = _with(place, lambda ledger: ledger.import_lines(file), make=True)
     except MustcallError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"{count} rows read", err=True)

@@ -44,7 +44,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
     async def run() -> T:
-        async with open_ledger(place) as ledger:
+        async with open_ledger(place, make=False) as ledger:
             return await work(ledger)
 
     return asyncio.run(run())

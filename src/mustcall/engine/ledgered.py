@@ -7,6 +7,7 @@ alone, and accounts do as the operator says: `closed` refuses, `open` lets calls
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
@@ -25,6 +26,8 @@ from mustcall.upstream.retry import Clock
 
 __all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]
 
+#: Seconds between the tries to release what a refused call may have reserved.
+_AGAIN = (0.5, 1.0, 2.0)
 _NOT_COUNTED = "spending is not counted"
 _NOT_SHARED = "breakers are not shared"
 _T = TypeVar("_T")
@@ -68,9 +71,17 @@ class LedgerMeter:
         self._notices = notices
         self._away = away
         self._errands = _Errands()
+        #: Whether anything was ever held against a cap.
+        self._capped = False
 
     async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
-        """Count a call that is about to start, or return the cap that is reached."""
+        """Count a call that is about to start, or return the cap that is reached.
+
+        Where there is no cap nobody waits for the ledger: what is spent is counted at the call's end, beside it.
+        """
+        if caps == Caps():
+            return None
+        self._capped = True
         asked = self._errands.begin(self._ledger.reserve(session, key, expected, caps))
         try:
             trip = await asyncio.shield(asked)
@@ -79,17 +90,38 @@ class LedgerMeter:
             raise
         except LedgerError as error:
             self._notices.failed(_NOT_COUNTED, error)
-            return _away(error) if self._away is WhenAway.CLOSED and caps != Caps() else None
+            if self._away is WhenAway.OPEN:
+                return None
+            self._errands.begin(self._let_go(session, key))  # it may have been written all the same
+            return _away(error)
         self._notices.over(_NOT_COUNTED)
         return trip
 
+    async def _let_go(self, session: str, key: ChargeKey) -> None:
+        """Release what a refused call may have reserved; what stays so is written off as spent later."""
+        for wait in _AGAIN:
+            with contextlib.suppress(LedgerError):
+                return await self._ledger.release(session, key)
+            await asyncio.sleep(wait)
+        return None
+
+    async def _tell(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LedgerError as error:
+            self._notices.failed(_NOT_COUNTED, error)
+
     async def settle(self, session: str, key: ChargeKey, actual: Charge) -> None:
         """End a reserved call with what it really cost."""
-        await self._errands.run(self._ledger.settle(session, key, actual))
+        if self._capped:
+            await self._errands.run(self._ledger.settle(session, key, actual))
+        else:
+            self._errands.begin(self._tell(self._ledger.settle(session, key, actual)))
 
     async def release(self, session: str, key: ChargeKey) -> None:
         """End a reserved call that cost nothing."""
-        await self._errands.run(self._ledger.release(session, key))
+        if self._capped:  # nothing was reserved without a cap
+            await self._errands.run(self._ledger.release(session, key))
 
     async def _undo(self, asked: "asyncio.Task[Trip | None]", session: str, key: ChargeKey) -> None:
         """Free what was reserved for a call that nobody makes any more, once the ledger has counted it."""
@@ -162,7 +194,7 @@ class OpeningMeter:
 
 def _away(error: LedgerError) -> Trip:
     return Trip(
-        error=f"spending cannot be counted: {error.message}",
+        error=f"spending cannot be counted: {error.info().message}",
         error_code="budget_unavailable",
         error_kind=BudgetKind.COST,
         operator_hint='bring the ledger back, or let calls through meanwhile with `when_away = "open"` in [ledger]',

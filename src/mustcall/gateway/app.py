@@ -154,8 +154,10 @@ class Gateway:
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
-            memory = self._keeper.memory if self._keeper is not None else None
-            self._service = Service(self._settings, self._transport, self._clock, self._metering, memory)
+            memory, holders = (None, None) if self._keeper is None else (self._keeper.memory, self._keeper.holders)
+            self._service = Service(
+                self._settings, self._transport, self._clock, self._metering, memory, holders=holders
+            )
         return self._service
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,6 +17,8 @@ from mustcall.core.origin import Wire
 from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Budget, Metering
+from mustcall.gateway.environment import over
+from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory, tenant_of_key
 from mustcall.ledger import OFF, AttemptTrace, Contents, FactRow, Ledger, TurnTrace, default_place, open_ledger
 from mustcall.ledger.notices import Notices
@@ -47,6 +49,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     place: str | None = None
     #: How long turns, responses and finished runs are kept: `30d`, `12h`; `0` for ever.
     keep: str = "30d"
+    #: How long accounts are kept that nobody uses: what a session has spent is forgotten with its account.
+    keep_accounts: str = "365d"
     #: How much is kept before the oldest goes: `2GB`; `0` for any amount.
     max_size: str = "2GB"
     #: What is kept of requests and replies in traces: `full`, `redacted` or `none`.
@@ -59,10 +63,15 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
     ) -> "LedgerSettings | None":
-        """Return the settings with a place, flags over the file over the environment; None for no ledger."""
-        where = place or self.place or default_place(environment)
-        settings = msgspec.structs.replace(self, place=where, keep=keep or self.keep)
+        """Return the settings with a place, flags over the environment over the file; None for no ledger.
+
+        DATABASE_URL, which is not ours alone, and the state directory are for those who name no place at all.
+        """
+        where = place or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+        said = over(self, "MUSTCALL_LEDGER_", environment, but=("place",))
+        settings = msgspec.structs.replace(said, place=where, keep=keep or said.keep)
         read_age(settings.keep)
+        read_age(settings.keep_accounts)
         read_size(settings.max_size)
         if where == OFF:
             return None
@@ -111,6 +120,7 @@ class Keeper:
         place = settings.place if "://" in settings.place else Path(settings.place).expanduser()
         self.ledger: Ledger = open_ledger(place, contents=settings.contents)
         self.memory = Memory(self.ledger, self.notices) if settings.responses else None
+        self.holders = Holders(self.ledger, self.notices)
         self.traces = TraceQueue(self.ledger, describe, self.notices)
         self.keeps_contents = settings.contents is not Contents.NONE
         self._meter: LedgerMeter | None = None
@@ -200,12 +210,14 @@ class Keeper:
 
     async def _sweep(self) -> None:
         age, size = read_age(self._settings.keep), read_size(self._settings.max_size)
+        unused = read_age(self._settings.keep_accounts)
+        accounts = float("inf") if unused is None else unused
         while not self.is_open:
             await asyncio.sleep(_OPEN_AGAIN)
             await self._try_to_open()
         while True:
             try:
-                await self.ledger.prune(age=age, size=size)
+                await self.ledger.prune(age=age, size=size, accounts=accounts)
                 await self.ledger.write_off(age=_WRITE_OFF)
             except LedgerError as error:
                 self.notices.failed("what is old was not removed", error)

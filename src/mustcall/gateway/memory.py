@@ -2,8 +2,9 @@
 
 `previous_response_id` and item references of Responses, and the threads of Messages: what came before is taken from
 the ledger and put before what is new, so that an upstream of any wire gets the whole conversation. A reply is stored
-when it is final and before its last bytes go out, so that whoever has its id can go on from it, at any replica; the
-id of a discarded attempt is never seen here. Nothing is decided about the conversation itself.
+when it is final and before its last bytes go out, so that whoever has its id can go on from it, at any replica; its
+ids are ours (`renaming`), and those of a discarded attempt are never seen here. Nothing is decided about the
+conversation itself.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.gateway.renaming import Renamer
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
 from mustcall.upstream.endpoint import caller_key
@@ -37,6 +39,8 @@ _BETA = "anthropic-beta"
 _NOTHING = msgspec.Raw(b"null")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFERENCE = b"item_reference"
+#: A reference that leaves its type out: an object of an id alone.
+_BARE = re.compile(rb'\{\s*"id"\s*:\s*"[^"]*"\s*\}')
 #: Fields of a Messages request that belong to one turn; every other is carried on by its thread.
 _OF_ONE_TURN = ("messages", "thread", "stream")
 
@@ -73,7 +77,8 @@ class Memory:
         fields = _read(body)
         previous = _text(fields, "previous_response_id")
         stores = bytes(fields.get("store", _NOTHING)) != b"false"
-        if not stores and previous is None and _REFERENCE not in body:
+        referring = _REFERENCE in body or _BARE.search(body) is not None
+        if not stores and previous is None and not referring:
             return None, body
         chain = await self._chain(previous, tenant, Wire.RESPONSES) if previous else []
         items = await self._items(fields.get("input"), tenant)
@@ -87,7 +92,7 @@ class Memory:
             parent=chain[-1] if chain else None,
             input=msgspec.json.encode(items),
         )
-        if not chain and _REFERENCE not in body:
+        if not chain and not referring:
             return keeps, body  # every byte as it came
         history = [item for one in chain for item in (*_list(one.input), *_output(one))]
         fields.pop("previous_response_id", None)
@@ -175,24 +180,28 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
         """Return the reply, stored before its end reaches the caller. A ledger that fails does not fail the reply."""
         if not self.stores or reply.status != 200:
             return reply
+        renamer = Renamer(self.wire, self.token)
         if isinstance(reply, WholeReply):
+            reply = msgspec.structs.replace(reply, body=renamer.body(reply.body))
             await self._store(reply.body)
             return reply
         listener = _ResponseListener() if self.wire is Wire.RESPONSES else _MessageListener(self.token)
-        body = listener.hear(reply.first)
+        first = renamer.events(reply.first)
+        body = listener.hear(first)
         if body is not None:
             await self._store(body)
-        return msgspec.structs.replace(reply, chunks=self._listen(reply.chunks, listener))
+        return msgspec.structs.replace(reply, first=first, chunks=self._listen(reply.chunks, listener, renamer))
 
     async def _listen(
-        self, chunks: AsyncGenerator[bytes], listener: "_ResponseListener | _MessageListener"
+        self, chunks: AsyncGenerator[bytes], listener: "_ResponseListener | _MessageListener", renamer: Renamer
     ) -> AsyncGenerator[bytes]:
         async with aclosing(chunks):
             async for chunk in chunks:
-                body = listener.hear(chunk)
+                renamed = renamer.events(chunk)
+                body = listener.hear(renamed)
                 if body is not None:
                     await self._store(body)
-                yield chunk
+                yield renamed
 
     async def _store(self, body: bytes) -> None:
         try:

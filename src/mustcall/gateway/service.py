@@ -16,9 +16,11 @@ from mustcall.engine.spending import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.budgets import session_of
+from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import THREAD, Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import serve_stored
+from mustcall.ledger.notices import Notices
 from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
 from mustcall.profiles import Learnt
@@ -45,6 +47,8 @@ class Service:
         clock: Clock,
         metering: Metering | None = None,
         memory: Memory | None = None,
+        *,
+        holders: Holders | None = None,
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -52,6 +56,8 @@ class Service:
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house)
         self._memory = memory
+        #: None where the upstream itself can tell callers apart, or there is only one.
+        self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None
         budget = settings.house.budget
         if metering is None and budget is not None:
             metering = Metering(budget, clock)
@@ -76,7 +82,7 @@ class Service:
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         controls, body = take_controls(body, headers, self._turns.house.controls)
-        memory, keeps = self._memory, None
+        memory, keeps, held = self._memory, None, None
         if memory is not None and wire is Wire.MESSAGES and THREAD in body:
             keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
             headers = without_threads(headers)
@@ -85,6 +91,8 @@ class Service:
         progress.model, progress.upstream = seen.model, endpoint.name
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
             keeps, body = await memory.recall_response(body, tenant_of(caller or headers), token)
+        if self._holders is not None and wire is Wire.RESPONSES and endpoint.keeps_responses:
+            held = await self._holders.check_body(body, tenant_of(caller or headers))
         inbound = Inbound(
             wire=wire,
             body=body,
@@ -113,6 +121,8 @@ class Service:
             metered=metered,
         )
         reply = await (taking if metered is None else metered.follow(taking))
+        if held is not None:
+            reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
 
     def _metered(
@@ -190,6 +200,7 @@ class Service:
             headers,
             tenant_of(caller),
             memory=self._memory,
+            holders=self._holders,
             endpoints=self._settings.endpoints,
             transport=self._transport,
         )

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import msgspec
 
-from mustcall.core.errors import MustcallError, UnknownRoute, UnknownState, WrongMethod
+from mustcall.core.errors import LedgerError, MustcallError, UnknownRoute, UnknownState, WrongMethod
 from mustcall.engine.exchange import WholeReply
+from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory
 from mustcall.ledger import StoredResponse
 from mustcall.upstream.endpoint import Endpoint, request_headers
@@ -31,10 +32,14 @@ async def serve_stored(
     tenant: str,
     *,
     memory: Memory | None,
+    holders: Holders | None,
     endpoints: Sequence[Endpoint],
     transport: Transport,
 ) -> WholeReply:
-    """Answer for one stored response; raise `UnknownState` for one that nobody has."""
+    """Answer for one stored response; raise `UnknownState` for one that nobody has, or not this caller.
+
+    `holders` know whose the responses are that upstreams keep; None where each caller has a key of its own there.
+    """
     found = _PATH.fullmatch(path)
     if found is None:
         raise UnknownRoute(f"nothing is served at {path!r}; stored responses are at /v1/responses/ID")
@@ -42,18 +47,26 @@ async def serve_stored(
     if method not in ("GET", "HEAD", "DELETE") or (found["rest"] and method == "DELETE"):
         raise WrongMethod(f"{path} takes {allowed}, not {method}", allowed=allowed)
     identifier = found["id"]
+    away: LedgerError | None = None
     if memory is not None:
-        kept = await memory.get(identifier, tenant)
+        try:
+            kept = await memory.get(identifier, tenant)
+        except LedgerError as error:  # it may be an upstream's
+            kept, away = None, error
         if kept is not None:
             if method == "DELETE":
                 await memory.ledger.delete_response(identifier, tenant)
                 return _whole({"id": identifier, "object": "response", "deleted": True})
             return _whole(_input_items(kept)) if found["rest"] else _raw(kept.body)
-    for endpoint in endpoints:
-        if endpoint.keeps_responses:
-            reply = await _ask(endpoint, method, path + (f"?{query}" if query else ""), headers, transport)
-            if reply is not None:
-                return reply
+    keepers = [endpoint for endpoint in endpoints if endpoint.keeps_responses]
+    if keepers and holders is not None:
+        await holders.check(identifier, tenant)
+    for endpoint in keepers:
+        reply = await _ask(endpoint, method, path + (f"?{query}" if query else ""), headers, transport)
+        if reply is not None:
+            return reply
+    if away is not None:
+        raise away
     raise UnknownState(f"Response with id '{identifier}' not found.")
 
 

@@ -84,9 +84,11 @@ def renew_lease(run: str, fence: int, lease: float) -> Program[bool]:
     return bool(rows)
 
 
-def cancel_run(run: str) -> Program[Run | None]:
+def cancel_run(run: str, contents: Contents) -> Program[Run | None]:
     """End a run from outside. Its owner's next write is refused. None if there is no such run or it has ended."""
     rows = yield from ask(sql.RUN_CANCEL, id=run)
+    if rows and contents is not Contents.FULL:
+        yield from _shred(run, contents)
     return _run(rows[0]) if rows else None
 
 

@@ -1,7 +1,9 @@
 """How long things are kept: removal by age and by size, counting, and the way out and in as JSON lines.
 
-A conversation is as old as its last response and goes as a whole; a run goes only when it has ended, an account when
-nobody has used it for that long. Removal by size removes by age until enough is gone, so what is newest stays.
+A conversation is as old as its last response and goes as a whole; a run goes only when it has ended. Removal by size
+removes by age until enough is gone, so what is newest stays. Accounts are no history, they are what caps are held
+against: they have an age of their own, and no size and no age of anything else removes them. All removal is in batches,
+so that nobody waits long for the writer or a lock.
 """
 
 from base64 import b64decode, b64encode
@@ -13,11 +15,26 @@ import msgspec
 from mustcall.core.errors import InvalidRequest
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, Program, ask
+from mustcall.ledger.program import Ask, AskMany, Program, ask
 from mustcall.ledger.redacting import keep
 from mustcall.ledger.values import Contents, Pruned
 
-__all__ = ["count_rows", "export_table", "measure", "oldest_age", "prune_older", "put_rows", "read_lines", "write_line"]
+__all__ = [
+    "count_rows",
+    "export_page",
+    "measure",
+    "oldest_age",
+    "prune_accounts",
+    "prune_older",
+    "put_rows",
+    "read_lines",
+    "write_line",
+]
+
+#: The most rows of a table that one transaction reads or removes.
+_BATCH = 1000
+#: Seconds for which a charge that is in its account is known by its key, should it come again.
+_REPLAYED = 30 * 86_400.0
 
 #: The columns that hold contents, and are bytes.
 _CONTENTS = {
@@ -29,27 +46,41 @@ _CONTENTS = {
 }
 
 
-def prune_older(age: float) -> Program[Pruned]:
-    """Remove what is older than `age` seconds."""
-    turns, conversations, runs, _, accounts = yield [
-        Ask(sql.PRUNE_TURNS, {"age": age}),
-        Ask(sql.PRUNE_CONVERSATIONS, {"age": age}),
-        Ask(sql.PRUNE_RUNS, {"age": age}),
-        Ask(sql.PRUNE_CHARGES, {"age": age}),
-        Ask(sql.PRUNE_ACCOUNTS, {"age": age}),
+def prune_older(age: float) -> Program[tuple[Pruned, bool]]:
+    """Remove some of what is older than `age` seconds; tell whether there is more."""
+    now = yield from ask(sql.NOW)
+    given = {"before": now[0][0] - age, "most": _BATCH}
+    turns, conversations, runs, holders = yield [
+        Ask(sql.PRUNE_TURNS, given),
+        Ask(sql.PRUNE_CONVERSATIONS, given),
+        Ask(sql.PRUNE_RUNS, given),
+        Ask(sql.PRUNE_HOLDERS, given),
     ]
-    responses = 0
-    if turns:
-        yield from ask(sql.PRUNE_ATTEMPTS)
-    if conversations:
-        rows = yield from ask(sql.PRUNE_RESPONSES)
-        responses = len(rows)
-        yield from ask(sql.PRUNE_ITEMS)
-    if runs:
-        yield from ask(sql.PRUNE_EVENTS)
+    answers = yield [Ask(sql.PRUNE_RESPONSES, {"id": row[0]}) for row in conversations]
+    responses = [row for rows in answers for row in rows]
+    yield [
+        AskMany(statement, [{"id": row[0]} for row in rows])
+        for statement, rows in (
+            (sql.PRUNE_ATTEMPTS, turns),
+            (sql.PRUNE_ITEMS, responses),
+            (sql.PRUNE_EVENTS, runs),
+        )
+        if rows
+    ]
+    more = any(len(rows) == _BATCH for rows in (turns, conversations, runs, holders))
+    return Pruned(turns=len(turns), responses=len(responses), runs=len(runs)), more
+
+
+def prune_accounts(age: float) -> Program[bool]:
+    """Remove some of the accounts that nobody has used for `age` seconds; tell whether there is more."""
+    now = yield from ask(sql.NOW)
+    charges, accounts = yield [
+        Ask(sql.PRUNE_CHARGES, {"before": now[0][0] - min(age, _REPLAYED), "most": _BATCH}),
+        Ask(sql.PRUNE_ACCOUNTS, {"before": now[0][0] - age, "most": _BATCH}),
+    ]
     if accounts:
-        yield from ask(sql.PRUNE_HOSTS)
-    return Pruned(turns=len(turns), responses=responses, runs=len(runs))
+        yield [AskMany(sql.PRUNE_HOSTS, [{"id": row[0]} for row in accounts])]
+    return _BATCH in (len(charges), len(accounts))
 
 
 def measure() -> Program[int]:
@@ -70,9 +101,16 @@ def count_rows() -> Program[dict[str, int]]:
     return {table: int(rows[0][0]) for table, rows in zip(sql.COUNT, answers, strict=True)}
 
 
-def export_table(table: str) -> Program[list[Sequence[Any]]]:
-    """Return every row of a table."""
-    return (yield from ask(sql.EXPORT[table]))
+def export_page(table: str, after: Sequence[Any] | None) -> Program[tuple[list[Sequence[Any]], Sequence[Any] | None]]:
+    """Return some rows of a table behind a key, and the key behind which there may be more."""
+    first, further = sql.EXPORT[table]
+    keys = sql.KEYS[table]
+    if after is None:
+        rows = yield from ask(first, most=_BATCH)
+    else:
+        rows = yield from ask(further, most=_BATCH, **dict(zip(keys, after, strict=True)))
+    last = rows[-1][-len(keys) :] if len(rows) == _BATCH else None
+    return [row[: -len(keys)] for row in rows], last
 
 
 def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
 from mustcall.ledger.migrations import MIGRATIONS, TABLES
@@ -131,7 +131,7 @@ class Ledger:
 
     async def cancel_run(self, run: str) -> Run | None:
         """End a run from outside; its owner's next write raises `FenceLost`. None if there is nothing to cancel."""
-        return await self.store.write(lambda _: journal.cancel_run(run), limit=self._limit)
+        return await self.store.write(lambda _: journal.cancel_run(run, self.contents), limit=self._limit)
 
     async def get_run(self, run: str) -> Run | None:
         """Return a run."""
@@ -156,7 +156,7 @@ class Ledger:
     # Responses.
 
     async def put_response(self, response: StoredResponse) -> None:
-        """Store a response; one of that id that is there already stays."""
+        """Store a response; raise `AlreadyRecorded` if another one is stored under its id."""
         await self.store.write(lambda _: responses.put_response(response), limit=self._limit)
 
     async def get_response(self, response: str, tenant: str) -> StoredResponse | None:
@@ -176,6 +176,17 @@ class Ledger:
         if not items:
             return {}
         return await self.store.read(lambda _: responses.find_items(tuple(items), tenant), limit=self._limit)
+
+    async def hold(self, identifiers: Sequence[str], tenant: str) -> None:
+        """Note whose a response is that is kept elsewhere, and its items."""
+        await self.store.write(lambda _: responses.hold(identifiers, tenant), limit=self._limit)
+
+    async def are_held(self, identifiers: Sequence[str], tenant: str) -> bool:
+        """Tell whether all these ids were noted as this tenant's."""
+        named = [one for one in identifiers if "\0" not in one]
+        return len(named) == len(identifiers) and await self.store.read(
+            lambda _: responses.are_held(named, tenant), limit=self._limit
+        )
 
     # Turns.
 
@@ -250,18 +261,30 @@ class Ledger:
 
     # Keeping.
 
-    async def prune(self, *, age: float | None = None, size: int | None = None) -> Pruned:
-        """Remove what is older than `age` seconds, then the oldest until about `size` bytes are left."""
+    async def prune(
+        self, *, age: float | None = None, size: int | None = None, accounts: float | None = None
+    ) -> Pruned:
+        """Remove what is older than `age` seconds, then the oldest until about `size` bytes are left.
+
+        Accounts, and the charges they are made of, go only when nobody has used them for `accounts` seconds.
+        """
         pruned = Pruned()
         if age is not None:
             pruned = await self._prune(age)
         if size is not None:
             pruned = _sum(pruned, await self._prune_to(size))
+        if accounts is not None:
+            while await self.store.write(lambda _: keeping.prune_accounts(accounts), limit=LONG_LIMIT):
+                pass
         await self.store.shrink()
         return pruned
 
     async def _prune(self, age: float) -> Pruned:
-        return await self.store.write(lambda _: keeping.prune_older(age), limit=LONG_LIMIT)
+        pruned, more = Pruned(), True
+        while more:
+            some, more = await self.store.write(lambda _: keeping.prune_older(age), limit=LONG_LIMIT)
+            pruned = _sum(pruned, some)
+        return pruned
 
     async def _prune_to(self, size: int) -> Pruned:
         """Remove the oldest tenth of the time covered, again and again, until the rest is small enough."""
@@ -276,9 +299,15 @@ class Ledger:
     async def export(self, contents: Contents = Contents.REDACTED) -> AsyncGenerator[bytes]:
         """Yield the whole ledger as lines of JSON, redacted unless it is asked for otherwise (rule 136)."""
         for table in TABLES:
-            rows = await self.store.read(lambda _, table=table: keeping.export_table(table), limit=LONG_LIMIT)
-            for row in rows:
-                yield keeping.write_line(table, row, contents)
+            after: Sequence[Any] | None = None
+            while True:
+                rows, after = await self.store.read(
+                    lambda _, table=table, after=after: keeping.export_page(table, after), limit=LONG_LIMIT
+                )
+                for row in rows:
+                    yield keeping.write_line(table, row, contents)
+                if after is None:
+                    break
 
     async def import_lines(self, lines: Iterable[bytes]) -> int:
         """Write exported lines; what is there already stays. Return how many lines were read."""

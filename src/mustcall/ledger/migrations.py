@@ -99,6 +99,13 @@ MIGRATIONS = (
                 note TEXT NOT NULL, at {real} NOT NULL, PRIMARY KEY (upstream, model, field))""",
         ),
     ),
+    Migration(
+        "0005_holders",
+        (
+            "CREATE TABLE mustcall_holder (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at {real} NOT NULL)",
+            "CREATE INDEX mustcall_holder_at ON mustcall_holder (at)",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -111,6 +118,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("id", "conversation", "parent", "depth", "wire", "model", "tenant", "input", "body", "settings", "created"),
     ),
     "item": ("id", "response"),
+    "holder": ("id", "tenant", "at"),
     "turn": (
         *("id", "at", "wire", "model", "upstream", "protocol", "force", "outcome", "status", "seconds", "tenant"),
         *("response", "input_tokens", "output_tokens", "adaptations", "request", "reply"),

@@ -10,7 +10,7 @@ from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
 from mustcall.ledger.values import Contents
 
-__all__ = ["OFF", "default_place", "open_ledger", "shown_place"]
+__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "shown_place"]
 
 #: The word for no ledger at all.
 OFF = "off"
@@ -36,9 +36,26 @@ def shown_place(place: str) -> str:
     return open_ledger(place).store.place
 
 
-def open_ledger(place: str | Path | None = None, *, contents: Contents = Contents.FULL, limit: float = LIMIT) -> Ledger:
-    """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`."""
+def default_contents(environment: Mapping[str, str] | None = None) -> Contents:
+    """Return what is kept of what was said if nobody says: MUSTCALL_LEDGER_CONTENTS, else everything."""
+    env = os.environ if environment is None else environment
+    named = env.get("MUSTCALL_LEDGER_CONTENTS") or Contents.FULL
+    try:
+        return Contents(named)
+    except ValueError:
+        words = ", ".join(Contents)
+        raise ConfigError(f"MUSTCALL_LEDGER_CONTENTS is one of {words}, not {named!r}") from None
+
+
+def open_ledger(
+    place: str | Path | None = None, *, contents: Contents | None = None, limit: float = LIMIT, make: bool = True
+) -> Ledger:
+    """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`.
+
+    Without `contents` it is MUSTCALL_LEDGER_CONTENTS, else everything. `make` says whether a file may be made.
+    """
     where = str(place) if place is not None else default_place()
+    contents = default_contents() if contents is None else contents
     if where.startswith(_POSTGRES):
         return Ledger(PostgresStore(where), contents=contents, limit=limit)
     path = where.removeprefix("sqlite:///") if where.startswith("sqlite:///") else where
@@ -47,4 +64,4 @@ def open_ledger(place: str | Path | None = None, *, contents: Contents = Content
         raise ConfigError(f"a ledger is a file or a postgresql:// URL, not {scheme}://")
     if not path or path == OFF:
         raise ConfigError("no ledger is named: give a path or a postgresql:// URL")
-    return Ledger(SqliteStore(Path(path).expanduser()), contents=contents, limit=limit)
+    return Ledger(SqliteStore(Path(path).expanduser(), make=make), contents=contents, limit=limit)

@@ -7,7 +7,6 @@ are not kept waiting. psycopg is imported when a ledger is opened and not before
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -32,8 +31,10 @@ _POOL_SIZE = 8
 _CONNECT_SECONDS = 5
 _OPEN_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
-#: Seconds for which a database that did not answer is not asked again.
-_REST = 0.5
+#: Seconds a statement may take where nobody said otherwise.
+_STATEMENT_SECONDS = 30.0
+#: Seconds between two looks at a database that did not answer; nobody else asks it meanwhile.
+_PROBE = 0.5
 #: The advisory lock under which tables are made: an arbitrary number of ours.
 _LOCK = int.from_bytes(hashlib.sha256(b"mustcall ledger").digest()[:7], "big")
 
@@ -47,7 +48,8 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._url = url
         self._pool: AsyncConnectionPool[AsyncConnection[Sequence[Any]]] | None = None
-        self._rests_until = 0.0
+        #: Looks whether a database that did not answer is back; None while it answers.
+        self._probe: asyncio.Task[None] | None = None
 
     @property
     def place(self) -> str:
@@ -88,11 +90,17 @@ class PostgresStore:
         except BaseException:
             await pool.close(_CLOSE_SECONDS)
             raise
+        if self._pool is not None:  # somebody else opened it meanwhile
+            await pool.close(_CLOSE_SECONDS)
+            return
         self._pool = pool
 
     async def close(self) -> None:
         """Close every connection, within a time limit."""
         pool, self._pool = self._pool, None
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.cancel()
         if pool is not None:
             await pool.close(_CLOSE_SECONDS)
 
@@ -115,7 +123,7 @@ class PostgresStore:
         pool = self._pool
         if pool is None:
             raise LedgerUnavailable(f"the ledger at {self.place} is not open")
-        if time.monotonic() < self._rests_until:
+        if self._probe is not None:
             raise LedgerUnavailable(f"the ledger at {self.place} did not answer a moment ago")
         from psycopg import Error, OperationalError  # noqa: PLC0415  there by now
 
@@ -125,7 +133,7 @@ class PostgresStore:
                 for left in range(_POOL_SIZE, -1, -1):
                     try:
                         async with pool.connection() as connection:
-                            return await _run(connection, make(lost))
+                            return await _run(connection, make(lost), limit)
                     except OperationalError as error:
                         task = asyncio.current_task()
                         if task is not None and task.cancelling():  # which the driver told in its own words
@@ -134,11 +142,24 @@ class PostgresStore:
                             raise
                         lost = True  # other connections of the pool may be as dead as this one was
         except (Error, TimeoutError) as error:
-            problem = self._typed(error)
-            if isinstance(problem, LedgerUnavailable):
-                self._rests_until = time.monotonic() + _REST
-            raise problem from None
+            if self._probe is None and self._pool is pool and _is_away(error, limit):
+                self._probe = asyncio.get_running_loop().create_task(self._look(pool))
+            raise self._typed(error) from None
         raise AssertionError("the last try returns or raises")
+
+    async def _look(self, pool: "AsyncConnectionPool[AsyncConnection[Sequence[Any]]]") -> None:
+        """Ask the database for a sign of life until it gives one."""
+        from psycopg import Error  # noqa: PLC0415  there by now
+
+        while True:
+            try:
+                async with asyncio.timeout(_CONNECT_SECONDS), pool.connection() as connection:
+                    await connection.execute("SELECT 1")
+            except (Error, TimeoutError, OSError):
+                await asyncio.sleep(_PROBE)
+            else:
+                break
+        self._probe = None
 
     async def _migrate(self, connection: "AsyncConnection[Sequence[Any]]") -> None:
         encoding = connection.info.parameter_status("server_encoding")
@@ -177,16 +198,18 @@ class PostgresStore:
 
 async def _configure(connection: "AsyncConnection[Sequence[Any]]") -> None:
     """Let the server itself give up what nobody waits for any more."""
-    await connection.execute("SET statement_timeout = '30s'")
+    await connection.execute(_text(f"SET statement_timeout = '{_STATEMENT_SECONDS:g}s'"))
     # Whoever freezes in the middle of a write must not keep others from its rows; a write takes milliseconds, and one
     # that was undone by this is tried again.
     await connection.execute("SET idle_in_transaction_session_timeout = '3s'")
 
 
-async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]) -> T:
+async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T], limit: float) -> T:
     """Run a program in a transaction of its own."""
     try:
         async with connection.transaction():
+            if limit > _STATEMENT_SECONDS:
+                await connection.execute(_text(f"SET LOCAL statement_timeout = '{limit:g}s'"))
             try:
                 asked = next(program)
                 while True:
@@ -220,6 +243,15 @@ async def _rows(cursor: "AsyncCursor[Sequence[Any]]") -> Rows:
 def _text(statement: str) -> bytes:
     """Return a statement as psycopg takes text that is no literal of the program."""
     return statement.encode()
+
+
+def _is_away(error: Exception, limit: float) -> bool:
+    """Tell a database that does not answer from one that gave something up, or was asked for a great deal."""
+    from psycopg import OperationalError  # noqa: PLC0415  there by now
+
+    if isinstance(error, TimeoutError):
+        return limit <= _STATEMENT_SECONDS
+    return isinstance(error, OperationalError) and _is_broken(error)
 
 
 def _is_broken(error: BaseException) -> bool:

@@ -4,11 +4,14 @@ A chain is read by conversation and depth in one statement and its parents are w
 conversation is left out by the walk. A tenant sees its own responses only.
 """
 
+from collections.abc import Sequence
+
+from mustcall.core.errors import AlreadyRecorded
 from mustcall.ledger import statements as sql
 from mustcall.ledger.program import Ask, Program, Row, ask
 from mustcall.ledger.values import StoredResponse
 
-__all__ = ["chain_of", "delete_response", "find_items", "get_response", "put_response"]
+__all__ = ["are_held", "chain_of", "delete_response", "find_items", "get_response", "hold", "put_response"]
 
 
 def _response(row: Row) -> StoredResponse:
@@ -28,7 +31,7 @@ def _response(row: Row) -> StoredResponse:
 
 
 def put_response(response: StoredResponse) -> Program[None]:
-    """Store a response, once."""
+    """Store a response, once; raise `AlreadyRecorded` if another one has its id. The same one again is no other."""
     values = {
         "id": response.id,
         "conversation": response.conversation,
@@ -41,11 +44,16 @@ def put_response(response: StoredResponse) -> Program[None]:
         "body": response.body,
         "settings": response.settings,
     }
-    yield [
+    _, put, *_ = yield [
         Ask(sql.CONVERSATION_TOUCH, {"id": response.conversation}),
         Ask(sql.RESPONSE_PUT, values),
         *(Ask(sql.ITEM_PUT, {"id": item, "response": response.id}) for item in response.items),
     ]
+    if put:
+        return
+    there = yield from get_response(response.id, response.tenant)
+    if there is None or (there.input, there.body) != (response.input, response.body):
+        raise AlreadyRecorded(f"another response is stored under the id {response.id!r}; this one is not")
 
 
 def get_response(response: str, tenant: str) -> Program[StoredResponse | None]:
@@ -86,3 +94,14 @@ def find_items(items: tuple[str, ...], tenant: str) -> Program[dict[str, StoredR
     """Return, for each item that is known, the newest response that has it."""
     answers = yield [Ask(sql.ITEM_FIND, {"id": item, "tenant": tenant}) for item in items]
     return {item: _response(rows[0]) for item, rows in zip(items, answers, strict=True) if rows}
+
+
+def hold(identifiers: Sequence[str], tenant: str) -> Program[None]:
+    """Note whose the ids of a response are that is kept elsewhere; who had one first has it."""
+    yield [Ask(sql.HOLDER_PUT, {"id": one, "tenant": tenant}) for one in identifiers]
+
+
+def are_held(identifiers: Sequence[str], tenant: str) -> Program[bool]:
+    """Tell whether all these ids are this tenant's."""
+    answers = yield [Ask(sql.HOLDER_GET, {"id": one, "tenant": tenant}) for one in identifiers]
+    return all(answers)

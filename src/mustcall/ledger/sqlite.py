@@ -80,8 +80,9 @@ class SqliteStore:
     kind = "sqlite"
     threaded = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, make: bool = True) -> None:
         self._path = path
+        self._make = make
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -99,9 +100,13 @@ class SqliteStore:
         if self._writer is not None:
             return
         connection = await asyncio.to_thread(self._open_for_writing)
-        self._writer = threading.Thread(target=self._work, args=(connection,), name="mustcall-ledger", daemon=True)
-        self._writer.start()
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="mustcall-ledger-reader")
+        with self._guard:
+            if self._writer is not None:  # somebody else opened it meanwhile
+                connection.close()
+                return
+            self._writer = threading.Thread(target=self._work, args=(connection,), name="mustcall-ledger", daemon=True)
+            self._writer.start()
+            self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="mustcall-ledger-reader")
 
     async def close(self) -> None:
         """Write what is waiting, then close."""
@@ -164,6 +169,8 @@ class SqliteStore:
         return connection
 
     def _open_for_writing(self) -> sqlite3.Connection:
+        if not self._make and not self._path.exists():
+            raise LedgerUnavailable(f"there is no ledger at {self.place}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -236,7 +243,8 @@ class SqliteStore:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for job in jobs:
-                self._attempt(connection, job)
+                if not job.future.cancelled():  # its caller may have left while another process held the file
+                    self._attempt(connection, job)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             problem = self._typed(error)

@@ -104,7 +104,7 @@ CONVERSATION_TOUCH = Statement(
 )
 RESPONSE_PUT = Statement(
     f"""INSERT INTO mustcall_response ({_RESPONSE}) VALUES (:id, :conversation, :parent, :depth, :wire, :model,
-    :tenant, :input, :body, :settings, {{now}}) ON CONFLICT (id) DO NOTHING"""
+    :tenant, :input, :body, :settings, {{now}}) ON CONFLICT (id) DO NOTHING RETURNING id"""
 )
 RESPONSE_GET = Statement(f"SELECT {_RESPONSE} FROM mustcall_response WHERE id = :id AND tenant = :tenant")
 RESPONSE_CHAIN = Statement(
@@ -119,6 +119,10 @@ ITEM_FIND = Statement(
     JOIN mustcall_response r ON r.id = i.response WHERE i.id = :id AND r.tenant = :tenant
     ORDER BY r.created DESC LIMIT 1"""
 )
+HOLDER_PUT = Statement(
+    "INSERT INTO mustcall_holder (id, tenant, at) VALUES (:id, :tenant, {now}) ON CONFLICT (id) DO NOTHING"
+)
+HOLDER_GET = Statement("SELECT id FROM mustcall_holder WHERE id = :id AND tenant = :tenant")
 
 # Turns.
 
@@ -218,20 +222,35 @@ FACT_LIST = Statement(
 # Keeping.
 
 _ENDED = "('done', 'failed', 'cancelled')"
-PRUNE_TURNS = Statement("DELETE FROM mustcall_turn WHERE at < {now} - :age RETURNING id")
-PRUNE_ATTEMPTS = Statement("DELETE FROM mustcall_attempt WHERE turn NOT IN (SELECT id FROM mustcall_turn)")
-PRUNE_CONVERSATIONS = Statement("DELETE FROM mustcall_conversation WHERE updated < {now} - :age RETURNING id")
-PRUNE_RESPONSES = Statement(
-    """DELETE FROM mustcall_response WHERE conversation NOT IN (SELECT id FROM mustcall_conversation) RETURNING id"""
-)
-PRUNE_ITEMS = Statement("DELETE FROM mustcall_item WHERE response NOT IN (SELECT id FROM mustcall_response)")
-PRUNE_RUNS = Statement(f"DELETE FROM mustcall_run WHERE status IN {_ENDED} AND updated < {{now}} - :age RETURNING id")
-PRUNE_EVENTS = Statement("DELETE FROM mustcall_event WHERE run NOT IN (SELECT id FROM mustcall_run)")
-PRUNE_CHARGES = Statement("DELETE FROM mustcall_charge WHERE settled = 1 AND created < {now} - :age")
+
+
+def _prune(table: str, which: str, key: str = "id", order: str = "") -> Statement:
+    """Return the statement that removes up to `most` rows from before a time; rows another replica removes are left."""
+    chosen = f"SELECT {key} FROM mustcall_{table} WHERE {which} < :before {order} LIMIT :most {{skip}}"
+    given = "id" if key == "id" else "1"
+    return Statement(f"DELETE FROM mustcall_{table} WHERE {key} IN ({chosen}) RETURNING {given}")
+
+
+def _prune_of(table: str, parent: str) -> Statement:
+    """Return the statement that removes what belongs to many that were removed."""
+    one = f"DELETE FROM mustcall_{table} WHERE {parent}"
+    return Statement(f"{one} = :id", f"{one} IN (SELECT id FROM json_to_recordset(:rows) AS given (id text))")
+
+
+PRUNE_TURNS = _prune("turn", "at", order="ORDER BY at")
+PRUNE_ATTEMPTS = _prune_of("attempt", "turn")
+PRUNE_CONVERSATIONS = _prune("conversation", "updated", order="ORDER BY updated")
+PRUNE_RESPONSES = Statement("DELETE FROM mustcall_response WHERE conversation = :id RETURNING id")
+PRUNE_ITEMS = _prune_of("item", "response")
+PRUNE_HOLDERS = _prune("holder", "at", order="ORDER BY at")
+PRUNE_RUNS = _prune("run", f"status IN {_ENDED} AND updated")
+PRUNE_EVENTS = _prune_of("event", "run")
+PRUNE_CHARGES = _prune("charge", "settled = 1 AND created", "{row}")
 PRUNE_ACCOUNTS = Statement(
-    "DELETE FROM mustcall_account WHERE running = 0 AND updated < {now} - :age RETURNING session"
+    """DELETE FROM mustcall_account WHERE session IN (SELECT session FROM mustcall_account
+    WHERE running = 0 AND updated < :before LIMIT :most {skip}) RETURNING session"""
 )
-PRUNE_HOSTS = Statement("DELETE FROM mustcall_host WHERE session NOT IN (SELECT session FROM mustcall_account)")
+PRUNE_HOSTS = _prune_of("host", "session")
 STORED_BYTES = Statement(
     """SELECT (SELECT COALESCE(SUM(length(request) + length(reply) + 400), 0) FROM mustcall_turn)
     + (SELECT COALESCE(SUM(length(input) + length(body) + length(settings) + 400), 0) FROM mustcall_response)
@@ -244,10 +263,29 @@ OLDEST = Statement(
 )
 
 COUNT = {table: Statement(f"SELECT COUNT(*) FROM mustcall_{table}") for table in TABLES}
-EXPORT = {
-    table: Statement(f"SELECT {', '.join(columns)} FROM mustcall_{table} ORDER BY {'seq' if table == 'run' else 1}")
-    for table, columns in TABLES.items()
+#: What tells the rows of a table apart, in the order in which they go out.
+KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("run", "event"), ("seq",)),
+    **dict.fromkeys(("conversation", "response", "holder", "turn"), ("id",)),
+    "item": ("id", "response"),
+    "attempt": ("turn", "number"),
+    "account": ("session",),
+    "charge": ("session", "turn", "step", "attempt"),
+    "host": ("session", "host"),
+    "breaker": ("name",),
+    "fact": ("upstream", "model", "field"),
 }
+
+
+def _export(table: str, *, goes_on: bool) -> Statement:
+    """Return the statement for a page of a table, each row with its key behind it; `goes_on`: after a key."""
+    keys = ", ".join(KEYS[table])
+    after = f"WHERE ({keys}) > ({', '.join(f':{key}' for key in KEYS[table])})" if goes_on else ""
+    columns = ", ".join(TABLES[table])
+    return Statement(f"SELECT {columns}, {keys} FROM mustcall_{table} {after} ORDER BY {keys} LIMIT :most")
+
+
+EXPORT = {table: (_export(table, goes_on=False), _export(table, goes_on=True)) for table in TABLES}
 EVENT_IMPORT = Statement(
     """INSERT INTO mustcall_event (run, step, attempt, kind, fence, data, at)
     VALUES (:run, :step, :attempt, :kind, :fence, :data, :at) ON CONFLICT DO NOTHING"""

@@ -1,0 +1,74 @@
+"""Ids of stored replies are the gateway's own, on whatever wire and however they come."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import openai
+import pytest
+
+from mustcall.core.origin import Wire
+from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.renaming import Renamer
+from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
+
+
+def forgetful(place: Path, address: str) -> Settings:
+    """Settings for a Responses upstream that keeps nothing."""
+    made = settings_from_flags(f"responses={address}", ledger=LedgerSettings(place=str(place)))
+    endpoints = tuple(msgspec.structs.replace(each, stateful=False) for each in made.endpoints)
+    return msgspec.structs.replace(made, endpoints=endpoints)
+
+
+def item_id(response: Any) -> str:
+    """The id of a response's first item, of whatever kind."""
+    return response.output[0].id
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
+    """An upstream that was started anew gives the same ids again: each caller's response is still its own."""
+    found: list[tuple[str, str]] = []
+    for key in ("k1", "k2"):
+        with (
+            ScriptedUpstream(lambda _, key=key: Turn(Say(f"Hello {key}."))) as served,
+            RunningGateway(settings=forgetful(tmp_path / "l.db", served.base_url)) as gateway,
+            openai.OpenAI(base_url=gateway.base_url, api_key=key, max_retries=0) as ai,
+        ):
+            if stream:
+                with ai.responses.stream(model="m", input="x") as events:
+                    told = list(events)
+                    made = events.get_final_response()
+                items = {event.item_id for event in told if event.type == "response.output_text.delta"}
+                assert items == {item_id(made)}
+            else:
+                made = ai.responses.create(model="m", input="x")
+            kept = ai.responses.retrieve(made.id)
+            assert (kept.id, kept.output_text) == (made.id, f"Hello {key}.")
+            assert item_id(kept) == item_id(made)
+            ai.responses.create(model="m", input=[{"id": item_id(made)}])  # type: ignore[list-item, misc]
+            assert f"Hello {key}." in str(served.requests[-1].body["input"])
+            found.append((made.id, item_id(made)))
+    assert len({each for pair in found for each in pair}) == 4
+
+
+def test_only_ids_are_replaced() -> None:
+    """A text that speaks of an id keeps it, and an id that could be a word of the wire stays."""
+    body = b'{"id":"resp_1","output":[{"id":"msg_7","type":"message","text":"\\"resp_1\\" resp_1"},{"id":"message"}]}'
+    renamed = Renamer(Wire.RESPONSES, "tok").body(body)
+    assert msgspec.json.decode(renamed) == {
+        "id": "resp_tok",
+        "output": [{"id": "msg_tok_1", "type": "message", "text": '"resp_1" resp_1'}, {"id": "message"}],
+    }
+    assert Renamer(Wire.RESPONSES, "tok").body(renamed) == renamed
+    assert Renamer(Wire.RESPONSES, "tok").body(b"no json") == b"no json"
+
+
+def test_a_message_gets_our_id() -> None:
+    """A thread of Messages is gone on from by our id; the ids of its calls are the model's own."""
+    event = b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","content":[]}}\n\n'
+    call = b'data: {"type":"content_block_start","content_block":{"type":"tool_use","id":"toolu_1"}}\n\n'
+    renamer = Renamer(Wire.MESSAGES, "tok")
+    assert renamer.events(event) == event.replace(b"msg_1", b"msg_tok")
+    assert renamer.events(call) == call
