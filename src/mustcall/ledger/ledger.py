@@ -131,7 +131,7 @@ class Ledger:
 
     async def cancel_run(self, run: str) -> Run | None:
         """End a run from outside; its owner's next write raises `FenceLost`. None if there is nothing to cancel."""
-        return await self.store.write(lambda _: journal.cancel_run(run), limit=self._limit)
+        return await self.store.write(lambda _: journal.cancel_run(run, self.contents), limit=self._limit)
 
     async def get_run(self, run: str) -> Run | None:
         """Return a run."""

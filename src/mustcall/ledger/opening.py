@@ -10,7 +10,7 @@ from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
 from mustcall.ledger.values import Contents
 
-__all__ = ["OFF", "default_place", "open_ledger", "shown_place"]
+__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]
 
 #: The word for no ledger at all.
 OFF = "off"
@@ -36,8 +36,23 @@ def shown_place(place: str) -> str:
     return open_ledger(place).store.place
 
 
-def open_ledger(place: str | Path | None = None, *, contents: Contents = Contents.FULL, limit: float = LIMIT) -> Ledger:
+def default_contents(environment: Mapping[str, str] | None = None) -> Contents:
+    """Return what is kept of what was said if nobody says: MUSTCALL_LEDGER_CONTENTS, else everything."""
+    env = os.environ if environment is None else environment
+    return read_contents(env.get("MUSTCALL_LEDGER_CONTENTS") or Contents.FULL, "MUSTCALL_LEDGER_CONTENTS")
+
+
+def read_contents(word: str, name: str = "contents") -> Contents:
+    """Return which contents a word means; raise `ConfigError` for another one."""
+    try:
+        return Contents(word)
+    except ValueError:
+        raise ConfigError(f"{name} must be one of {', '.join(Contents)}, got {word!r}") from None
+
+
+def open_ledger(place: str | Path | None = None, *, contents: Contents | None = None, limit: float = LIMIT) -> Ledger:
     """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`."""
+    contents = default_contents() if contents is None else contents
     where = str(place) if place is not None else default_place()
     if where.startswith(_POSTGRES):
         return Ledger(PostgresStore(where), contents=contents, limit=limit)

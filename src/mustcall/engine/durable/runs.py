@@ -30,8 +30,9 @@ from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import Journal
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.ledgered import OpeningMeter
-from mustcall.ledger import Claim, Ledger, RunEnd, RunStatus, open_ledger
+from mustcall.ledger import Claim, Contents, Ledger, RunEnd, RunStatus, open_ledger, read_contents
 from mustcall.ledger import Run as Row
+from mustcall.ledger.redacting import keep
 
 __all__ = ["KIND", "Place", "Runs"]
 
@@ -45,11 +46,17 @@ Drive = Callable[[], Awaitable[RunResult]]
 
 
 class Runs:
-    """The runs in one ledger. `lease` are the seconds for which a process that says nothing is thought alive."""
+    """The runs in one ledger. `lease` are the seconds for which a process that says nothing is thought alive.
 
-    def __init__(self, place: Place | None, lease: float) -> None:
+    `contents` is what is kept of a run that has ended, besides its result; None leaves it to the environment.
+    """
+
+    def __init__(self, place: Place | None, lease: float, contents: str | None = None) -> None:
         if lease <= 0:
             raise ConfigError(f"lease must be above 0 seconds, got {lease}")
+        if contents is not None and isinstance(place, Ledger):
+            raise ConfigError("contents= belongs to the ledger: open_ledger(…, contents=…), or pass its place instead")
+        self._contents = None if contents is None else read_contents(contents)
         self.place = place
         self.lease = lease
         #: How a run is left that was given up in the middle.
@@ -142,13 +149,14 @@ class Runs:
         if isinstance(place, Ledger):
             await place.open()  # who made it closes it
             return place
-        return await stack.enter_async_context(open_ledger(place))
+        return await stack.enter_async_context(open_ledger(place, contents=self._contents))
 
 
 async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult:
     """Tell how a run ended once more, without asking a model; raise what it failed with."""
     if row.outcome is None:  # cancelled from outside
-        run.restore(fold(await ledger.events(row.id), "", row.id).recovered)
+        kept = [event for event in await ledger.events(row.id) if event.data]
+        run.restore(fold(kept, "", row.id).recovered)
         result = run.result()
     else:
         result = result_from(row.outcome, answering, row.id)
@@ -167,6 +175,8 @@ def _check_same(row: Row, start: Start) -> None:
     """Raise `InvalidRequest` where a name was used for another question."""
     if row.outcome is not None:
         same = decode(row.outcome, Outcome, row.id).asked == _digest(start)
+    elif row.status.ended:  # cancelled from outside: of what it was started with there is what may be kept
+        same = row.data in {keep(encode(start), contents) for contents in Contents}
     else:
         same = row.data == encode(start)
     if not same:
