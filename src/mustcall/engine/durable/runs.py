@@ -127,7 +127,7 @@ class Runs:
     async def put(self, run_id: str, status: RunStatus) -> None:
         """Put a run that nobody holds elsewhere: among those that wait for a worker, or for somebody to look."""
         async with self.ledger() as ledger:
-            claim = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease)
+            claim = await ledger.claim_run(run_id, owner=self._owner(), lease=self.lease)
             if claim is not None and claim.won:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
@@ -137,12 +137,17 @@ class Runs:
             return await _told(ledger, row, run, answering)
 
     async def _claim(self, ledger: Ledger, run_id: str, start: Start, *, take: bool) -> Claim:
-        claim = await ledger.start_run(run_id, encode(start), owner=new_owner(), lease=self.lease, kind=KIND, take=take)
+        claim = await ledger.start_run(
+            run_id, encode(start), owner=self._owner(), lease=self.lease, kind=KIND, take=take
+        )
         holder = claim.run.owner
         if not claim.won and not claim.run.status.ended and holder is not None and is_gone(holder):
-            again = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease, gone=holder)
+            again = await ledger.claim_run(run_id, owner=self._owner(), lease=self.lease, gone=holder)
             claim = again or claim
         return claim
+
+    def _owner(self) -> str:
+        return new_owner(worker=self.released is RunStatus.QUEUED)
 
     async def _open(self, stack: AsyncExitStack) -> Ledger:
         place = self.place
