@@ -229,13 +229,49 @@ async def test_contents_leave_a_journal_when_its_run_ends(place: str, contents: 
         assert (run.data, (await ledger.events("r"))[0].data, run.outcome) == (kept, kept, b"fine")
 
 
-async def test_contents_leave_a_journal_when_its_run_is_cancelled(place: str) -> None:
-    """Rule 136: a run that somebody else ended keeps no more than one that came to its end."""
-    async with open_ledger(place, contents=Contents.NONE) as ledger:
-        await ledger.start_run("r", b"secret", owner="a", lease=30)
-        await ledger.append("r", 1, [intent(data=b"secret")])
-        assert await ledger.cancel_run("r") is not None
-        run = await ledger.get_run("r")
+@pytest.mark.parametrize("contents", list(Contents))
+async def test_an_end_is_accepted_again_whatever_is_kept(place: str, contents: Contents) -> None:
+    """The answer to the ending write was lost, and its events are shredded: again, it is our own; another is not."""
+    data = b'{"to":"ann@example.com"}'
+    end = RunEnd(status=RunStatus.DONE, outcome=b"fine")
+    async with open_ledger(place, contents=contents) as ledger:
+        await ledger.start_run("r", data, owner="a", lease=30)
+        await ledger.append("r", 1, [intent(data=data)], end=end)
+        await ledger.append("r", 1, [intent(data=data)], end=end, again=True)
+        with pytest.raises(FenceLost):
+            await ledger.append("r", 1, [], end=RunEnd(status=RunStatus.DONE, outcome=b"other"), again=True)
+
+
+async def test_an_end_does_not_cover_another_s_events(ledger: Ledger) -> None:
+    """An end that is written now does not make what others wrote our own."""
+    await ledger.start_run("r", b"", owner="a", lease=30)
+    await ledger.append("r", 1, [intent(data=b"other")])
+    with pytest.raises((AlreadyRecorded, FenceLost)):
+        await ledger.append("r", 1, [intent()], end=RunEnd(status=RunStatus.DONE, outcome=b"fine"), again=True)
+    run = await ledger.get_run("r")
+    assert run is not None
+    assert run.status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("contents", "kept"), [(Contents.NONE, b""), (Contents.REDACTED, b'{"to":"[redacted email]"}')]
+)
+async def test_contents_leave_a_journal_when_its_run_is_cancelled(place: str, contents: Contents, kept: bytes) -> None:
+    """Rule 136: a run that is ended from outside keeps no more than one that ended by itself."""
+    data = b'{"to":"ann@example.com"}'
+    async with open_ledger(place, contents=contents) as ledger:
+        await ledger.start_run("r", data, owner="a", lease=30)
+        await ledger.append("r", 1, [intent(data=data)])
+        run = await ledger.cancel_run("r")
         assert run is not None
-        assert (run.data, [event.data for event in await ledger.events("r")]) == (b"", [b""])
-        assert await ledger.cancel_run("r") is None
+        assert (run.status, run.data, (await ledger.events("r"))[0].data) == (RunStatus.CANCELLED, kept, kept)
+
+
+async def test_leases_that_are_over_are_listed(ledger: Ledger) -> None:
+    """By the database's clock, of one kind, the oldest first; what is held or queued is not among them."""
+    for name, lease in (("a", -1.0), ("b", 30.0), ("c", -1.0)):
+        await ledger.start_run(name, b"", owner="o", lease=lease)
+    await ledger.start_run("d", b"", owner="o", lease=-1.0, kind="batch")
+    await ledger.queue_run("e", b"")
+    assert [run.id for run in await ledger.expired_runs()] == ["a", "c"]
+    assert [run.id for run in await ledger.expired_runs(most=1)] == ["a"]

@@ -4,7 +4,7 @@ It knows values and statements. What a run means, when a turn is recorded and wh
 """
 
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.opening import OFF, default_place, open_ledger, shown_place
+from mustcall.ledger.opening import OFF, default_contents, default_place, open_ledger, read_contents, shown_place
 from mustcall.ledger.values import (
     AttemptTrace,
     BreakerRow,
@@ -39,7 +39,9 @@ __all__ = [
     "RunStatus",
     "StoredResponse",
     "TurnTrace",
+    "default_contents",
     "default_place",
     "open_ledger",
+    "read_contents",
     "shown_place",
 ]

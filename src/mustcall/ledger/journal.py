@@ -89,7 +89,7 @@ def cancel_run(run: str, contents: Contents) -> Program[Run | None]:
     rows = yield from ask(sql.RUN_CANCEL, id=run)
     if rows and contents is not Contents.FULL:
         yield from _shred(run, contents)
-    return _run(rows[0]) if rows else None
+    return (yield from get_run(run)) if rows else None
 
 
 def get_run(run: str) -> Program[Run | None]:
@@ -133,7 +133,8 @@ def append_events(
 ) -> Program[None]:
     """Write events, and the run's end with them, all or nothing; raise `FenceLost` or `AlreadyRecorded`.
 
-    `again` says that the answer to the same write was lost: what stands there with this fence and these bytes is ours.
+    `again` says that the answer to the same write was lost: what stands there with this fence and these bytes is ours,
+    and so is an end with this outcome, whatever of the events was kept behind it.
     """
     batch = [Ask(sql.EVENT_ADD, _values(run, fence, event)) for event in events]
     if end is not None:
@@ -144,7 +145,8 @@ def append_events(
     answers = yield batch
     refused = [event for event, rows in zip(events, answers, strict=False) if not rows]
     if refused or not answers[-1]:
-        yield from _explain(run, fence, events, refused, end, again=again)
+        before = end if end is not None and not answers[-1] else None
+        yield from _explain(run, fence, events, refused, end, before=before, again=again)
     if end is not None and end.status.ended and contents is not Contents.FULL:
         yield from _shred(run, contents)
 
@@ -161,12 +163,23 @@ def _values(run: str, fence: int, event: NewEvent) -> dict[str, object]:
 
 
 def _explain(
-    run: str, fence: int, events: Sequence[NewEvent], refused: Sequence[NewEvent], end: RunEnd | None, *, again: bool
+    run: str,
+    fence: int,
+    events: Sequence[NewEvent],
+    refused: Sequence[NewEvent],
+    end: RunEnd | None,
+    *,
+    before: RunEnd | None,
+    again: bool,
 ) -> Program[None]:
-    """Raise for a write that was refused, unless it was our own from before."""
+    """Raise for a write that was refused, unless it was our own from before. `before` is an end that was not taken."""
     found = yield from get_run(run)
     if again and found is not None and found.fence == fence:
         wanted = found.status is (end.status if end is not None else RunStatus.RUNNING)
+        if before is not None:
+            wanted = wanted and found.outcome == before.outcome
+            if wanted and before.status.ended:
+                return  # of the events there is what the operator wants kept
         answers = yield [Ask(sql.EVENT_GET, _values(run, fence, event)) for event in events] or [_nothing(run)]
         ours = all(
             rows and rows[0][0] == fence and bytes(rows[0][1]) == event.data

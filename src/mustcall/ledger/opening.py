@@ -10,7 +10,7 @@ from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
 from mustcall.ledger.values import Contents
 
-__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "shown_place"]
+__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]
 
 #: The word for no ledger at all.
 OFF = "off"
@@ -39,12 +39,15 @@ def shown_place(place: str) -> str:
 def default_contents(environment: Mapping[str, str] | None = None) -> Contents:
     """Return what is kept of what was said if nobody says: MUSTCALL_LEDGER_CONTENTS, else everything."""
     env = os.environ if environment is None else environment
-    named = env.get("MUSTCALL_LEDGER_CONTENTS") or Contents.FULL
+    return read_contents(env.get("MUSTCALL_LEDGER_CONTENTS") or Contents.FULL, "MUSTCALL_LEDGER_CONTENTS")
+
+
+def read_contents(word: str, name: str = "contents") -> Contents:
+    """Return which contents a word means; raise `ConfigError` for another one."""
     try:
-        return Contents(named)
+        return Contents(word)
     except ValueError:
-        words = ", ".join(Contents)
-        raise ConfigError(f"MUSTCALL_LEDGER_CONTENTS is one of {words}, not {named!r}") from None
+        raise ConfigError(f"{name} must be one of {', '.join(Contents)}, got {word!r}") from None
 
 
 def open_ledger(

@@ -12,6 +12,7 @@ import pytest
 from mustcall import Agent, tool
 from mustcall.core.errors import LedgerUnavailable
 from mustcall.engine.durable import worker as working
+from mustcall.engine.durable.owners import is_worker
 from mustcall.engine.durable.queueing import DbosEngine
 from mustcall.engine.durable.worker import Worker, postgres_worker
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
@@ -48,12 +49,44 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_run_whose_lease_is_over_is_taken_over(place: str) -> None:
-    """What a process left as running is found by the database's clock, whichever engine knew of it."""
+    """What a worker left as running is found by the database's clock, whichever engine knew of it."""
     agent = Agent(ScriptedModel(["Done."]), ledger=place, lease=0.3)
     await agent.submit("Go.", run_id="r")
     async with agent.runs.ledger() as ledger:
-        assert await ledger.claim_run("r", owner="elsewhere/1/2/3", lease=0.1) is not None
+        assert await ledger.claim_run("r", owner="elsewhere/1/2/worker-3", lease=0.1) is not None
     await carried(agent, Queue(), "r", RunStatus.DONE)
+
+
+async def test_a_run_that_no_worker_held_is_left_alone(place: str) -> None:
+    """What a program of its own began may be of another agent, and is not a worker's to end."""
+    agent = Agent(ScriptedModel(["Done."] * 2), ledger=place, lease=0.3)
+    for name in ("r", "s"):
+        await agent.submit("Go.", run_id=name)
+    async with agent.runs.ledger() as ledger:
+        assert await ledger.claim_run("r", owner="elsewhere/1/2/3", lease=-1.0) is not None
+        assert await ledger.claim_run("s", owner="elsewhere/1/2/worker-3", lease=-1.0) is not None
+    await carried(agent, Queue(), "s", RunStatus.DONE)
+    assert (await agent.runs.find("r")).status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize("worker", [True, False])
+async def test_a_worker_claims_as_one(place: str, *, worker: bool) -> None:
+    """Who holds a run says whether it is a worker."""
+    owners: list[str] = []
+
+    @tool
+    async def look() -> str:
+        """Look who holds the run."""
+        owners.append((await agent.runs.find("r")).owner or "")
+        return "ok"
+
+    agent = Agent(ScriptedModel([Call("look"), "Done."]), tools=[look], ledger=place)
+    await agent.submit("Go.", run_id="r")
+    if worker:
+        await carried(agent, Queue(), "r", RunStatus.DONE)
+    else:
+        await agent.resume("r")
+    assert [is_worker(owner) for owner in owners] == [worker]
 
 
 async def test_a_run_outlives_an_upstream_that_is_away_for_long(place: str) -> None:

@@ -63,6 +63,8 @@ class Agent:
     A run with a `run_id` is durable: it is kept in the `ledger` (a path, a `postgresql://` URL or a `Ledger`; by
     default the one of MUSTCALL_LEDGER, DATABASE_URL or the user's own file) and can be gone on with after a crash.
     `lease` are the seconds after which another process may take over a run whose own process says nothing any more.
+    `contents` is what stays of what was said in a run that has ended, besides its result: "full", "redacted" or "none";
+    by default as MUSTCALL_LEDGER_CONTENTS says, else all of it.
 
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
@@ -93,6 +95,7 @@ class Agent:
         claims: Claims | str = Claims.OFF,
         ledger: "Place | None" = None,
         lease: float = 30.0,
+        contents: str | None = None,
     ) -> None:
         self.upstream = _the_caller(upstream, caller, planned=planner is not None)
         self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
@@ -121,7 +124,7 @@ class Agent:
             claims=_read_claims(claims),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
-        self._ledger, self._lease = ledger, lease
+        self._ledger, self._lease, self._contents = ledger, lease, contents
         self._budget = budget
         self._accounts: Metering | None = None
         #: Whether the accounts of a session are kept where its runs are.
@@ -173,12 +176,12 @@ class Agent:
         from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is certainly dead.
         """
         row = await self.runs.find(run_id)
-        told = decode(row.data, Start, run_id) if row.outcome is None else Start(messages=())
+        told = decode(row.data, Start, run_id) if row.outcome is None and row.data else Start(messages=())
         asked = output if output is not None else told.schema
         answering = answering_for(asked, told.hops)
         run = self._made(told, answering, stream=False, durable=True)
         try:
-            if row.outcome is not None:
+            if row.status.ended:
                 return await self.runs.tell(row, run, answering_for(output, told.hops))
             return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
         except MustcallError:
@@ -290,7 +293,7 @@ class Agent:
         if self._durable is None:
             from mustcall.engine.durable.runs import Runs  # noqa: PLC0415  a database, for those who want one
 
-            self._durable = Runs(self._ledger, self._lease)
+            self._durable = Runs(self._ledger, self._lease, self._contents)
         return self._durable
 
     async def _drive_durably(

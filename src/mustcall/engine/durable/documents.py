@@ -129,7 +129,7 @@ def error_from(info: ErrorInfo) -> MustcallError:
 
 def _written(value: Any) -> str:
     dump = getattr(value, "model_dump_json", None)
-    return str(dump()) if callable(dump) else msgspec.json.encode(value, enc_hook=_plain).decode()
+    return str(dump(by_alias=True)) if callable(dump) else msgspec.json.encode(value, enc_hook=_plain).decode()
 
 
 def _value(text: str, answering: Answering | None) -> Any:
@@ -139,7 +139,7 @@ def _value(text: str, answering: Answering | None) -> Any:
 def _plain(value: Any) -> Any:
     """Return what JSON can say of a value of somebody else's type."""
     dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else str(value)
+    return dump(mode="json", by_alias=True) if callable(dump) else str(value)
 
 
 def _whole(value: Any) -> Any:

@@ -8,17 +8,26 @@ import os
 import secrets
 from pathlib import Path
 
-__all__ = ["is_gone", "new_owner"]
+__all__ = ["is_gone", "is_worker", "new_owner"]
 
 _PARTS = 4
+_WORKER = "worker-"
 #: The states of a process that runs no more: a zombie nobody has asked about, and one that is going.
 _DEAD = frozenset("ZX")
 
 
-def new_owner() -> str:
-    """Return a name for one claim of this process: machine, process, when it began, and something that is new."""
+def new_owner(*, worker: bool = False) -> str:
+    """Return a name for one claim of this process: machine, process, when it began, and something that is new.
+
+    A worker's says so: what a worker held any other one may go on with, and nobody else's runs are a worker's.
+    """
     pid = os.getpid()
-    return f"{_machine()}/{pid}/{_began(pid) or '-'}/{secrets.token_hex(6)}"
+    return f"{_machine()}/{pid}/{_began(pid) or '-'}/{_WORKER if worker else ''}{secrets.token_hex(6)}"
+
+
+def is_worker(owner: str) -> bool:
+    """Tell whether a worker made this name."""
+    return owner.rpartition("/")[2].startswith(_WORKER)
 
 
 def is_gone(owner: str) -> bool:

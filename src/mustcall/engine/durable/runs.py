@@ -30,8 +30,9 @@ from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import Journal
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.ledgered import OpeningMeter
-from mustcall.ledger import Claim, Ledger, RunEnd, RunStatus, open_ledger
+from mustcall.ledger import Claim, Contents, Ledger, RunEnd, RunStatus, open_ledger, read_contents
 from mustcall.ledger import Run as Row
+from mustcall.ledger.redacting import keep
 
 __all__ = ["KIND", "Place", "Runs"]
 
@@ -45,11 +46,17 @@ Drive = Callable[[], Awaitable[RunResult]]
 
 
 class Runs:
-    """The runs in one ledger. `lease` are the seconds for which a process that says nothing is thought alive."""
+    """The runs in one ledger. `lease` are the seconds for which a process that says nothing is thought alive.
 
-    def __init__(self, place: Place | None, lease: float) -> None:
+    `contents` is what is kept of a run that has ended, besides its result; None leaves it to the environment.
+    """
+
+    def __init__(self, place: Place | None, lease: float, contents: str | None = None) -> None:
         if lease <= 0:
             raise ConfigError(f"lease must be above 0 seconds, got {lease}")
+        if contents is not None and isinstance(place, Ledger):
+            raise ConfigError("contents= belongs to the ledger: open_ledger(…, contents=…), or pass its place instead")
+        self._contents = None if contents is None else read_contents(contents)
         self.place = place
         self.lease = lease
         #: How a run is left that was given up in the middle.
@@ -120,7 +127,7 @@ class Runs:
     async def put(self, run_id: str, status: RunStatus) -> None:
         """Put a run that nobody holds elsewhere: among those that wait for a worker, or for somebody to look."""
         async with self.ledger() as ledger:
-            claim = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease)
+            claim = await ledger.claim_run(run_id, owner=self._owner(), lease=self.lease)
             if claim is not None and claim.won:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
@@ -130,25 +137,31 @@ class Runs:
             return await _told(ledger, row, run, answering)
 
     async def _claim(self, ledger: Ledger, run_id: str, start: Start, *, take: bool) -> Claim:
-        claim = await ledger.start_run(run_id, encode(start), owner=new_owner(), lease=self.lease, kind=KIND, take=take)
+        claim = await ledger.start_run(
+            run_id, encode(start), owner=self._owner(), lease=self.lease, kind=KIND, take=take
+        )
         holder = claim.run.owner
         if not claim.won and not claim.run.status.ended and holder is not None and is_gone(holder):
-            again = await ledger.claim_run(run_id, owner=new_owner(), lease=self.lease, gone=holder)
+            again = await ledger.claim_run(run_id, owner=self._owner(), lease=self.lease, gone=holder)
             claim = again or claim
         return claim
+
+    def _owner(self) -> str:
+        return new_owner(worker=self.released is RunStatus.QUEUED)
 
     async def _open(self, stack: AsyncExitStack) -> Ledger:
         place = self.place
         if isinstance(place, Ledger):
             await place.open()  # who made it closes it
             return place
-        return await stack.enter_async_context(open_ledger(place))
+        return await stack.enter_async_context(open_ledger(place, contents=self._contents))
 
 
 async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult:
     """Tell how a run ended once more, without asking a model; raise what it failed with."""
     if row.outcome is None:  # cancelled from outside
-        run.restore(fold(await ledger.events(row.id), "", row.id).recovered)
+        kept = [event for event in await ledger.events(row.id) if event.data]
+        run.restore(fold(kept, "", row.id).recovered)
         result = run.result()
     else:
         result = result_from(row.outcome, answering, row.id)
@@ -167,6 +180,8 @@ def _check_same(row: Row, start: Start) -> None:
     """Raise `InvalidRequest` where a name was used for another question."""
     if row.outcome is not None:
         same = decode(row.outcome, Outcome, row.id).asked == _digest(start)
+    elif row.status.ended:  # cancelled from outside: of what it was started with there is what may be kept
+        same = row.data in {keep(encode(start), contents) for contents in Contents}
     else:
         same = row.data == encode(start)
     if not same:

@@ -1,4 +1,4 @@
-"""A worker: takes runs that wait in the ledger, and those whose process died, and carries each to its end.
+"""A worker: takes runs that wait in the ledger, and those of workers that died, and carries each to its end.
 
 Which worker gets which run is the engine's business. Here is what a task means (a run, and the fence it had when it was
 handed out), when a run is given up, and how a worker that is stopped leaves its runs to the others. The ledger alone
@@ -25,7 +25,7 @@ from mustcall.core.errors import (
 )
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.durable.engines import Engine
-from mustcall.engine.durable.owners import is_gone, new_owner
+from mustcall.engine.durable.owners import is_gone, is_worker, new_owner
 from mustcall.engine.durable.queueing import DbosEngine, Task
 from mustcall.engine.durable.runs import KIND
 from mustcall.ledger import Ledger, Run, RunStatus, default_place
@@ -80,12 +80,16 @@ class Worker:
                 await self._engine.close()
 
     async def _feed(self, ledger: Ledger) -> None:
-        """Hand the engine what waits in the ledger, and what its owner's lease is over for."""
+        """Hand the engine what waits in the ledger, and what workers held whose lease is over.
+
+        Runs that others began are not looked at: they may be of another agent.
+        """
         while True:
             try:
                 queued = await ledger.runs(status=RunStatus.QUEUED, kind=KIND, most=_MOST)
                 expired = await ledger.expired_runs(kind=KIND, most=_MOST)
-                for place, run in enumerate((*expired, *reversed(queued))):
+                left = [run for run in expired if is_worker(run.owner or "")]
+                for place, run in enumerate((*left, *reversed(queued))):
                     await self._submit(run, old=place < _OLDEST)
             except Exception as error:  # noqa: BLE001  whoever is away is asked again
                 _logger.debug("the queue could not be fed: %s", type(error).__name__)
