@@ -59,7 +59,7 @@ def test_what_is_kept_of_what_was_said(tmp_path: Path, monkeypatch: pytest.Monke
     assert open_ledger(tmp_path / "a.db").contents is Contents.NONE
     assert open_ledger(tmp_path / "a.db", contents=Contents.FULL).contents is Contents.FULL
     monkeypatch.setenv("MUSTCALL_LEDGER_CONTENTS", "some")
-    with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS is one of full, redacted, none, not 'some'"):
+    with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS must be one of full, redacted, none, got 'some'"):
         open_ledger(tmp_path / "a.db")
 
 
