@@ -1,6 +1,7 @@
 """PostgreSQL that crashes under load, that is away, that is made for something else."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -92,16 +93,26 @@ async def test_a_statement_that_takes_too_long_is_no_absence() -> None:
         await store.close()
 
 
-async def test_a_database_that_is_away_is_asked_by_one_alone() -> None:
+async def test_a_database_that_is_away_is_asked_by_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first request waits for a database that does not answer; it is used again as soon as it is back."""
+    back = asyncio.Event()
+    look = PostgresStore._look  # pyright: ignore[reportPrivateUsage]  the probe, held until the database is back
+
+    async def late(self: PostgresStore, pool: Any) -> None:
+        await back.wait()
+        await look(self, pool)
+
+    monkeypatch.setattr(PostgresStore, "_look", late)
     store = PostgresStore(postgres_server().new_database())
     await store.open()
     try:
         with pytest.raises(LedgerUnavailable, match="in time"):
             await store.read(lambda _: ask(Statement("SELECT 1", "SELECT pg_sleep(5)")), limit=0.1)
-        for _ in range(20):
+        for _ in range(4):
             with pytest.raises(LedgerUnavailable, match="a moment ago"):
                 await store.read(lambda _: ask(sql.NOW), limit=5)
+            await asyncio.sleep(0.2)
+        back.set()
         while True:
             await asyncio.sleep(0.05)
             try:
