@@ -381,6 +381,14 @@ async def test_a_budget_spent_in_the_middle_of_a_stream() -> None:
     assert len(upstream.requests) == 1
 
 
+async def test_a_session_without_a_budget_is_counted() -> None:
+    """Rule 93: who names an account wants it kept, caps or none."""
+    meter = MemoryMeter()
+    with ScriptedUpstream([Turn(Say("Hi."))]) as upstream:
+        await agent_on(upstream, "chat", tools=[], session="s", meter=meter).run("Hello?")
+    assert (await meter.spending("s")).spent.calls == 1
+
+
 async def test_what_is_given_up_is_not_reserved_for_ever() -> None:
     """Rule 94: a run that is left in the middle of its stream leaves no reservation behind, and its input counts."""
     meter = MemoryMeter()

@@ -97,6 +97,8 @@ class Agent:
         lease: float = 30.0,
         contents: str | None = None,
     ) -> None:
+        if budget is None and (session is not None or meter is not None):
+            budget = Budget()  # counts, and caps nothing
         self.upstream = _the_caller(upstream, caller, planned=planner is not None)
         self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
         self.model = model or self.upstream.model
