@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import signal
 import sys
 
 from hypothesis import settings
@@ -19,3 +20,7 @@ def pytest_sessionfinish() -> None:
     module = sys.modules.get("support.postgres")
     if module is not None:
         module.stop_server()
+
+
+# A shell starts what runs in its background with Ctrl-C ignored, and programs inherit that: those under test would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
