@@ -289,7 +289,7 @@ def test_an_mcp_server_lives_as_long_as_the_conversation(room: Room) -> None:
         ScriptedUpstream(lambda _: next(steps, Turn(Say("Two.")))) as upstream,
         room.open(PseudoTerminal, upstream, "--mcp", server) as terminal,
     ):
-        terminal.wait_for("m with 11 tools", "you>")
+        terminal.wait_for("m with 12 tools", "you>")
         started = int(pid.read_text())
         terminal.type("2 and 3?")
         terminal.wait_for("→ add(a=2, b=3)", "│ 5", "Five.", "you>")

@@ -204,6 +204,7 @@ async def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
     """A list can be narrowed by status and kind, and read on from where it ended."""
     for name in ("a", "b", "c"):
         await ledger.start_run(name, b"", owner="o", lease=30, kind="batch" if name == "b" else "agent")
+        await asyncio.sleep(0.005)  # no two in one millisecond, by which a list is read on
     await ledger.end_run("c", 1, RunEnd(status=RunStatus.FAILED))
     everything = await ledger.runs()
     assert [run.id for run in everything] == ["c", "b", "a"]

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError, ToolError
@@ -141,6 +141,7 @@ def test_chosen_roots_are_all_there_is(place: Path) -> None:
 @given(
     parts=st.lists(st.sampled_from(["..", ".", "in", "out", "back", "loop", "theirs", "ours", "secret.txt", "", "x"]))
 )
+@example(parts=["loop", "..", "out"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_path_gets_out(place: Path, parts: list[str]) -> None:
     """Whatever is made of names, dots and links, what is admitted lies inside the root."""

@@ -44,8 +44,12 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
             raise ToolError("the path cannot be one: it is too long or holds a NUL character")
         try:
             place = (self.base / path).resolve()
+            ends = place.resolve() == place  # behind a loop of links the rest is not resolved
         except (OSError, RuntimeError, ValueError):  # a loop of links, a name too long, text no file system takes
-            raise ToolError(f"{path!r} leads nowhere") from None
+            ends = False
+            place = self.base
+        if not ends:
+            raise ToolError(f"{path!r} leads nowhere")
         roots = self.listable if purpose is Purpose.LIST else self.readable
         inside = [root for root in roots if place.is_relative_to(root)]
         if not inside or any(place.is_relative_to(kernel) for kernel in _KERNEL):
