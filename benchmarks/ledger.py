@@ -7,9 +7,9 @@ A tool turn is two commits: the model's reply with the tool's intent, then the t
 is in the wall time of one client; with several, commits are shared.
 """
 
+import argparse
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 
@@ -100,4 +100,6 @@ async def _trace(ledger: Ledger, mark: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="What a journal, a chain of responses and a trace cost.")
+    parser.add_argument("place", help="a file that may be made, or a postgresql:// URL")
+    asyncio.run(main(parser.parse_args().place))
