@@ -131,8 +131,10 @@ async def test_the_queue_writes_by_itself(tmp_path: Path) -> None:
         queue = TraceQueue[int](ledger, _numbered, Notices(), every=0.01)
         for number in range(10):
             queue.put(number)
-        while len(await ledger.turns()) < 10:  # noqa: ASYNC110  the queue tells nobody
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while len(await ledger.turns()) < 10:  # noqa: ASYNC110  the queue tells nobody
+                await asyncio.sleep(0.01)
+        assert {turn.id for turn in await ledger.turns()} == {str(number) for number in range(10)}
 
 
 def _numbered(number: int) -> TurnTrace:

@@ -121,8 +121,10 @@ def test_workers_end_with_their_parent() -> None:
     """A parent that is killed leaves no worker behind."""
     with serving("--demo") as (_, process):
         members = family(process.pid)
+        assert len(members) > 1
         process.kill()
         until(lambda: not any(alive(pid) for pid in members))
+        assert [pid for pid in members if alive(pid)] == []
 
 
 def test_running_requests_are_finished() -> None:

@@ -143,5 +143,8 @@ def test_a_path_stays_under_its_prefix(path: str) -> None:
     ["/docs/a;b=c", "/docs/a..b", "/docs/...;/x", "/docs/100%25", "/docs/%252a", "/docs/%c3%a0", "/docs/%e0%a4%85"],
 )
 def test_a_path_that_only_looks_odd(path: str) -> None:
-    """What every server reads as a place below is under the prefix."""
-    permit(read_place(f"https://a.test{path}"), [read_prefix("https://a.test/docs")])
+    """What every server reads as a place below is under the prefix, and under no other."""
+    place = read_place(f"https://a.test{path}")
+    permit(place, [read_prefix("https://a.test/docs")])
+    with pytest.raises(Denied):
+        permit(place, [read_prefix("https://a.test/other")])

@@ -74,3 +74,5 @@ async def test_a_worker_writes_off_what_the_dead_had_reserved(place: str, monkey
                 await asyncio.sleep(0.02)
         task.cancel()
         await asyncio.wait({task})
+        account = await ledger.spending("s")
+    assert (account.spent.calls, account.running) == (1, 0)

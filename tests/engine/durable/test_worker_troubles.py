@@ -117,6 +117,7 @@ async def test_a_run_outlives_a_ledger_that_is_away_for_long(place: str) -> None
         agent = Agent(ScriptedModel(["Done."]), ledger=ledger)
         await agent.submit("Go.", run_id="r")
         await carried(agent, Queue(), "r", RunStatus.DONE)
+        assert (ledger.failures, (await agent.resume("r")).text) == (0, "Done.")
 
 
 async def test_a_run_that_fails_again_and_again_waits_for_somebody(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
