@@ -136,6 +136,9 @@ def test_retrieve_list_and_delete(tmp_path: Path) -> None:
             ai.responses.delete(made.id)
         with pytest.raises(openai.NotFoundError):
             ai.responses.create(model="m", input="x", previous_response_id=made.id)
+        with pytest.raises(openai.NotFoundError) as long:
+            ai.responses.create(model="m", input="x", previous_response_id="r" * 100_000)
+        assert len(long.value.response.content) < 1000
         with pytest.raises(openai.NotFoundError):
             ai.responses.input_items.list(made.id)
         with pytest.raises(openai.APIStatusError) as wrong:

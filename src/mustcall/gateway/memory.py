@@ -296,7 +296,8 @@ class _MessageListener:
 
 
 def _unknown(identifier: str, wire: Wire) -> UnknownState:
-    """Return the API's own answer for an id it does not know."""
+    """Return the API's own answer for an id it does not know; of one that cannot be an id only the beginning."""
+    identifier = identifier[:256]
     if wire is Wire.MESSAGES:
         return UnknownState(
             f"no thread is held under the message {identifier!r}; send the whole conversation with "
@@ -362,7 +363,7 @@ def _resolve(item: JsonObject, found: Mapping[str, StoredResponse]) -> Any:
         if known.get("id") == identifier:
             return known
     raise UnknownState(
-        f"Item with id '{identifier}' not found. Items are not persisted when `store` is set to false. Try again with "
-        "`store` set to true, or remove this item from your input.",
+        f"Item with id '{identifier[:256]}' not found. Items are not persisted when `store` is set to false. "
+        "Try again with `store` set to true, or remove this item from your input.",
         param="input",
     )
