@@ -106,7 +106,7 @@ def test_what_was_sent_lately_is_a_sign() -> None:
         with Heartbeat(5, stage.progress, stage.send) as heartbeat:
             for _ in range(4):
                 await asyncio.sleep(3)
-                heartbeat.last = asyncio.get_running_loop().time()
+                heartbeat.note()
             await asyncio.sleep(6)
 
     run(scene)

@@ -215,6 +215,22 @@ def test_bent_streams_are_not(wire: Wire, bend: str) -> None:
     assert not is_regular(wire, write(BENDS[wire][bend](read(wire, TURNS["calls"]))))
 
 
+def test_an_id_is_announced_once() -> None:
+    """Rule 127: a second item under the id of the first is not forwarded, before any of it is seen."""
+    events = read(Wire.RESPONSES, TURNS["calls"])
+    added = [value for name, value in events if name == "response.output_item.added"]
+    assert len(added) > 1
+    added[1]["item"]["id"] = added[0]["item"]["id"]
+    judge, sse = regularity_for(Wire.RESPONSES), SseDecoder()
+    taken = []
+    for name, value in events:
+        block = sse.frame(write([(name, value)]))
+        taken.append(judge.takes(block, sse.read(block)))
+        if value is added[1]:
+            break
+    assert taken == [True] * (len(taken) - 1) + [False]
+
+
 @pytest.mark.parametrize("wire", Wire)
 def test_the_end_waits_to_be_settled(wire: Wire) -> None:
     """Rule 135: bytes that announce an end are not let go before the end is there."""

@@ -55,7 +55,7 @@ class Reply(Value, frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The client-side calls this reply makes."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
 
 #: Reports that say nothing against what the content shows.

@@ -53,9 +53,7 @@ class Lookout:
     def __init__(self, offered: Offered, *, in_reasoning: bool) -> None:
         self._offered = offered
         self._in_reasoning = in_reasoning
-        self._names = _names(offered.names) if offered.names else None
-        self._nested = _may_nest(offered.names)
-        self._overlap = max(map(len, offered.names), default=0) + _LONGEST_COMMAND
+        self._names, self._nested, self._overlap = _watched(offered.names)
         self._tail = ""
         self._found: re.Match[str] | None = None
         self._behind: list[str] = []
@@ -149,9 +147,10 @@ def _names(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=64)
-def _may_nest(names: tuple[str, ...]) -> bool:
-    """Tell whether a name may stand in another, or begin it: `now` in `now.get`."""
-    return any(re.search(r"[^\w\-]", name) for name in names)
+def _watched(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, bool, int]:
+    """Return how names are found, whether one may stand in another (`now` in `now.get`), and the longest's length."""
+    nested = any(re.search(r"[^\w\-]", name) for name in names)
+    return _names(names) if names else None, nested, max(map(len, names), default=0) + _LONGEST_COMMAND
 
 
 @lru_cache(maxsize=256)

@@ -22,19 +22,16 @@ def fold(name: str) -> str:
 class Offered:
     """The tools of one request, by name. `anything` is true when none were given."""
 
-    __slots__ = ("_folded", "_tools", "anything")
+    __slots__ = ("_folded", "_tools", "anything", "names")
 
     def __init__(self, tools: Iterable[Tool] | None) -> None:
         self._tools = {tool.name: tool for tool in tools or ()}
         self.anything = tools is None
+        #: The offered names, in order.
+        self.names = tuple(self._tools)
         self._folded: dict[str, list[str]] = {}
         for name in self._tools:
             self._folded.setdefault(fold(name), []).append(name)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The offered names, in order."""
-        return tuple(self._tools)
 
     def resolve(self, written: str) -> str | None:
         """Return the offered name that was meant, None if there is none or more than one."""

@@ -333,7 +333,10 @@ async def drain(pieces: AsyncGenerator[bytes]) -> None:
 
 def is_event_stream(headers: Mapping[str, str]) -> bool:
     """Tell whether an answer is a stream of events."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+    kind = headers.get("content-type")
+    if kind is None or kind == "application/json":
+        return False
+    return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
 async def _nothing() -> AsyncGenerator[bytes]:

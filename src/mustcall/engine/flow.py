@@ -25,8 +25,9 @@ from mustcall.wire.stencil import Stencil
 
 __all__ = ["Flow"]
 
-#: Events of one piece that are looked at one by one before the rest of it is read together.
-_SINGLES = 8
+#: Events of one piece that are read together while it is not known what its text deltas look like, and how often.
+_GROUP = 2
+_GROUPS = 8
 #: Stencils made for one stream at most: one whose deltas always differ is not tried for ever.
 _STENCILS = 16
 
@@ -98,22 +99,20 @@ class Flow:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
 
     def _feed_flowing(self, block: bytes) -> bytes:
-        """Take the events of one piece where text goes out as it comes: deltas in runs, what is between one by one."""
+        """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time."""
         out: list[bytes] = []
-        start, size, singles = 0, len(block), _SINGLES
+        start, size, groups = 0, len(block), _GROUPS
         while start < size:
             run = self._stencil.run(block, start) if self._stencil is not None and self._flows else None
             if run is not None:
                 text, end = run
                 out.append(self._feed_text(block[start:end], self._part, text))
-                singles = 0  # what follows a run in the same piece is mostly the end
+                groups = 0  # what follows a run in the same piece is mostly the end
             else:
-                border = block.find(b"\n\n", start) if singles and not self._gate.stopped else -1
-                end = border + 2 if border >= 0 else size
-                singles -= 1
-                event = block if end - start == size else block[start:end]
+                end = _behind(block, start, _GROUP) if groups and not self._gate.stopped else size
+                groups -= 1
                 try:
-                    out.append(self._feed_one(event))
+                    out.append(self._feed_group(block if end - start == size else block[start:end]))
                 except MustcallError as error:
                     if not out:
                         raise
@@ -128,17 +127,18 @@ class Flow:
         """Whether text goes out as it comes, with nothing waiting before it."""
         return self.raw and self._gate.begun and not self._gate.stopped and not self._held
 
-    def _feed_one(self, event: bytes) -> bytes:
-        """Take one event; one of nothing but text shows what those that follow will look like."""
-        peeled = self._decoder.peel(event) if self._flows and is_utf8(event) else None
-        if peeled is None:
-            self._stencil = None
-            return self._feed(event, self._sse.read(event))
-        self._part, text = peeled
-        if self._patience:
-            self._patience -= 1
-            self._stencil = Stencil.of(event, text, self._read_text)
-        return self._feed_text(event, self._part, text)
+    def _feed_group(self, block: bytes) -> bytes:
+        """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
+        self._stencil = None
+        data = self._feed(block, self._sse.read(block))
+        if self._patience and self._flows:
+            last = block[block.rfind(b"\n\n", 0, -2) + 2 :] if block.count(b"\n\n") > 1 else block
+            peeled = self._decoder.peel(last) if is_utf8(last) else None
+            if peeled is not None:
+                self._patience -= 1
+                self._part, text = peeled
+                self._stencil = Stencil.of(last, text, self._read_text)
+        return data
 
     def _read_text(self, event: bytes) -> str | None:
         peeled = self._decoder.peel(event)
@@ -257,3 +257,12 @@ class Flow:
             self._released += gate.feed(event)
         if self.lens.marked:
             gate.stop()
+
+
+def _behind(block: bytes, start: int, count: int) -> int:
+    """Return where so many events end, or the block."""
+    for _ in range(count):
+        start = block.find(b"\n\n", start) + 2
+        if start == 1:
+            return len(block)
+    return start

@@ -112,7 +112,7 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     @property
     def calls(self) -> int:
         """Upstream calls made, transport retries included."""
-        return sum(attempt.sends for attempt in self.attempts)
+        return sum([attempt.sends for attempt in self.attempts])
 
     @property
     def usage(self) -> Usage | None:

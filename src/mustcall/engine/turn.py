@@ -44,7 +44,7 @@ from mustcall.policy.profile import Forcing, Protocol
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.shape import Shaped
-from mustcall.policy.starving import lower_bound
+from mustcall.policy.starving import prompt_bound
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -99,7 +99,6 @@ class Turn:
         self._tries = Tries(lambda: course.may_call, self._count_call)
         self._stamp = inbound.stamp(int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
-        self._bound: int | None = None
         self._limit: int | None = None
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
@@ -168,8 +167,8 @@ class Turn:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
                                 data = flow.feed(piece)
-                                self._progress.holding = flow.holding
-                                if flow.holding:
+                                self._progress.holding = holding = flow.holding
+                                if holding:
                                     self._check_deadline()
                                 if data:
                                     yield data
@@ -447,9 +446,8 @@ class Turn:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
-        if self._bound is None:
-            self._bound = lower_bound(self._request)
-        judged = judge(self._course.case(self._token, self._bound, self._limit), reply, found)
+        bound = prompt_bound(self._request, len(self._inbound.body), reply.usage)
+        judged = judge(self._course.case(self._token, bound, self._limit), reply, found)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
@@ -498,14 +496,15 @@ class Turn:
         if demand.forced:
             met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
             self.record.force = "met" if met else "unmet"
-        elif any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
+        elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
         self.record.adaptations = self._adaptations()
 
     def _adaptations(self) -> tuple[Adaptation, ...]:
         notes = self._course.plan.demand.notes
-        return tuple(dict.fromkeys((*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)))
+        noted = (*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)
+        return tuple(dict.fromkeys(noted)) if noted else ()
 
     def _failed(self, error: MustcallError) -> MustcallError:
         self.record.outcome = OutcomeKind.FAILURE

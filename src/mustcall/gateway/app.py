@@ -286,12 +286,13 @@ class Gateway:
                 return
             async with aclosing(reply.chunks) as chunks:
                 await call.begin_stream(reply.upstream_headers, reply.adaptations)
+                heartbeat.note()
                 await call.send_piece(reply.first)
-                heartbeat.last = call.sent_at
                 async for chunk in chunks:
-                    await heartbeat.settle()
+                    if heartbeat.task is not None:
+                        await heartbeat.settle()
+                    heartbeat.note()
                     await call.send_piece(chunk)
-                    heartbeat.last = call.sent_at
             await heartbeat.settle()
         await call.send({"type": "http.response.body", "body": b""})
 
@@ -368,7 +369,6 @@ class _Call:
         "progress",
         "query",
         "request_id",
-        "sent_at",
         "started",
         "status",
         "streaming",
@@ -395,7 +395,6 @@ class _Call:
         self.status = 0
         self.kept: list[bytes] | None = None
         self.streaming = False
-        self.sent_at = 0.0
         self.pieces = 0
         self.progress = Progress()
         self._extra = cors(self.headers)
@@ -433,8 +432,7 @@ class _Call:
         self.pieces += 1
         if self.kept is not None:
             self.kept.append(data)
-        self.sent_at = asyncio.get_running_loop().time()
-        await self.send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def send_reply(self, reply: WholeReply, codec: Codec) -> None:
         """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""

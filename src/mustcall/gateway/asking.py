@@ -75,8 +75,10 @@ def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -
     """Return the controls of one request and the body without its extension; raise `InvalidRequest`."""
     changes: dict[str, Any] = {}
     limits: dict[str, Any] = {}
-    for name, value in headers.items():
-        if name.startswith(PREFIX):
+    if PREFIX in " ".join(headers):
+        for name, value in headers.items():
+            if not name.startswith(PREFIX):
+                continue
             known = _HEADERS.get(name[len(PREFIX) :])
             if known is None:
                 names = ", ".join(PREFIX + one for one in _HEADERS)

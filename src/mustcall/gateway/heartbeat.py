@@ -16,7 +16,7 @@ __all__ = ["Heartbeat"]
 class Heartbeat:
     """`with Heartbeat(seconds, progress, send):` calls `send` when a held turn has been silent for that long."""
 
-    __slots__ = ("_handle", "_loop", "_progress", "_seconds", "_send", "_task", "last")
+    __slots__ = ("_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_time", "task")
 
     def __init__(self, seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -24,9 +24,10 @@ class Heartbeat:
         self._progress = progress
         self._send = send
         self._handle: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-        #: When something was last sent, in the loop's seconds.
-        self.last = self._loop.time()
+        #: The sign that is being sent, or was last.
+        self.task: asyncio.Task[None] | None = None
+        self._time = self._loop.time
+        self._last = self._time()
 
     def __enter__(self) -> Self:
         if self._seconds > 0:
@@ -37,23 +38,27 @@ class Heartbeat:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        if self._task is not None:
-            self._task.cancel()  # nothing may follow the answer's end; one that is done does not mind
+        if self.task is not None:
+            self.task.cancel()  # nothing may follow the answer's end; one that is done does not mind
+
+    def note(self) -> None:
+        """Take note that something is being sent."""
+        self._last = self._time()
 
     async def settle(self) -> None:
         """Wait for a sign that is just being sent, so that nothing is written in between."""
-        if self._task is not None and not self._task.done():
-            await asyncio.wait((self._task,))
+        if self.task is not None and not self.task.done():
+            await asyncio.wait((self.task,))
 
     def _look(self) -> None:
-        silent = self._loop.time() - self.last
+        silent = self._time() - self._last
         wait = self._seconds - silent
         if wait <= 0:
-            if self._progress.holding and (self._task is None or self._task.done()):
-                self._task = self._loop.create_task(self._beat())
+            if self._progress.holding and (self.task is None or self.task.done()):
+                self.task = self._loop.create_task(self._beat())
             wait = self._seconds
         self._handle = self._loop.call_later(wait, self._look)
 
     async def _beat(self) -> None:
         await self._send()
-        self.last = self._loop.time()
+        self.note()

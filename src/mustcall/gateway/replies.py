@@ -56,13 +56,13 @@ def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
     if record.outcome is None and not record.attempts:  # passed through: nothing was judged
         return [(b"x-mustcall-protocol", record.protocol.encode()), (b"x-mustcall-trace", trace)]
     headers: list[Header] = [
-        (b"x-mustcall-outcome", str(record.outcome or "streaming").encode()),
+        (b"x-mustcall-outcome", (record.outcome or "streaming").encode()),
         (b"x-mustcall-attempts", b"%d" % record.calls),
         (b"x-mustcall-force", record.force.encode()),
         (b"x-mustcall-protocol", record.protocol.encode()),
         (b"x-mustcall-trace", trace),
     ]
-    verdicts = ",".join(str(attempt.verdict) for attempt in record.attempts if attempt.verdict is not None)
+    verdicts = ",".join([attempt.verdict for attempt in record.attempts if attempt.verdict is not None])
     if verdicts:
         headers.append((b"x-mustcall-verdicts", verdicts.encode()))
     if record.counted:

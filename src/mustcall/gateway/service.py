@@ -53,6 +53,7 @@ class Service:
         self._settings = settings
         self._transport = transport
         self._clock = clock
+        self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house)
         self._memory = memory
@@ -230,7 +231,7 @@ class Service:
         return msgspec.json.encode(_openai_list(names))
 
     def _route(self, model: str, wire: Wire) -> tuple[Endpoint, str | None]:
-        destination = choose(model, wire, self._settings.routes, self._settings.doors)
+        destination = choose(model, wire, self._settings.routes, self._doors)
         return self._endpoints[destination.upstream], None if destination.model == model else destination.model
 
     async def _list(self, endpoint: Endpoint, headers: Mapping[str, str]) -> list[str]:

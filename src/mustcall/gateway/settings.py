@@ -121,7 +121,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def doors(self) -> tuple[Door, ...]:
         """The upstreams as routing sees them."""
-        return tuple(Door(endpoint.name, endpoint.wire) for endpoint in self.endpoints)
+        return tuple([Door(endpoint.name, endpoint.wire) for endpoint in self.endpoints])
 
 
 def load_settings(

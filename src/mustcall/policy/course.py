@@ -4,7 +4,6 @@ It is told what came back (`settle`, `refused`) and says what to do; it sends no
 never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
 """
 
-from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -76,7 +75,7 @@ class Course:
         self._kept: list[Message] = []
         self._reminder: Message | None = None
         self._shaped: Shaped | None = None
-        self._tried: Counter[Verdict] = Counter()
+        self._tried: dict[Verdict, int] = {}
         self._refusals: set[Rejection] = set()
         self._climbed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
@@ -111,7 +110,7 @@ class Course:
             if not self.names.trivial:
                 plan = msgspec.structs.replace(plan, demand=self._named_demand())
             shaped = shape(request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log)
-            self._shaped = self._answering(shaped, plan)
+            self._shaped = shaped if self._request.output is None else self._answering(shaped, plan)
         return self._shaped
 
     def _answering(self, shaped: Shaped, plan: Plan) -> Shaped:
@@ -125,14 +124,14 @@ class Course:
     @property
     def answer_way(self) -> AnswerWay:
         """How a structured answer is asked for on this rung."""
-        if self.rung.constrains or self.rung.kind is RungKind.ANSWER:
+        if self._request.output is None or self.rung.constrains or self.rung.kind is RungKind.ANSWER:
             return AnswerWay.ASKED
         return answer_way(self._request, self.plan, self.profile, kept=self._stored)
 
     @property
     def _answer_tool(self) -> Tool | None:
         """The tool that takes the answer, where that is how it is asked for."""
-        if self._alone or self.answer_way is not AnswerWay.TOOL:
+        if self._request.output is None or self._alone or self.answer_way is not AnswerWay.TOOL:
             return None
         return written_answer(self._request, self.profile, self._wording)
 
@@ -140,7 +139,7 @@ class Course:
     def holds_answer(self) -> bool:
         """Whether nothing may go out before it is known that it is the answer asked for."""
         output = self._caller.output
-        return bool(output) and (not self.profile.schema_output or self.answer_way is not AnswerWay.ASKED)
+        return output is not None and (not self.profile.schema_output or self.answer_way is not AnswerWay.ASKED)
 
     def _named_demand(self) -> Demand:
         """Return the demand in the names the upstream knows."""
@@ -204,7 +203,7 @@ class Course:
             verdict,
             Situation(
                 limits=self._limits,
-                tried=self._tried[verdict],
+                tried=self._tried.get(verdict, 0),
                 extra=self.extra,
                 rungs_left=self._place + 1 < len(self.plan.rungs),
                 forced=self.plan.demand.forced or self.rung.constrains,
@@ -224,9 +223,9 @@ class Course:
         )
         match decision.remedy:
             case Remedy.RESAMPLE:
-                self._tried[verdict] += 1
+                self._tried[verdict] = self._tried.get(verdict, 0) + 1
             case Remedy.REMIND:
-                self._tried[verdict] += 1
+                self._tried[verdict] = self._tried.get(verdict, 0) + 1
                 self._remind(self._reminder_for(judged))
             case Remedy.CLIMB:
                 self._climb(judged)

@@ -26,7 +26,7 @@ from mustcall.policy.demand import Demand
 from mustcall.policy.lens import Found
 from mustcall.policy.loops import loop_of
 from mustcall.policy.names import NameMap
-from mustcall.policy.oddities import names_odd_tool
+from mustcall.policy.oddities import names_odd_tool, odd_tools
 from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.starving import is_starved
@@ -98,7 +98,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_blank(parts: Iterable[Part]) -> bool:
     """Tell whether parts hold nothing a reader would see."""
-    return all(isinstance(part, Reasoning) or (isinstance(part, Text) and not part.text.strip()) for part in parts)
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text and not part.text.isspace():
+                return False
+        elif not isinstance(part, Reasoning):
+            return False
+    return True
 
 
 def judge(case: Case, reply: Reply, found: Found) -> Judgement:
@@ -136,7 +142,8 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
     if case.rung.constrains:
         return _judge_constrained(case, reply, found)
     calls = reply.calls
-    if not calls and case.controls.broad and names_odd_tool(_text(reply.parts), case.request.tools):
+    broad = case.controls.broad and not calls
+    if broad and odd_tools(case.request.tools) and names_odd_tool(_text(reply.parts), case.request.tools):
         return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
     if calls or case.demand.forbids:
         parts, notes = _without_markup(case, reply, found)
@@ -357,6 +364,8 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
 def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     """Judge a reply without structured calls by the markup in its text."""
     says_calls = reply.reported_finish in _CALL_WORDS
+    if not (says_calls or found.calls or found.malformed or found.thought):
+        return _judge_text(case, reply, found, ())
     if found.calls:
         return _judge_text_calls(case, reply, found)
     strange, spoilt = _sorted_markup(case, found)
@@ -479,7 +488,7 @@ def _is_broad(case: Case) -> bool:
 
 def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation, ...]) -> Judgement:
     """Judge a reply that is text, or nothing."""
-    blank = is_blank(part for part in reply.parts if not _is_lost(case, part))
+    blank = is_blank(_seen(case, reply.parts))
     if case.demand.forced:
         if reply.finish is FinishReason.LENGTH:
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
@@ -512,10 +521,12 @@ def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation,
     return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
 
 
-def _is_lost(case: Case, part: Part) -> bool:
-    """Tell whether a part is of a kind that only the upstream's own wire has: a caller on another never sees it."""
+def _seen(case: Case, parts: Sequence[Part]) -> Sequence[Part]:
+    """Return the parts without those of a kind that only the upstream's own wire has: others never see them."""
     caller = case.request.origin
-    return isinstance(part, Unknown) and caller is not None and part.wire is not caller.wire
+    if caller is None:
+        return parts
+    return [part for part in parts if not isinstance(part, Unknown) or part.wire is caller.wire]
 
 
 def _is_structured(request: Request) -> bool:

@@ -82,10 +82,7 @@ class NameMap:
         self._mapped: dict[_Key, str] = {}
         self._back: dict[str, _Key] = {}
         self._taken: set[str] = set()
-        self._legal: set[_Key] = set()
-        self.trivial = _is_trivial(request, self._name_rule)
-        if self.trivial:
-            return
+        self.trivial = False
         keys = list(dict.fromkeys(_keys(request)))
         self._legal = {key for key in keys if self._is_legal(key)}
         self._taken = {*map(_sent, self._legal), *_provider_names(request)}
@@ -96,6 +93,8 @@ class NameMap:
     @classmethod
     def of(cls, request: Request, profile: Profile) -> "NameMap":
         """Return the map for what this request offers and holds."""
+        if _is_trivial(request, _rule(profile.name_pattern, profile.name_length)):
+            return _TRIVIAL
         return cls(request, profile)
 
     def outgoing(self, request: Request, log: AdaptationLog | None = None) -> Request:
@@ -354,3 +353,7 @@ def _in_digits(number: int) -> str:
         number, rest = divmod(number, len(_DIGITS))
         digits.append(_DIGITS[rest])
     return "".join(digits)
+
+
+#: The map of every request in which everything is legal.
+_TRIVIAL = NameMap(Request(model="", messages=()), Profile())

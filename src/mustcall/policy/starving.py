@@ -17,7 +17,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.policy.talk import talk_length
 
-__all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "is_starved", "lower_bound"]
+__all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "is_starved", "lower_bound", "prompt_bound"]
 
 #: More characters than a token holds on average in any real prompt.
 CHARACTERS_PER_TOKEN = 8
@@ -26,6 +26,16 @@ LEAST_BOUND = 1_000
 
 #: Request fields by which the caller itself asked for a cut.
 _ASKED_FOR = {"truncation": "auto", "context_management": None}
+
+
+def prompt_bound(request: Request, written: int, usage: Usage | None) -> int:
+    """Return what `is_starved` asks for; `written` is the size of the request's bytes.
+
+    A character takes a byte at least, so the texts of most requests need not be looked at.
+    """
+    reported = usage.input_tokens if usage is not None else 0
+    possible = 0 < reported < written // CHARACTERS_PER_TOKEN
+    return lower_bound(request) if possible else 0
 
 
 def lower_bound(request: Request) -> int:

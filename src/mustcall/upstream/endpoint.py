@@ -55,17 +55,15 @@ def request_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire:
         "user-agent": "mustcall",
     }
     if same_wire:
-        headers.update({name: value for name, value in caller.items() if _is_forwarded(name)})
+        headers |= {
+            name: value for name, value in caller.items() if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)
+        }
     if endpoint.wire is Wire.MESSAGES:
         headers.setdefault("anthropic-version", _ANTHROPIC_VERSION)
     headers.update(_key_headers(endpoint, caller, same_wire=same_wire))
     for name, value in endpoint.headers.items():
         headers[name.lower()] = value
     return headers
-
-
-def _is_forwarded(name: str) -> bool:
-    return name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)
 
 
 def _key_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire: bool) -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""A request's JSON, with what comes again in every request of an agent read once: its tools and its earlier messages.
+"""Requests, with what comes again in every one of an agent read once: its settings, its tools, its earlier messages.
 
 A turn of an agent is the last request and a few messages more, so nearly every byte of it has been read before. Equal
-bytes give the same objects: JSON, messages, tools. Nobody may change them, and nobody does; values here are changed by
-making others. What depends on the tools alone is found by their identity (`core.memo`).
+bytes give the same objects: JSON, messages, tools, and the request around its messages (its frame). Nobody may change
+them, and nobody does; values here are changed by making others. What depends on the tools alone is found by their
+identity (`core.memo`).
 
 Memory: of the bytes as they were written at most `_MOST_BYTES` are remembered, the oldest forgotten first; a message
 over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…]`) takes about 23 times its bytes. Cost
@@ -15,7 +16,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.message import Message
-from mustcall.core.origin import JsonObject
+from mustcall.core.origin import JsonObject, Origin
+from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 
@@ -26,10 +28,13 @@ T = TypeVar("T")
 
 _MOST_BYTES = 2 * 1024 * 1024
 _MOST_ENTRIES = 8192
+_MOST_FRAMES = 1024
 _LONGEST = 128 * 1024
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
+#: Stands for what is read apart.
+_NOTHING = msgspec.Raw(b"")
 
 
 class Store(Generic[T]):
@@ -63,44 +68,106 @@ class Store(Generic[T]):
             self.size -= len(oldest)
 
 
+class _Frames:
+    """Requests without their messages, by what was written of them: settings, and the identity of the tools' JSON."""
+
+    __slots__ = ("_known", "size")
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[JsonObject, Request, int]] = {}
+        #: The bytes that are remembered.
+        self.size = 0
+
+    def get(self, key: tuple[object, ...]) -> tuple[JsonObject, Request] | None:
+        """Return what was read of these bytes before: the JSON and the request."""
+        known = self._known.get(key)
+        return None if known is None else known[:2]
+
+    def keep(self, key: tuple[object, ...], json: JsonObject, frame: Request, tools: int) -> None:
+        """Remember a request; its tools, of so many bytes, live as long, so that their identity stays their own."""
+        size = tools + sum(len(written) for written in key if isinstance(written, bytes))
+        if size > _LONGEST:
+            return
+        self._known[key] = (json, frame, size)
+        self.size += size
+        while self.size > _MOST_BYTES or len(self._known) > _MOST_FRAMES:
+            self.size -= self._known.pop(next(iter(self._known)))[2]
+
+
 class RepeatedReader:
-    """Reads the requests of one wire, whose messages stand in the field `listed`."""
+    """Reads the requests of one wire, whose messages stand in the field `listed`.
 
-    __slots__ = ("_listed", "_messages", "_read_message", "_read_tools", "_tools")
+    `read_frame` reads a request without its messages and tools, whether they stand in the JSON it is given or not.
+    """
 
-    def __init__(self, listed: str, read_message: Callable[[Any], Message], read_tools: Callable[[Any], Tools]) -> None:
+    __slots__ = ("_frames", "_listed", "_messages", "_read_frame", "_read_messages", "_read_tools", "_tools")
+
+    def __init__(
+        self,
+        listed: str,
+        read_message: Callable[[Any], Message],
+        read_tools: Callable[[Any], Tools],
+        read_frame: Callable[[JsonObject], Request],
+        read_messages: Callable[[JsonObject], tuple[Message, ...]],
+    ) -> None:
         self._listed = listed
-        self._read_message = read_message
         self._read_tools = read_tools
+        self._read_frame = read_frame
+        self._read_messages = read_messages
         self._messages = Store(read_message)
         self._tools = Store(read_tools)
+        self._frames = _Frames()
 
-    def decode(self, body: bytes) -> tuple[JsonObject, Tools, tuple[Message, ...] | None]:
-        """Return a request's JSON, its tools, and its messages if they are a list; raise `ShapeError`.
+    def decode(self, body: bytes) -> Request:
+        """Return a request; raise `ShapeError`.
 
-        What cannot be read this way is read as one, so that an error names its place in the whole; messages are then
-        left to the caller.
+        What cannot be read piece by piece is read as one, so that an error names its place in the whole.
         """
+        listed = self._listed
         try:
             fields = _fields.decode(body)
-            listed = fields.get(self._listed)
-            tools = fields.get("tools")
-            value: JsonObject = {
-                name: None if raw is listed or raw is tools else _value.decode(raw) for name, raw in fields.items()
-            }
-            offered: Tools = ()
+            written, tools = fields.get(listed), fields.get("tools")
+            elements = _elements.decode(written) if written is not None else None
+            if not elements:
+                return self._whole(body)
+            fields[listed] = _NOTHING
+            offer, offered = None, ()
             if tools is not None:
-                value["tools"], offered = self._tools.get(tools)
-            if listed is None:
-                return value, offered, None
-            try:
-                elements = _elements.decode(listed)
-            except msgspec.ValidationError:  # no list; some wires take a string
-                value[self._listed] = _value.decode(listed)
-                return value, offered, None
+                fields["tools"] = _NOTHING
+                offer, offered = self._tools.get(tools)
+            key = (*fields, *map(bytes, fields.values()), id(offer))
+            known = self._frames.get(key)
+            if known is None:
+                known = self._frame(fields, offer, offered)
+                self._frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
+            value, frame = known
             pairs = [self._messages.get(element) for element in elements]
         except (ShapeError, msgspec.DecodeError, ValueError, RecursionError):
-            value = as_object(decode_json(body))
-            return value, self._read_tools(value.get("tools")), None
-        value[self._listed] = [json for json, _ in pairs]
-        return value, offered, tuple([message for _, message in pairs])
+            return self._whole(body)
+        value = {**value, listed: [json for json, _ in pairs]}
+        return _filled(frame, value, tuple([message for _, message in pairs]))
+
+    def _frame(self, fields: dict[str, msgspec.Raw], offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
+        """Read a request without its messages: its JSON, with None in their place, and the request."""
+        value = {name: None if raw is _NOTHING else _value.decode(raw) for name, raw in fields.items()}
+        if "tools" in value:
+            value["tools"] = offer
+        settings = {name: read for name, read in value.items() if name != self._listed}
+        return value, msgspec.structs.replace(self._read_frame(settings), tools=offered)
+
+    def _whole(self, body: bytes) -> Request:
+        """Read a request as one value."""
+        value = as_object(decode_json(body))
+        frame, tools = self._read_frame(value), self._read_tools(value.get("tools"))
+        return _filled(msgspec.structs.replace(frame, tools=tools), value, self._read_messages(value))
+
+
+def _filled(frame: Request, value: JsonObject, messages: tuple[Message, ...]) -> Request:
+    """Return the request of a frame with its messages; one that holds sealed state has no exact form."""
+    origin = frame.origin
+    assert origin is not None, "a frame says where it came from"
+    for message in messages:
+        if message.origin is not None and message.origin.raw is None:
+            return msgspec.structs.replace(frame, messages=messages)
+    whole = Origin(origin.wire, origin.fields, value, origin.spelling)
+    return msgspec.structs.replace(frame, messages=messages, origin=whole)

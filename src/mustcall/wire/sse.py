@@ -143,6 +143,8 @@ class SseDecoder:
 
     def frame(self, chunk: bytes) -> bytes:
         """Take some bytes and return the whole events among them, to be read with `read`."""
+        if chunk.endswith(b"\n\n") and not self._framer.holds:
+            return chunk
         return self._framer.feed(chunk)
 
     def close_block(self) -> tuple[bytes, list[SseEvent]]:

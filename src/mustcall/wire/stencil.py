@@ -21,23 +21,24 @@ _ANCHOR = 12
 _NUMBER = re.compile(rb'"sequence_number": ?(?=(\d+)[,}])')
 _PADDING = re.compile(rb'"obfuscation": ?"(?=([A-Za-z0-9]*)")')
 _NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]*)\0)*")
-#: No JSON string holds these as they are; NUL is our own mark between texts.
-_CONTROLS = re.compile(rb"[\x00-\x1f]")
+_QUOTE, _BACKSLASH = b'"\\'
 _string = msgspec.json.Decoder(str)
 
 
 class Stencil:
     """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
 
-    __slots__ = ("_after", "_anchor", "_before", "_head", "_tail")
+    __slots__ = ("_after", "_anchor", "_before", "_end", "_head", "_lead", "_tail")
 
     def __init__(self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes) -> None:
         """Take the fixed bytes: up to the first hole, from number to text, from text to padding, up to the end."""
         # Deltas are told apart by the last bytes before the first hole: searching for long strings is slow.
-        self._head, self._anchor = head[:-_ANCHOR], head[-_ANCHOR:]
+        self._head, self._lead, self._anchor = head, head[:-_ANCHOR], head[-_ANCHOR:]
         self._before = before
         self._after = after
         self._tail = tail
+        #: What stands between the last hole of a delta and the anchor of the next one.
+        self._end = tail + self._lead
 
     @classmethod
     def of(cls, event: bytes, text: str, read: Callable[[bytes], str | None]) -> "Stencil | None":
@@ -69,24 +70,31 @@ class Stencil:
 
     def run(self, block: bytes, start: int) -> tuple[str, int] | None:
         """Return the text of all deltas that follow each other from `start` on, and where they end; None for none."""
-        head, anchor, end = self._head, self._anchor, self._tail + self._head
-        if not (block.startswith(head, start) and block.startswith(anchor, start + len(head))):
+        head, end = self._head, self._end
+        if not block.startswith(head, start):
             return None
-        start += len(head) + len(anchor)
-        parts = block[start:].split(anchor)
-        # All but the last delta of a run are followed by the head of the next one.
-        count = [*[part.endswith(end) for part in parts], False].index(False)
-        last = parts[count] if count < len(parts) else b""
-        del parts[count:]
-        if (border := last.find(_BORDER)) >= 0:
-            parts.append(last[: border + len(_BORDER)] + head)
-            if not parts[-1].endswith(end):
-                del parts[-1]
-        texts = self._texts([part[: -len(end)] for part in parts]) if parts else None
+        start += len(head)
+        parts = block[start:].split(self._anchor)
+        # All but the last delta of a run are followed by the head of the next one; the last is made to look like them.
+        last = parts[-1]
+        parts[-1] = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
+        size = len(end)
+        ends = [part[-size:] for part in parts]
+        if ends.count(end) != len(ends):
+            parts = self._first_run(parts)
+        texts = self._texts([part[:-size] for part in parts]) if parts else None
         text = _joined(texts) if texts else None
         if text is None:
             return None
-        return text, start + sum(map(len, parts)) + len(anchor) * (len(parts) - 1) - len(head)
+        return text, start + sum(map(len, parts)) + _ANCHOR * (len(parts) - 1) - len(self._lead)
+
+    def _first_run(self, parts: list[bytes]) -> list[bytes]:
+        """Return the parts up to the first that is no delta of this form, or is followed by another event."""
+        end = self._end
+        count = [part.endswith(end) for part in parts].index(False)
+        run, broken = parts[:count], parts[count]
+        whole = broken[: broken.find(_BORDER) + len(_BORDER)] + self._lead
+        return [*run, whole] if whole.endswith(end) else run
 
     def _texts(self, parts: Sequence[bytes]) -> Sequence[bytes] | None:
         """Return the texts as they are written, None unless what is in the other holes belongs there."""
@@ -104,14 +112,14 @@ class Stencil:
 def _joined(texts: Sequence[bytes]) -> str | None:
     """Return the text that JSON strings say together; None unless each of them is one by itself."""
     whole = b"".join(texts)
-    if _CONTROLS.search(whole) is not None:
-        return None
-    if whole.isascii() and b'"' not in whole:
-        if b"\\" not in whole:
-            return whole.decode()
-        if b"\\u" not in whole and b"\\\0" not in b"\0".join([*texts, b""]):
-            # No escape reaches over the end of its text, so they can be read at once.
-            texts = [whole]
+    if whole.isascii():
+        text = whole.decode()
+        if _QUOTE not in whole and text.isprintable():
+            if _BACKSLASH not in whole:
+                return text
+            if whole.find(b"\\u") < 0 and b"\0".join([*texts, b""]).find(b"\\\0") < 0:
+                # No escape reaches over the end of its text, so they can be read at once.
+                texts = [whole]
     try:
         return "".join([_string.decode(b'"%b"' % text) for text in texts])
     except (msgspec.DecodeError, ValueError):

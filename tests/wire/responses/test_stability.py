@@ -167,10 +167,15 @@ def test_requests_are_stable(asked: Request, strip: Callable[[Any], Any]) -> Non
 OUTPUT = TEXT | st.builds(Refusal, text=WORD) | CALL | REASONING.map(lambda part: part.evolve(text=""))
 
 
+def own_id(part: Any) -> object:
+    """Return a part's own id on this wire, or what no other part has."""
+    return getattr(part, "item_id", None) or getattr(part, "id", None) or id(part)
+
+
 @st.composite
 def replies(draw: st.DrawFn) -> Reply:
-    """Return any reply this wire can express."""
-    parts = tuple(draw(st.lists(OUTPUT, max_size=4)))
+    """Return any reply this wire can express: no two of its items share an id."""
+    parts = tuple(draw(st.lists(OUTPUT, max_size=4, unique_by=own_id)))
     reported = draw(st.sampled_from([FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER]))
     counts = st.integers(0, 99)
     usage = draw(st.none() | st.builds(Usage, input_tokens=counts, output_tokens=counts, cached_tokens=counts))

@@ -295,6 +295,23 @@ def test_final_part_wins_but_keeps_its_identity() -> None:
     assert (item["id"], item["call_id"], item["arguments"]) == ("fc_a", "c1", "{}")
 
 
+def test_no_two_items_share_an_id() -> None:
+    """Rule 113: what an upstream says twice under one id gets two; the SDK takes one id twice for a contradiction."""
+    calls = [ToolCall(id=f"c{number}", name="f", arguments="{}", item_id="fc_a") for number in range(3)]
+    started = [event for index, call in enumerate(calls) for event in (PartStarted(index, call), PartEnded(index))]
+    script = (*BEGIN, *started, Finished(FinishReason.TOOL_CALLS), Ended())
+    stream, written = encode(script)
+    ids = ["fc_a", "fc_tok_1", "fc_tok_2"]
+    assert [item["id"] for item in written[-1]["response"]["output"]] == ids
+    assert [event["item"]["id"] for event in written if event["type"] == "response.output_item.added"] == ids
+    with sdk_client(stream) as client, client.responses.stream(model="m", input="x") as helper:
+        helper.until_done()
+    whole = Reply(id="r", model="m", parts=tuple(calls), finish=FinishReason.TOOL_CALLS)
+    caller = ResponsesCodec().decode_request(json.dumps(REQUESTS["codex first turn"]).encode())
+    body = ResponsesCodec().encode_reply(whole, caller, STAMP, AdaptationLog())
+    assert [item["id"] for item in body["output"]] == ids
+
+
 def test_refusal_without_words() -> None:
     """An upstream that declines without a refusal part is told as a filter's stop, with no invented words."""
     _, written = encode((*BEGIN, *text(0, "I"), Finished(FinishReason.REFUSAL), Ended()))

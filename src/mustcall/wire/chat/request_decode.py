@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.message import Message, Role
-from mustcall.core.origin import Origin, Wire
+from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import CallKind, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
@@ -118,37 +118,37 @@ def peek(body: bytes) -> Peek:
 def decode_request(body: bytes) -> Request:
     """Read a request body."""
     with reading_request():
-        value, tools, messages = _repeated.decode(body)
-        if messages is None:
-            messages = tuple(each(list_field(value, "messages"), _decode_message, "messages"))
-        fields = rest(value, _KNOWN)
-        choice = value.get("tool_choice")
-        with at("tool_choice"):
-            tool_choice = decode_choice(choice)
-        if choice is not None and tool_choice is None:
-            fields = {**fields, "tool_choice": choice}
-        sealed = any(message.origin is not None and message.origin.raw is None for message in messages)
-        return Request(
-            model=str_field(value, "model"),
-            messages=messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            parallel_tool_calls=opt_bool(value, "parallel_tool_calls"),
-            max_tokens=decode_max_tokens(value),
-            temperature=opt_float(value, "temperature"),
-            top_p=opt_float(value, "top_p"),
-            stop=decode_stop(value),
-            reasoning=decode_reasoning(value),
-            output=decode_output(value),
-            stream=opt_bool(value, "stream") or False,
-            stream_usage=decode_stream_usage(value),
-            origin=Origin(
-                _CHAT,
-                fields,
-                None if sealed else value,
-                {key: value[key] for key in value if key in _KNOWN and key != "messages"},
-            ),
-        )
+        return _repeated.decode(body)
+
+
+def _decode_frame(value: JsonObject) -> Request:
+    fields = rest(value, _KNOWN)
+    choice = value.get("tool_choice")
+    with at("tool_choice"):
+        tool_choice = decode_choice(choice)
+    if choice is not None and tool_choice is None:
+        fields = {**fields, "tool_choice": choice}
+    return Request(
+        model=str_field(value, "model"),
+        messages=(),
+        tool_choice=tool_choice,
+        parallel_tool_calls=opt_bool(value, "parallel_tool_calls"),
+        max_tokens=decode_max_tokens(value),
+        temperature=opt_float(value, "temperature"),
+        top_p=opt_float(value, "top_p"),
+        stop=decode_stop(value),
+        reasoning=decode_reasoning(value),
+        output=decode_output(value),
+        stream=opt_bool(value, "stream") or False,
+        stream_usage=decode_stream_usage(value),
+        origin=Origin(
+            _CHAT, fields, spelling={key: value[key] for key in value if key in _KNOWN and key != "messages"}
+        ),
+    )
+
+
+def _decode_messages(value: JsonObject) -> tuple[Message, ...]:
+    return tuple(each(list_field(value, "messages"), _decode_message, "messages"))
 
 
 def _decode_message(value: Any) -> Message:
@@ -202,7 +202,7 @@ def _decode_tools(values: Any) -> Tools:
         return () if values is None else tuple(each(as_list(values), _decode_tool))
 
 
-_repeated = RepeatedReader("messages", _decode_message, _decode_tools)
+_repeated = RepeatedReader("messages", _decode_message, _decode_tools, _decode_frame, _decode_messages)
 
 
 def decode_choice(value: Any) -> ToolChoice | None:

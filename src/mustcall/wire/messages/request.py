@@ -152,29 +152,33 @@ def _refuse_thread(thread: Any) -> None:
 def decode_request(body: bytes) -> Request:
     """Read a caller's request; one without `max_tokens` (count_tokens has none) is read too."""
     with reading_request():
-        value, tools, messages = _repeated.decode(body)
-        _refuse_thread(value.get("thread"))
-        choice, parallel = read_choice(value)
-        stops = opt_list(value, "stop_sequences") or []
-        if messages is None:
-            messages = tuple(each(list_field(value, "messages"), _read_message, "messages"))
-        return Request(
-            model=str_field(value, "model"),
-            messages=messages,
-            system=_read_system(value.get("system")),
-            tools=tools,
-            tool_choice=choice,
-            parallel_tool_calls=parallel,
-            max_tokens=opt_int(value, "max_tokens"),
-            temperature=opt_float(value, "temperature"),
-            top_p=opt_float(value, "top_p"),
-            stop=tuple(each(stops, as_str, "stop_sequences")),
-            reasoning=read_reasoning(value),
-            output=read_output(value),
-            stream=opt_bool(value, "stream") or False,
-            stream_usage=True,
-            origin=Origin(_WIRE, {**rest(value, _KNOWN), **unknown_settings(value)}, value, _spelling(value)),
-        )
+        return _repeated.decode(body)
+
+
+def _read_frame(value: JsonObject) -> Request:
+    _refuse_thread(value.get("thread"))
+    choice, parallel = read_choice(value)
+    stops = opt_list(value, "stop_sequences") or []
+    return Request(
+        model=str_field(value, "model"),
+        messages=(),
+        system=_read_system(value.get("system")),
+        tool_choice=choice,
+        parallel_tool_calls=parallel,
+        max_tokens=opt_int(value, "max_tokens"),
+        temperature=opt_float(value, "temperature"),
+        top_p=opt_float(value, "top_p"),
+        stop=tuple(each(stops, as_str, "stop_sequences")),
+        reasoning=read_reasoning(value),
+        output=read_output(value),
+        stream=opt_bool(value, "stream") or False,
+        stream_usage=True,
+        origin=Origin(_WIRE, {**rest(value, _KNOWN), **unknown_settings(value)}, spelling=_spelling(value)),
+    )
+
+
+def _read_messages(value: JsonObject) -> tuple[Message, ...]:
+    return tuple(each(list_field(value, "messages"), _read_message, "messages"))
 
 
 def _spelling(value: JsonObject) -> JsonObject:
@@ -209,7 +213,7 @@ def _read_tools(values: Any) -> Tools:
         return () if values is None else tuple(each(as_list(values), read_tool))
 
 
-_repeated = RepeatedReader("messages", _read_message, _read_tools)
+_repeated = RepeatedReader("messages", _read_message, _read_tools, _read_frame, _read_messages)
 
 
 def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:

@@ -280,12 +280,13 @@ class _Progress:
 class ResponsesRegularity:
     """One stream."""
 
-    __slots__ = ("_ended", "_framing", "_id", "_items", "_marked", "_unsettled")
+    __slots__ = ("_ended", "_framing", "_id", "_ids", "_items", "_marked", "_unsettled")
 
     def __init__(self) -> None:
         self._framing = Framing()
         self._id: str | None = None
         self._items: list[_Progress] = []
+        self._ids: set[str] = set()
         self._unsettled: set[_Progress] = set()
         self._ended = False
         self._marked = False
@@ -380,6 +381,10 @@ class ResponsesRegularity:
         if found is None:
             return False
         _, item = found
+        if item.id in self._ids:  # clients take two items of one id for a contradiction
+            return False
+        if item.id:
+            self._ids.add(item.id)
         known = _Progress(_identity(*found))
         self._items.append(known)
         if isinstance(item, _Message):

@@ -47,6 +47,7 @@ __all__ = [
     "decode_finish",
     "decode_reply",
     "decode_usage",
+    "distinct",
     "encode_item",
     "encode_reply",
     "encode_usage",
@@ -160,13 +161,26 @@ def encode_reply(reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog
     if raw is not None:
         return raw
     output: list[JsonObject] = []
+    used: set[str] = set()
     for number, part in enumerate(reply.parts):
-        item = encode_item(part, f"{stamp.token}_{number}", log)
+        suffix = f"{stamp.token}_{number}"
+        item = encode_item(part, suffix, log)
         if item is not None:
-            output.append(item)
+            output.append(distinct(item, suffix, used))
     head = response_head(caller, response_id(reply.id, stamp), reply.model or caller.model, stamp)
     refused = any(isinstance(part, Refusal) for part in reply.parts)
     return {**head, **finish_fields(reply.finish, output, refused=refused), "usage": encode_usage(reply.usage)}
+
+
+def distinct(item: JsonObject, suffix: str, used: set[str]) -> JsonObject:
+    """Return an item under an id that none before it has: clients refuse a response in which two share one."""
+    own = item.get("id")
+    if isinstance(own, str):
+        if own in used:
+            own = f"{own.partition('_')[0][:16]}_{suffix}"
+            item = {**item, "id": own}
+        used.add(own)
+    return item
 
 
 def response_id(upstream: str, stamp: Stamp) -> str:

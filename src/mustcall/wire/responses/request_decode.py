@@ -108,46 +108,42 @@ def _decode_tools(values: Any) -> Tools:
         return () if values is None else decode_tools(as_list(values))
 
 
-_repeated = RepeatedReader("input", decode_input_item, _decode_tools)
-
-
 def decode_request(body: bytes) -> Request:
     """Read a request body."""
     with reading_request():
-        value, tools, messages = _repeated.decode(body)
-        model = str_field(value, "model")
-        if messages is None:
-            with at("input"):
-                messages = _decode_input(value)
-        with at("tool_choice"):
-            choice = decode_choice(value.get("tool_choice"))
-        fields = {**rest(value, _KNOWN), **_inner_fields(value)}
-        if choice is None and value.get("tool_choice") is not None:
-            fields["tool_choice"] = value["tool_choice"]
-        sealed = any(message.origin is not None and message.origin.raw is None for message in messages)
-        stream = opt_bool(value, "stream") or False
-        return Request(
-            model=model,
-            messages=messages,
-            system=_decode_instructions(value),
-            tools=tools,
-            tool_choice=choice,
-            parallel_tool_calls=opt_bool(value, "parallel_tool_calls"),
-            max_tokens=opt_int(value, "max_output_tokens"),
-            temperature=opt_float(value, "temperature"),
-            top_p=opt_float(value, "top_p"),
-            reasoning=decode_reasoning(value),
-            output=decode_output(value),
-            stream=stream,
-            stream_usage=stream,  # a Responses stream always ends with its usage
-            previous_response_id=opt_str(value, "previous_response_id"),
-            origin=Origin(
-                _WIRE,
-                fields,
-                None if sealed else value,
-                {key: value[key] for key in value if key in _KNOWN and not (key in _BULK and _is_full(value[key]))},
-            ),
-        )
+        return _repeated.decode(body)
+
+
+def _decode_frame(value: JsonObject) -> Request:
+    model = str_field(value, "model")
+    with at("tool_choice"):
+        choice = decode_choice(value.get("tool_choice"))
+    fields = {**rest(value, _KNOWN), **_inner_fields(value)}
+    if choice is None and value.get("tool_choice") is not None:
+        fields["tool_choice"] = value["tool_choice"]
+    stream = opt_bool(value, "stream") or False
+    return Request(
+        model=model,
+        messages=(),
+        system=_decode_instructions(value),
+        tool_choice=choice,
+        parallel_tool_calls=opt_bool(value, "parallel_tool_calls"),
+        max_tokens=opt_int(value, "max_output_tokens"),
+        temperature=opt_float(value, "temperature"),
+        top_p=opt_float(value, "top_p"),
+        reasoning=decode_reasoning(value),
+        output=decode_output(value),
+        stream=stream,
+        stream_usage=stream,  # a Responses stream always ends with its usage
+        previous_response_id=opt_str(value, "previous_response_id"),
+        origin=Origin(
+            _WIRE,
+            fields,
+            spelling={
+                key: value[key] for key in value if key in _KNOWN and not (key in _BULK and _is_full(value[key]))
+            },
+        ),
+    )
 
 
 def _is_full(value: Any) -> bool:
@@ -156,6 +152,11 @@ def _is_full(value: Any) -> bool:
 
 
 def _decode_input(value: JsonObject) -> tuple[Message, ...]:
+    with at("input"):
+        return _decode_given(value)
+
+
+def _decode_given(value: JsonObject) -> tuple[Message, ...]:
     given = value.get("input")
     if given is None:
         if not any(value.get(name) for name in _ELSEWHERE):
@@ -234,3 +235,6 @@ def decode_reasoning(value: Mapping[str, Any]) -> ReasoningConfig | None:
         return None
     mode = ReasoningMode.DISABLED if effort == "none" else None
     return ReasoningConfig(mode=mode, effort=effort, summary=summary)
+
+
+_repeated = RepeatedReader("input", decode_input_item, _decode_tools, _decode_frame, _decode_input)

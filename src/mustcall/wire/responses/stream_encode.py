@@ -33,6 +33,7 @@ from mustcall.core.request import Request
 from mustcall.wire.codec import Stamp
 from mustcall.wire.responses.parts import is_native
 from mustcall.wire.responses.reply import (
+    distinct,
     encode_item,
     encode_usage,
     finish_fields,
@@ -134,6 +135,7 @@ class ResponsesStreamEncoder:
         "_sequence",
         "_stamp",
         "_usage",
+        "_used",
     )
 
     def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
@@ -145,6 +147,7 @@ class ResponsesStreamEncoder:
         self._done: dict[int, JsonObject] = {}
         self._parts: list[Part] = []
         self._names: Sequence[str] = ()
+        self._used: set[str] = set()
         self._numbers = 0
         self._next = 0
         self._sequence = 0
@@ -249,6 +252,7 @@ class ResponsesStreamEncoder:
                 pass
         if self._numbers < len(self._names):
             item["id"] = self._names[self._numbers] or item.get("id")
+        item = distinct(item, suffix, self._used)
         opened = self._open[index] = _Open(self._numbers, suffix, part, item)
         self._numbers += 1
         self._emit("response.output_item.added", {"output_index": opened.number, "item": item})
