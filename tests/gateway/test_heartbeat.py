@@ -2,7 +2,8 @@
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -45,6 +46,15 @@ def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(scene())
 
 
+@contextmanager
+def begun(seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> Iterator[Heartbeat]:
+    """Open a heartbeat, and let the turn say that a stream was asked for."""
+    with Heartbeat(seconds, progress, send) as heartbeat:
+        assert progress.streams is not None
+        progress.streams()
+        yield heartbeat
+
+
 class _Stage:
     """A heartbeat's surroundings: whether the turn holds, and when signs were sent."""
 
@@ -66,7 +76,7 @@ def test_signs_come_while_a_turn_holds() -> None:
     stage = _Stage(holding=True)
 
     async def scene() -> None:
-        with Heartbeat(5, stage.progress, stage.send):
+        with begun(5, stage.progress, stage.send):
             await asyncio.sleep(23)
         await asyncio.sleep(60)
 
@@ -79,7 +89,7 @@ def test_no_sign_while_nothing_is_held() -> None:
     stage = _Stage(holding=False)
 
     async def scene() -> None:
-        with Heartbeat(5, stage.progress, stage.send):
+        with begun(5, stage.progress, stage.send):
             await asyncio.sleep(60)
 
     run(scene)
@@ -91,7 +101,7 @@ def test_zero_seconds_is_off() -> None:
     stage = _Stage(holding=True)
 
     async def scene() -> None:
-        with Heartbeat(0, stage.progress, stage.send):
+        with begun(0, stage.progress, stage.send):
             await asyncio.sleep(60)
 
     run(scene)
@@ -103,7 +113,7 @@ def test_what_was_sent_lately_is_a_sign() -> None:
     stage = _Stage(holding=True)
 
     async def scene() -> None:
-        with Heartbeat(5, stage.progress, stage.send) as heartbeat:
+        with begun(5, stage.progress, stage.send) as heartbeat:
             for _ in range(4):
                 await asyncio.sleep(3)
                 heartbeat.note()
@@ -118,7 +128,7 @@ def test_holding_begins_later() -> None:
     stage = _Stage(holding=False)
 
     async def scene() -> None:
-        with Heartbeat(5, stage.progress, stage.send):
+        with begun(5, stage.progress, stage.send):
             await asyncio.sleep(12)
             stage.progress.holding = True
             await asyncio.sleep(5)
@@ -135,7 +145,7 @@ def test_signs_do_not_pile_up() -> None:
     settled: list[float] = []
 
     async def scene() -> None:
-        with Heartbeat(5, stage.progress, stage.send) as heartbeat:
+        with begun(5, stage.progress, stage.send) as heartbeat:
             await asyncio.sleep(8)
             await heartbeat.settle()
             settled.append(asyncio.get_running_loop().time())

@@ -6,17 +6,19 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
-from mustcall.wire.codec import Provenance
+from mustcall.core.request import Request
+from mustcall.wire.codec import Provenance, Stamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body
 from mustcall.wire.skimming import skim
 
-WIRES = (Wire.CHAT, Wire.MESSAGES)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
@@ -49,6 +51,22 @@ def messages_body(text: str | None, inputs: list[Any], finish: str | None, numbe
     return {**head, "stop_reason": finish, "stop_sequence": None, "usage": usage}
 
 
+def responses_body(text: str | None, calls: list[tuple[str, str]], numbers: list[int]) -> dict[str, Any]:
+    """A response as OpenAI writes it."""
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [part]}
+    output: list[Any] = [] if text is None else [message]
+    output += [
+        {"id": f"fc_{at}", "type": "function_call", "status": "completed", "call_id": f"call_{at}", "name": name}
+        | {"arguments": arguments}
+        for at, (name, arguments) in enumerate(calls)
+    ]
+    usage: dict[str, Any] = {"input_tokens": numbers[0], "output_tokens": numbers[1], "total_tokens": sum(numbers[:2])}
+    usage |= {"input_tokens_details": {"cached_tokens": numbers[2]}, "output_tokens_details": {"reasoning_tokens": 0}}
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m", "error": None}
+    return {**head, "incomplete_details": None, "tools": [], "output": output, "usage": usage}
+
+
 def bare(reply: Reply) -> Reply:
     """The reply without any form it came in."""
     usage = None if reply.usage is None else msgspec.structs.replace(reply.usage, origin=None)
@@ -74,6 +92,15 @@ bodies = st.one_of(
             st.none() | texts,
             st.lists(st.dictionaries(texts, values, max_size=3), max_size=3),
             st.sampled_from(["end_turn", "tool_use", "max_tokens", None, "new"]),
+            st.lists(counts, min_size=3, max_size=3),
+        ),
+    ),
+    st.tuples(
+        st.just(Wire.RESPONSES),
+        st.builds(
+            responses_body,
+            st.none() | texts,
+            st.lists(st.tuples(texts.filter(bool), texts), max_size=3),
             st.lists(counts, min_size=3, max_size=3),
         ),
     ),
@@ -103,6 +130,28 @@ def test_whatever_is_bent(case: tuple[Wire, dict[str, Any]], data: st.DataObject
     if skimmed is not None:
         assert is_regular_body(wire, body)
         assert skimmed == bare(codec_for(wire).decode_reply(body, Provenance(token="t")))
+
+
+@given(case=bodies, caller=st.sampled_from(list(Wire)), data=st.data())
+def test_told_on_another_wire(case: tuple[Wire, dict[str, Any]], caller: Wire, data: st.DataObject) -> None:
+    """On another wire a skimmed reply is told as the one the codec reads, with the same adaptations."""
+    wire, value = case
+    assume(caller is not wire)
+    if data.draw(st.booleans()):
+        _put(value, data.draw(st.sampled_from(list(_paths(value)))), data.draw(values))
+    body = json.dumps(value).encode()
+    skimmed = skim(wire, body)
+    assume(skimmed is not None)
+    asked = Request(model="m", messages=())
+    told: list[Any] = []
+    for reply in (cast("Reply", skimmed), codec_for(wire).decode_reply(body, Provenance(token="t"))):
+        log = AdaptationLog()
+        try:
+            written: Any = codec_for(caller).encode_reply(reply.evolve(), asked, Stamp(token="t", created=1), log)
+        except UpstreamGarbage as garbage:  # arguments that are no JSON, for a wire that has only objects
+            written = str(garbage)
+        told.append((written, log.entries))
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("wire", list(Wire))

@@ -32,6 +32,7 @@ from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.opening import Fields
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
@@ -56,6 +57,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether the reply is kept for the caller, and after which one.
     stored: bool = False
     previous: str | None = None
+    #: The top level of the body, where it is known.
+    fields: Fields | None = None
 
     def stamp(self, created: int) -> Stamp:
         """Return the identity of the reply."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import operator
+from collections.abc import Callable
 from functools import reduce
 
 import msgspec
@@ -159,11 +160,13 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("holding", "model", "record", "upstream")
+    __slots__ = ("holding", "model", "record", "streams", "upstream")
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
         self.holding = False
+        #: Called once it is known that a stream is asked for.
+        self.streams: Callable[[], None] | None = None
         self.record: TurnRecord | None = None
         #: The model that was asked for and the upstream it went to; empty before that is known.
         self.model = ""

@@ -55,8 +55,8 @@ from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import is_error_of, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body, respelled
-from mustcall.wire.sealing import holds_seal
 from mustcall.wire.skimming import skim
+from mustcall.wire.written import write_body
 
 __all__ = ["Turn"]
 
@@ -346,7 +346,7 @@ class Turn:
             return self._body[1]
         request = shaped.request
         self._limit = request.max_tokens
-        if self._same_wire and request is self._request and not shaped.extra and not holds_seal(self._inbound.body):
+        if self._same_wire and request is self._request and not shaped.extra and request.raw_for(self._mine.wire):
             body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
         else:
             body = self._encode(request, shaped.extra)
@@ -369,7 +369,7 @@ class Turn:
         try:
             body = self._theirs.encode_request(outgoing, target, self._log)
             self._limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
-            return msgspec.json.encode({**body, **extra} if extra else body)
+            return write_body({**body, **extra} if extra else body)
         except RecursionError:  # what can just be read cannot always be written
             raise InvalidRequest("the body is nested too deeply") from None
 
@@ -432,8 +432,8 @@ class Turn:
             body = await upstream.read()
         finally:
             await upstream.close()
-        skims = self._forwards and self._names.trivial and not self._setting.metadata
-        if skims and (skimmed := skim(self._mine.wire, body)) is not None:
+        own = self._forwards and self._names.trivial and not self._setting.metadata
+        if (own or not self._same_wire) and (skimmed := skim(self._theirs.wire, body)) is not None:
             return skimmed, body
         reply = self._theirs.decode_reply(body, self._provenance)
         if self._same_wire and not is_regular_body(self._mine.wire, body):

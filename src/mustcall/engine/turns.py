@@ -141,6 +141,7 @@ class Turns:
         transport = self._transport if metered is None else metered
         profile = self.profile(endpoint, model or asked)
         if (controls.protocol or profile.protocol) is Protocol.OFF:
+            codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
             passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline)
             if not controls.force_tools:
@@ -148,7 +149,7 @@ class Turns:
             subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
             lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
             return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
-        request = codec_for(inbound.wire).decode_request(inbound.body)
+        request = codec_for(inbound.wire).decode_request(inbound.body, inbound.fields)
         course = set_course(
             request,
             profile,

@@ -275,8 +275,7 @@ class Gateway:
             await call.begin_stream({}, ())
             await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
 
-        seconds = self._settings.server.keepalive if b'"stream"' in body else 0.0
-        with Heartbeat(seconds, progress, keep_alive) as heartbeat:
+        with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
             reply = await service.turn(
                 call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
             )

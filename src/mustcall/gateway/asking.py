@@ -11,6 +11,7 @@ import msgspec
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.policy.controls import Controls, Limits
+from mustcall.wire.opening import Fields
 
 __all__ = ["PREFIX", "take_controls"]
 
@@ -71,8 +72,13 @@ class _Limits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reminders: int | None = None
 
 
-def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -> tuple[Controls, bytes]:
-    """Return the controls of one request and the body without its extension; raise `InvalidRequest`."""
+def take_controls(
+    body: bytes, headers: Mapping[str, str], controls: Controls, fields: Fields | None = None
+) -> tuple[Controls, bytes]:
+    """Return the controls of one request and the body without its extension; raise `InvalidRequest`.
+
+    `fields` are the body's top level, where it is known.
+    """
     changes: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     if PREFIX in " ".join(headers):
@@ -88,7 +94,7 @@ def take_controls(body: bytes, headers: Mapping[str, str], controls: Controls) -
                 (limits if field == "extra_calls" else changes)[field] = read(value)
             except ValueError as error:
                 raise InvalidRequest(f"the header {name} is {value[:80]!r}: {error}") from None
-    if _KEY in body:
+    if _KEY in body if fields is None else _FIELD in fields:
         body, extension = _split(body)
         bounds: Any = extension.pop("limits", None)
         if not isinstance(bounds, dict | None):

@@ -14,7 +14,7 @@ __all__ = ["Heartbeat"]
 
 
 class Heartbeat:
-    """`with Heartbeat(seconds, progress, send):` calls `send` when a held turn has been silent for that long."""
+    """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long."""
 
     __slots__ = ("_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_time", "task")
 
@@ -30,9 +30,13 @@ class Heartbeat:
         self._last = self._time()
 
     def __enter__(self) -> Self:
-        if self._seconds > 0:
-            self._handle = self._loop.call_later(self._seconds, self._look)
+        self._progress.streams = self.start
         return self
+
+    def start(self) -> None:
+        """Begin to look: a stream was asked for."""
+        if self._seconds > 0 and self._handle is None:
+            self._handle = self._loop.call_later(self._seconds, self._look)
 
     def __exit__(self, *_: object) -> None:
         if self._handle is not None:

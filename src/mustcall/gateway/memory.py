@@ -28,10 +28,8 @@ from mustcall.wire.codec import Provenance, Stamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
-__all__ = ["THREAD", "Memory", "Remembering", "tenant_of", "tenant_of_key", "without_threads"]
+__all__ = ["Memory", "Remembering", "tenant_of", "tenant_of_key", "without_threads"]
 
-#: Bytes that are in every Messages request with a thread: a cheap test before it is read.
-THREAD = b'"thread"'
 #: What an id can be made of.
 _ID = re.compile(r"[!-~]{1,256}")
 _BETA = "anthropic-beta"

@@ -17,7 +17,7 @@ from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.budgets import session_of
 from mustcall.gateway.holders import Holders
-from mustcall.gateway.memory import THREAD, Memory, tenant_of, without_threads
+from mustcall.gateway.memory import Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import serve_stored
 from mustcall.ledger.notices import Notices
@@ -28,6 +28,7 @@ from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
+from mustcall.wire.opening import glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
@@ -82,12 +83,19 @@ class Service:
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
-        controls, body = take_controls(body, headers, self._turns.house.controls)
+        came, fields = body, open_body(body)
+        controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         memory, keeps, held = self._memory, None, None
-        if memory is not None and wire is Wire.MESSAGES and THREAD in body:
+        if memory is not None and wire is Wire.MESSAGES and fields is not None and "thread" in fields:
             keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
             headers = without_threads(headers)
-        seen = codec_for(wire).peek(body)
+        if body is not came:
+            came, fields = body, open_body(body)
+        seen = glimpse(fields) if fields is not None else None
+        if seen is None:
+            seen = codec_for(wire).peek(body)
+        if seen.stream and progress.streams is not None:
+            progress.streams()
         endpoint, model = self._route(seen.model, wire)
         progress.model, progress.upstream = seen.model, endpoint.name
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
@@ -104,6 +112,7 @@ class Service:
             request_id=f"req_{token}",
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
+            fields=fields if body is came else None,
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.memo import Remembered
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
@@ -177,6 +178,7 @@ def _judge_calls(
             notes = (*notes, dropped)
     checked = _Calls(case, notes)
     kept: list[Part] = []
+    calls = 0
     for part in parts:
         if not isinstance(part, ToolCall):
             kept.append(part)
@@ -192,7 +194,8 @@ def _judge_calls(
             )
         if call is not None:
             kept.append(call)
-    if not any(isinstance(part, ToolCall) for part in kept):
+            calls += 1
+    if not calls:
         # Only other tools than the one demanded were called (rule 29).
         called = checked.others if case.request.parallel_tool_calls is not False else checked.others[:1]
         others = reply.evolve(parts=(*kept, *called), finish=FinishReason.TOOL_CALLS, reported_finish=None)
@@ -233,7 +236,19 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
 
 def _goes_on(request: Request) -> bool:
     """Tell whether tool results came lately, so that there can be a loop at all."""
-    return any(isinstance(part, ToolResult) for message in request.messages[-4:] for part in message.parts)
+    for message in request.messages[-4:]:
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                return True
+    return False
+
+
+_Named = dict[tuple[str | None, str], Tool]
+_named: Remembered[_Named] = Remembered()
+
+
+def _by_name(tools: tuple[Tool | ProviderTool, ...]) -> _Named:
+    return {(tool.namespace, tool.name): tool for tool in tools if isinstance(tool, Tool)}
 
 
 class _Calls:
@@ -241,7 +256,8 @@ class _Calls:
 
     def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
         self._case = case
-        self._tools = {(tool.namespace, tool.name): tool for tool in case.request.tools if isinstance(tool, Tool)}
+        tools = case.request.tools
+        self._tools = _named.get(tools, make=lambda: _by_name(tools))
         self._ids: set[str] | None = None
         self._made = 0
         self._delivered = 0
@@ -322,7 +338,8 @@ class _Calls:
     def _unique(self, identifier: str) -> str:
         """Return an id that no other call of the conversation has (rule 67)."""
         if self._ids is None:
-            self._ids = {call.id for message in self._case.request.messages for call in message.calls}
+            messages = self._case.request.messages
+            self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
         made = identifier
         while made in self._ids or not made:
             made = f"call_{self._case.token}_{self._made}"

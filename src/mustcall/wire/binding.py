@@ -9,6 +9,7 @@ reply that ran into the token limit: it was cut, and half a call is none, so it 
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.events import (
@@ -21,15 +22,26 @@ from mustcall.core.events import (
     StateDelta,
     TextDelta,
 )
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import Wire
 from mustcall.core.parts import CallKind, Part, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.naming import flat_name
 from mustcall.wire.offer import custom_input
 
 __all__ = ["Binding", "StreamBinding"]
+
+
+_NONE: Mapping[str, Tool] = {}
+_renamed: Remembered[Mapping[str, Tool]] = Remembered()
+
+
+def _sent_otherwise(tools: tuple[Tool | ProviderTool, ...]) -> dict[str, Tool]:
+    """Return the tools that go out under another name or as another kind, by the name they go out under."""
+    sent = {flat_name(tool.namespace, tool.name): tool for tool in tools if isinstance(tool, Tool)}
+    return {flat: tool for flat, tool in sent.items() if flat != tool.name or tool.kind is not CallKind.FUNCTION}
 
 
 class Binding:
@@ -38,14 +50,10 @@ class Binding:
     __slots__ = ("_tools",)
 
     def __init__(self, caller: Request, upstream: Wire) -> None:
-        self._tools: dict[str, Tool] = {}
-        if caller.origin is not None and caller.origin.wire is upstream:
-            return
-        for tool in caller.tools:
-            if isinstance(tool, Tool):
-                flat = flat_name(tool.namespace, tool.name)
-                if flat != tool.name or tool.kind is not CallKind.FUNCTION:
-                    self._tools[flat] = tool
+        self._tools: Mapping[str, Tool] = _NONE
+        tools = caller.tools
+        if tools and not (caller.origin is not None and caller.origin.wire is upstream):
+            self._tools = _renamed.get(tools, make=lambda: _sent_otherwise(tools))
 
     @property
     def trivial(self) -> bool:

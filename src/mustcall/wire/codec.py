@@ -144,8 +144,8 @@ class Codec(Protocol):
         """Check the outline of a request body and return what routing needs; raise `InvalidRequest`."""
         ...
 
-    def decode_request(self, body: bytes) -> Request:
-        """Read a caller's request; raise `InvalidRequest` or `UnsupportedFeature`."""
+    def decode_request(self, body: bytes, fields: dict[str, msgspec.Raw] | None = None) -> Request:
+        """Read a caller's request; raise `InvalidRequest` or `UnsupportedFeature`. `fields` are its top level."""
         ...
 
     def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:

@@ -7,8 +7,9 @@ a tool result has referred to them. Knows nothing of how a wire writes a tool.
 
 import msgspec
 
-from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
@@ -33,15 +34,61 @@ _ALLOWED_SET_WIRES = frozenset({Wire.CHAT, Wire.RESPONSES})
 _NEEDS_TOOLS_FOR_HISTORY = frozenset({Wire.MESSAGES})
 
 
+_Tools = tuple[Tool | ProviderTool, ...]
+_settled: Remembered[tuple[_Tools | None, tuple[Adaptation, ...]]] = Remembered()
+
+
 class Offer(msgspec.Struct, frozen=True):
     """What is put on offer: tools in order, and the choice among them (None if the caller made none)."""
 
-    tools: tuple[Tool | ProviderTool, ...]
+    tools: _Tools
     choice: ToolChoice | None
 
 
 def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
     """Return the tools and choice to send on `wire`; tools that came from that wire are kept as they are."""
+    kept = _crossed(request, wire, log)
+    choice = request.tool_choice
+    native = request.origin is not None and request.origin.wire is wire
+    if not kept and not native and wire in _NEEDS_TOOLS_FOR_HISTORY:
+        kept = _stubs_for_history(request, wire, log)
+        if kept:
+            choice = ToolChoice(mode=ChoiceMode.NONE)
+    if choice is not None and choice.allowed is not None and wire not in _ALLOWED_SET_WIRES:
+        allowed = choice.allowed
+        kept = tuple(tool for tool in kept if isinstance(tool, ProviderTool) or tool.name in allowed)
+        log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the allowed set became the tool list")
+        choice = choice.evolve(allowed=None)
+    if choice is not None and not native:
+        _refuse_lost_choice(choice, kept, request, wire)
+        choice = _choice_across(choice, kept, wire)
+    return Offer(kept, choice if kept else None)
+
+
+def _crossed(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
+    """Return the tools that cross. What depends on nothing but the tools themselves is settled once for an agent."""
+    tools = request.tools
+    if not tools:
+        return ()
+    kept, notes = _settled.get(tools, wire, make=lambda: _cross_alone(tools, wire))
+    if kept is None:
+        return _cross(request, wire, log)
+    for note in notes:
+        log.add(note.kind, note.subject, note.detail)
+    return kept
+
+
+def _cross_alone(tools: _Tools, wire: Wire) -> tuple[_Tools | None, tuple[Adaptation, ...]]:
+    """Return what becomes of tools whatever the request says beside them; None where that matters."""
+    for tool in tools:
+        native = tool.origin is not None and tool.origin.wire is wire
+        if not native and (isinstance(tool, ProviderTool) or tool.deferred):
+            return None, ()
+    log = AdaptationLog()
+    return _cross(Request(model="", messages=(), tools=tools), wire, log), log.entries
+
+
+def _cross(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
     referenced: frozenset[str] | None = None
     kept: list[Tool | ProviderTool] = []
     for tool in request.tools:
@@ -60,21 +107,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
         kept.append(_reshape(tool, wire, log))
     if wire is not Wire.RESPONSES:  # which has namespaces of its own
         _refuse_doubles(kept)
-    choice = request.tool_choice
-    native = request.origin is not None and request.origin.wire is wire
-    if not kept and not native and wire in _NEEDS_TOOLS_FOR_HISTORY:
-        kept = _stubs_for_history(request, wire, log)
-        if kept:
-            choice = ToolChoice(mode=ChoiceMode.NONE)
-    if choice is not None and choice.allowed is not None and wire not in _ALLOWED_SET_WIRES:
-        allowed = choice.allowed
-        kept = [tool for tool in kept if isinstance(tool, ProviderTool) or tool.name in allowed]
-        log.add(AdaptationKind.FIELD_MAPPED, "tool_choice", "the allowed set became the tool list")
-        choice = choice.evolve(allowed=None)
-    if choice is not None and not native:
-        _refuse_lost_choice(choice, kept, request, wire)
-        choice = _choice_across(choice, kept, wire)
-    return Offer(tuple(kept), choice if kept else None)
+    return tuple(kept)
 
 
 def custom_arguments(text: str) -> str:
@@ -91,8 +124,10 @@ def custom_input(arguments: str) -> str | None:
     return value["input"] if value.keys() == {"input"} else None
 
 
-def _refuse_lost_choice(choice: ToolChoice, kept: list[Tool | ProviderTool], request: Request, wire: Wire) -> None:
+def _refuse_lost_choice(choice: ToolChoice, kept: _Tools, request: Request, wire: Wire) -> None:
     """A demand whose tool did not cross would vanish, or point at nothing: in no case is a force lost silently."""
+    if choice.mode not in (ChoiceMode.NAMED, ChoiceMode.REQUIRED):
+        return
     names = {tool.name for tool in kept if isinstance(tool, Tool)}
     offered = {tool.name for tool in request.tools if isinstance(tool, Tool)}
     named = choice.mode is ChoiceMode.NAMED and choice.name in offered - names
@@ -120,7 +155,7 @@ def _refuse_doubles(kept: list[Tool | ProviderTool]) -> None:
                 )
 
 
-def _choice_across(choice: ToolChoice, kept: list[Tool | ProviderTool], wire: Wire) -> ToolChoice:
+def _choice_across(choice: ToolChoice, kept: _Tools, wire: Wire) -> ToolChoice:
     """Return the choice in the names and kinds under which the tools cross."""
     if choice.kind is CallKind.CUSTOM and wire not in _CUSTOM_WIRES:
         choice = choice.evolve(kind=CallKind.FUNCTION)
@@ -189,7 +224,7 @@ def _referenced_tools(request: Request) -> frozenset[str]:
     )
 
 
-def _stubs_for_history(request: Request, wire: Wire, log: AdaptationLog) -> list[Tool | ProviderTool]:
+def _stubs_for_history(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
     """Offer what the history calls, unusable, because the wire refuses tool history without tools (rule 104)."""
     names: dict[str, None] = {}
     for message in request.messages:
@@ -198,4 +233,4 @@ def _stubs_for_history(request: Request, wire: Wire, log: AdaptationLog) -> list
                 names[flat_name(part.namespace, part.name)] = None
     if names:
         log.add(AdaptationKind.TOOL_ADDED, ", ".join(names), f"the {wire} wire refuses tool history without tools")
-    return [Tool(name=name, parameters={"type": "object", "properties": {}}) for name in names]
+    return tuple(Tool(name=name, parameters={"type": "object", "properties": {}}) for name in names)

@@ -19,7 +19,9 @@ from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
+from mustcall.wire.opening import Fields
 from mustcall.wire.reading import ShapeError, as_object, decode_json
+from mustcall.wire.sealing import holds_seal
 
 __all__ = ["RepeatedReader", "Store", "Tools"]
 
@@ -30,7 +32,7 @@ _MOST_BYTES = 2 * 1024 * 1024
 _MOST_ENTRIES = 8192
 _MOST_FRAMES = 1024
 _LONGEST = 128 * 1024
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_fields = msgspec.json.Decoder(Fields)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
 #: Stands for what is read apart.
@@ -38,28 +40,28 @@ _NOTHING = msgspec.Raw(b"")
 
 
 class Store(Generic[T]):
-    """What was read, by the bytes it was read from: the JSON and the value."""
+    """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
 
     __slots__ = ("_known", "_read", "size")
 
     def __init__(self, read: Callable[[Any], T]) -> None:
         self._read = read
-        self._known: dict[bytes, tuple[Any, T]] = {}
+        self._known: dict[bytes, tuple[Any, T, bool]] = {}
         #: The bytes that are remembered.
         self.size = 0
 
-    def get(self, written: msgspec.Raw) -> tuple[Any, T]:
+    def get(self, written: msgspec.Raw) -> tuple[Any, T, bool]:
         """Return what these bytes are."""
         key = bytes(written)
         known = self._known.get(key)
         if known is None:
             json = _value.decode(key)
-            known = (json, self._read(json))
+            known = (json, self._read(json), holds_seal(key))
             if len(key) <= _LONGEST:
                 self._keep(key, known)
         return known
 
-    def _keep(self, key: bytes, known: tuple[Any, T]) -> None:
+    def _keep(self, key: bytes, known: tuple[Any, T, bool]) -> None:
         self._known[key] = known
         self.size += len(key)
         while self.size > _MOST_BYTES or len(self._known) > _MOST_ENTRIES:
@@ -118,14 +120,14 @@ class RepeatedReader:
         self._tools = Store(read_tools)
         self._frames = _Frames()
 
-    def decode(self, body: bytes) -> Request:
-        """Return a request; raise `ShapeError`.
+    def decode(self, body: bytes, opened: Fields | None = None) -> Request:
+        """Return a request, of which `opened` is the top level; raise `ShapeError`.
 
         What cannot be read piece by piece is read as one, so that an error names its place in the whole.
         """
         listed = self._listed
         try:
-            fields = _fields.decode(body)
+            fields = _fields.decode(body) if opened is None else opened.copy()
             written, tools = fields.get(listed), fields.get("tools")
             elements = _elements.decode(written) if written is not None else None
             if not elements:
@@ -134,7 +136,7 @@ class RepeatedReader:
             offer, offered = None, ()
             if tools is not None:
                 fields["tools"] = _NOTHING
-                offer, offered = self._tools.get(tools)
+                offer, offered, _ = self._tools.get(tools)
             key = (*fields, *map(bytes, fields.values()), id(offer))
             known = self._frames.get(key)
             if known is None:
@@ -144,10 +146,11 @@ class RepeatedReader:
             pairs = [self._messages.get(element) for element in elements]
         except (ShapeError, msgspec.DecodeError, ValueError, RecursionError):
             return self._whole(body)
-        value = {**value, listed: [json for json, _ in pairs]}
-        return _filled(frame, value, tuple([message for _, message in pairs]))
+        value = {**value, listed: [json for json, _, _ in pairs]}
+        sealed = any([seal for _, _, seal in pairs])  # noqa: C419  a generator costs more than the few it saves
+        return _filled(frame, None if sealed else value, tuple([message for _, message, _ in pairs]))
 
-    def _frame(self, fields: dict[str, msgspec.Raw], offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
+    def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
         """Read a request without its messages: its JSON, with None in their place, and the request."""
         value = {name: None if raw is _NOTHING else _value.decode(raw) for name, raw in fields.items()}
         if "tools" in value:
@@ -159,15 +162,15 @@ class RepeatedReader:
         """Read a request as one value."""
         value = as_object(decode_json(body))
         frame, tools = self._read_frame(value), self._read_tools(value.get("tools"))
-        return _filled(msgspec.structs.replace(frame, tools=tools), value, self._read_messages(value))
+        messages = self._read_messages(value)
+        return _filled(msgspec.structs.replace(frame, tools=tools), None if holds_seal(body) else value, messages)
 
 
-def _filled(frame: Request, value: JsonObject, messages: tuple[Message, ...]) -> Request:
-    """Return the request of a frame with its messages; one that holds sealed state has no exact form."""
+def _filled(frame: Request, value: JsonObject | None, messages: tuple[Message, ...]) -> Request:
+    """Return the request of a frame with its messages; one that may hold sealed state (rule 124) has no exact form."""
     origin = frame.origin
     assert origin is not None, "a frame says where it came from"
-    for message in messages:
-        if message.origin is not None and message.origin.raw is None:
-            return msgspec.structs.replace(frame, messages=messages)
+    if value is None:
+        return msgspec.structs.replace(frame, messages=messages)
     whole = Origin(origin.wire, origin.fields, value, origin.spelling)
     return msgspec.structs.replace(frame, messages=messages, origin=whole)

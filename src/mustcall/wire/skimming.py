@@ -1,8 +1,9 @@
-"""A whole reply read only as far as judging it needs: most replies are accepted as they came, and forwarded as bytes.
+"""A whole reply read only for what it means, which is all that judging it, or telling it on another wire, needs.
 
 Strict: what is skimmed is regular (`wire.regularity`), and means what the codec reads in it; a reply with anything
-unusual is left to the codec. A skimmed reply has no exact form, so it may be judged and counted but never written:
-where anything has to change, the codec reads it in full.
+unusual is left to the codec. A skimmed reply has no exact form and nothing that only its own wire has a word for, so
+it may be judged, counted and told on another wire, but never written on its own: where anything has to change there,
+the codec reads it in full.
 
 Cost: one typed decode, in C.
 """
@@ -14,7 +15,7 @@ import msgspec
 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text, ToolCall
-from mustcall.core.reply import Reply, Usage, derive_finish
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.wire.chat.reply import decode_finish
 from mustcall.wire.messages.reply import finish_reason
 from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
@@ -24,8 +25,7 @@ __all__ = ["skim"]
 
 def skim(wire: Wire, body: bytes) -> Reply | None:
     """Return what a strictly regular reply of nothing but text and calls means; None for any other."""
-    reader = _READERS.get(wire)
-    return reader(body) if reader is not None else None
+    return _READERS[wire](body)
 
 
 # --- chat -----------------------------------------------------------------------------------------------------------
@@ -203,4 +203,97 @@ def _skim_messages(body: bytes) -> Reply | None:
     )
 
 
-_READERS: dict[Wire, Callable[[bytes], Reply | None]] = {Wire.CHAT: _skim_chat, Wire.MESSAGES: _skim_messages}
+# --- responses ------------------------------------------------------------------------------------------------------
+
+
+class _OutputText(msgspec.Struct, gc=False):
+    type: Literal["output_text"]
+    text: str
+
+
+class _OutputMessage(msgspec.Struct, gc=False, tag="message"):
+    id: Given
+    content: tuple[_OutputText, ...]
+    role: Literal["assistant"] = "assistant"
+    phase: None = None
+
+
+class _OutputCall(msgspec.Struct, gc=False, tag="function_call"):
+    call_id: Given
+    name: Given
+    arguments: str
+    id: Given | None = None
+    namespace: None = None
+
+
+class _Thinking(msgspec.Struct, gc=False):
+    reasoning_tokens: Count = 0
+
+
+class _ResponsesUsage(msgspec.Struct, gc=False):
+    input_tokens: Count
+    output_tokens: Count
+    total_tokens: Count
+    input_tokens_details: _Given | None = None
+    output_tokens_details: _Thinking | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    id: Given
+    object: Literal["response"]
+    status: Literal["completed"]
+    output: tuple[_OutputMessage | _OutputCall, ...]
+    usage: _ResponsesUsage | None = None
+    incomplete_details: None = None
+    error: None = None
+    model: str = ""
+    created_at: int = 0
+
+
+_response = msgspec.json.Decoder(_Response)
+_NO_THINKING = _Thinking()
+
+
+def _skim_responses(body: bytes) -> Reply | None:
+    value = read(_response, body)
+    if value is None or not is_utf8(body):
+        return None
+    parts: list[Part] = []
+    ids: list[str] = []
+    for item in value.output:
+        if item.id:
+            ids.append(item.id)
+        if isinstance(item, _OutputMessage):
+            parts += [Text(text=part.text) for part in item.content]
+            continue
+        ids.append(item.call_id)
+        parts.append(ToolCall(id=item.call_id, name=item.name, arguments=item.arguments, item_id=item.id))
+    if len(set(ids)) != len(ids):
+        return None
+    counted = value.usage
+    usage = None
+    if counted is not None:
+        given, made = counted.input_tokens_details or _NO_GIVEN, counted.output_tokens_details or _NO_THINKING
+        usage = Usage(
+            input_tokens=counted.input_tokens,
+            output_tokens=counted.output_tokens,
+            cached_tokens=given.cached_tokens,
+            cache_write_tokens=given.cache_write_tokens,
+            reasoning_tokens=made.reasoning_tokens,
+        )
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=tuple(parts),
+        finish=derive_finish(FinishReason.STOP, parts),
+        reported_finish=value.status,
+        usage=usage,
+        created=value.created_at,
+    )
+
+
+_READERS: dict[Wire, Callable[[bytes], Reply | None]] = {
+    Wire.CHAT: _skim_chat,
+    Wire.MESSAGES: _skim_messages,
+    Wire.RESPONSES: _skim_responses,
+}

@@ -14,6 +14,7 @@ from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.chat.stream_encode import ChatStreamEncoder
 from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
+from mustcall.wire.opening import Fields
 from mustcall.wire.reading import ShapeError, as_object, decode_json, maybe_object, opt_list
 from mustcall.wire.sse import SseEvent
 
@@ -33,9 +34,9 @@ class ChatCodec:
         """Check the outline of a request."""
         return peek(body)
 
-    def decode_request(self, body: bytes) -> Request:
+    def decode_request(self, body: bytes, fields: Fields | None = None) -> Request:
         """Read a caller's request."""
-        return decode_request(body)
+        return decode_request(body, fields)
 
     def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
         """Write a request for an upstream."""

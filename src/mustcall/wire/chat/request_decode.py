@@ -20,6 +20,7 @@ from mustcall.wire.chat.parts import (
     is_sealed,
 )
 from mustcall.wire.codec import Peek
+from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
     as_list,
@@ -115,10 +116,10 @@ def peek(body: bytes) -> Peek:
 # --- decode -------------------------------------------------------------------------------------------------------
 
 
-def decode_request(body: bytes) -> Request:
+def decode_request(body: bytes, fields: Fields | None = None) -> Request:
     """Read a request body."""
     with reading_request():
-        return _repeated.decode(body)
+        return _repeated.decode(body, fields)
 
 
 def _decode_frame(value: JsonObject) -> Request:

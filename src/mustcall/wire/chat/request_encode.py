@@ -46,6 +46,7 @@ from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
+from mustcall.wire.written import WrittenTools
 
 __all__ = ["encode_request"]
 
@@ -82,16 +83,54 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     spelling = request.spelling_for(_CHAT)
     native = request.origin is not None and request.origin.wire is _CHAT
     if offer.tools:
-        body["tools"] = [_encode_tool(tool, log) for tool in offer.tools]
+        body["tools"] = _written.get(offer.tools, log)
     choice = offer.choice
     if native and not offer.tools and not spelling.get("tools"):
         # Never any tools: an empty list, a null and a choice without tools are the caller's own affair on this wire.
         body.update({key: spelling[key] for key in ("tools",) if key in spelling})
         choice = request.tool_choice
 
+    parallel = request.parallel_tool_calls if offer.tools or native else None
+    if native:
+        _keep_spelled(body, request, choice, parallel, log)
+    else:
+        _write_settings(body, request, choice, parallel, log)
+    # A canonical field that was written wins over an unread form of it.
+    return body | {name: value for name, value in _carried_fields(request, log).items() if name not in body}
+
+
+def _write_settings(
+    body: JsonObject, request: Request, choice: ToolChoice | None, parallel: bool | None, log: AdaptationLog
+) -> None:
+    """Write the settings of a caller on another wire."""
+    if choice is not None:
+        body["tool_choice"] = _encode_choice(choice)
+    if parallel is not None:
+        body["parallel_tool_calls"] = parallel
+    if request.max_tokens is not None:
+        body["max_completion_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if request.reasoning is not None:
+        body |= _encode_reasoning_config(request.reasoning, log)
+    if request.output is not None:
+        body |= _encode_output(request.output)
+    if request.stream:
+        body |= _encode_stream(request, {}, native=False)
+
+
+def _keep_spelled(
+    body: JsonObject, request: Request, choice: ToolChoice | None, parallel: bool | None, log: AdaptationLog
+) -> None:
+    """Write the settings of a caller on this wire: each as it was spelled while its meaning is unchanged."""
+    spelling = request.spelling_for(_CHAT)
+
     def put(decoded: Any, meaning: Any, keys: tuple[str, ...], write: Callable[[], JsonObject]) -> None:
-        """Keep a field's spelling while its meaning is unchanged; write it anew otherwise."""
-        if native and decoded == meaning:
+        if decoded == meaning:
             body.update({key: spelling[key] for key in keys if key in spelling})
         elif meaning is not None:
             body.update(write())
@@ -102,7 +141,6 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         ("tool_choice",),
         lambda: {"tool_choice": _encode_choice(choice)},
     )
-    parallel = request.parallel_tool_calls if offer.tools or native else None
     put(
         spelling.get("parallel_tool_calls"),
         parallel,
@@ -132,10 +170,8 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         (spelling.get("stream") or False, decode_stream_usage(spelling)),
         (request.stream, request.stream_usage),
         ("stream", "stream_options"),
-        lambda: _encode_stream(request, spelling, native=native),
+        lambda: _encode_stream(request, spelling, native=True),
     )
-    # A canonical field that was written wins over an unread form of it.
-    return body | {name: value for name, value in _carried_fields(request, log).items() if name not in body}
 
 
 def _encode_stream(request: Request, spelling: Mapping[str, Any], *, native: bool) -> JsonObject:
@@ -208,6 +244,9 @@ def _encode_tool(tool: Tool | ProviderTool, log: AdaptationLog) -> JsonObject:
     kind = str(tool.kind)
     inner.update(fields.pop(kind, {}))
     return {"type": kind, kind: inner, **fields}
+
+
+_written = WrittenTools(lambda tools, log: [_encode_tool(tool, log) for tool in tools])
 
 
 def _encode_choice(choice: ToolChoice | None) -> Any:

@@ -18,6 +18,7 @@ from mustcall.wire.messages import request as requests
 from mustcall.wire.messages.count import decode_count, encode_count, estimate_tokens
 from mustcall.wire.messages.stream_decode import MessagesStreamDecoder
 from mustcall.wire.messages.stream_encode import MessagesStreamEncoder
+from mustcall.wire.opening import Fields
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesCodec", "decode_count", "encode_count", "estimate_tokens"]
@@ -47,9 +48,9 @@ class MessagesCodec:
         """Check the outline of a request body; raise `InvalidRequest`, or `UnsupportedFeature` for threads."""
         return requests.peek(body)
 
-    def decode_request(self, body: bytes) -> Request:
+    def decode_request(self, body: bytes, fields: Fields | None = None) -> Request:
         """Read a caller's request (of `count_tokens` too)."""
-        return requests.decode_request(body)
+        return requests.decode_request(body, fields)
 
     def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
         """Write a request for an upstream."""

@@ -4,10 +4,11 @@ The wire has no place for text that is not a JSON object. Nothing is guessed: th
 only where the tool's schema requires nothing (rules 107 and 131); every other text that is no object has no input.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, ToolCall
 from mustcall.core.tools import ProviderTool, Tool
@@ -26,17 +27,25 @@ def parse_object(text: str) -> JsonObject | None:
         return None
 
 
+_named: Remembered[Mapping[str, Tool]] = Remembered()
+
+
+def _by_name(tools: tuple[Tool | ProviderTool, ...]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if isinstance(tool, Tool):
+            named[flat_name(tool.namespace, tool.name)] = tool
+            named.setdefault(tool.name, tool)
+    return named
+
+
 class Schemas:
     """The tools on offer by name: what a call may leave out."""
 
     __slots__ = ("_tools",)
 
-    def __init__(self, tools: Iterable[Tool | ProviderTool]) -> None:
-        self._tools: dict[str, Tool] = {}
-        for tool in tools:
-            if isinstance(tool, Tool):
-                self._tools[flat_name(tool.namespace, tool.name)] = tool
-                self._tools.setdefault(tool.name, tool)
+    def __init__(self, tools: tuple[Tool | ProviderTool, ...]) -> None:
+        self._tools = _named.get(tools, make=lambda: _by_name(tools))
 
     def requires_nothing(self, name: str) -> bool:
         """Tell whether `{}` is a legal input of the tool; of a tool not on offer that is not known."""

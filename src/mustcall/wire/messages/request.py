@@ -32,6 +32,7 @@ from mustcall.wire.messages.settings import (
     write_tool,
 )
 from mustcall.wire.offer import Offer, offer_for
+from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
     as_list,
@@ -50,6 +51,7 @@ from mustcall.wire.reading import (
     str_field,
 )
 from mustcall.wire.repeated import RepeatedReader, Tools
+from mustcall.wire.written import WrittenTools
 
 __all__ = ["decode_request", "encode_request", "peek"]
 
@@ -149,10 +151,10 @@ def _refuse_thread(thread: Any) -> None:
         )
 
 
-def decode_request(body: bytes) -> Request:
+def decode_request(body: bytes, fields: Fields | None = None) -> Request:
     """Read a caller's request; one without `max_tokens` (count_tokens has none) is read too."""
     with reading_request():
-        return _repeated.decode(body)
+        return _repeated.decode(body, fields)
 
 
 def _read_frame(value: JsonObject) -> Request:
@@ -216,6 +218,9 @@ def _read_tools(values: Any) -> Tools:
 _repeated = RepeatedReader("messages", _read_message, _read_tools, _read_frame, _read_messages)
 
 
+_written = WrittenTools(lambda tools, log: [write_tool(tool, log) for tool in tools])
+
+
 def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
     """Write a request for an upstream of this wire."""
     raw = request.raw_for(_WIRE)
@@ -239,7 +244,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     # A history of this wire without tools was legal when it came; stubs are for histories of other wires.
     offer = offer_for(request, _WIRE, log)
     if offer.tools:
-        body["tools"] = [write_tool(tool, log) for tool in offer.tools]
+        body["tools"] = _written.get(offer.tools, log)
     choice = write_choice(offer, request, log)
     if choice is not None:
         body["tool_choice"] = choice

@@ -9,6 +9,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
+from mustcall.wire.opening import Fields
 from mustcall.wire.overflow import OVERFLOW_CODE
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.responses.reply import decode_reply, encode_reply
@@ -34,9 +35,9 @@ class ResponsesCodec:
         """Check the outline of a request."""
         return peek(body)
 
-    def decode_request(self, body: bytes) -> Request:
+    def decode_request(self, body: bytes, fields: Fields | None = None) -> Request:
         """Read a caller's request."""
-        return decode_request(body)
+        return decode_request(body, fields)
 
     def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
         """Write a request for an upstream."""

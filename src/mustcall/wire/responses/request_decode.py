@@ -15,6 +15,7 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.wire.codec import Peek
+from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
     as_list,
@@ -108,10 +109,10 @@ def _decode_tools(values: Any) -> Tools:
         return () if values is None else decode_tools(as_list(values))
 
 
-def decode_request(body: bytes) -> Request:
+def decode_request(body: bytes, fields: Fields | None = None) -> Request:
     """Read a request body."""
     with reading_request():
-        return _repeated.decode(body)
+        return _repeated.decode(body, fields)
 
 
 def _decode_frame(value: JsonObject) -> Request:

@@ -24,6 +24,7 @@ from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, p
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
 from mustcall.wire.turns import is_billing_header
+from mustcall.wire.written import WrittenTools
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 
@@ -178,11 +179,14 @@ def _carried_fields(request: Request, log: AdaptationLog) -> JsonObject:
     return carried
 
 
+_written = WrittenTools(encode_tools)
+
+
 def _encode_offer(request: Request, native: bool, log: AdaptationLog) -> tuple[list[JsonObject], Any]:
     offer = offer_for(request, _WIRE, log)
     tools: tuple[Tool | ProviderTool, ...] = offer.tools
     choice: ToolChoice | None = request.tool_choice if native else offer.choice
-    return encode_tools(tools, log), encode_choice(choice, tools, is_foreign(request)) if choice is not None else None
+    return _written.get(tools, log), encode_choice(choice, tools, is_foreign(request)) if choice is not None else None
 
 
 def _encode_system(system: Message | None, log: AdaptationLog) -> str | None:
