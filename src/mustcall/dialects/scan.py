@@ -10,7 +10,7 @@ twice. So time is linear in the input and the cost of a piece does not depend on
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.code import Code, Lines, measure
@@ -56,8 +56,8 @@ class Scan:
         self._events: list[ScanEvent] = []
         self._lookout = Lookout(offered, in_reasoning=in_reasoning)
         self._unwatched: list[str] = []
-        self._plain_mode = self._prose
-        self._mode = self._plain_mode if in_reasoning else self._beginning
+        # The function that reads on; not bound to this scan, which would then outlive its last use.
+        self._mode: Callable[[Scan], bool] = Scan._prose if in_reasoning else Scan._beginning
         self._lines = Lines()
         self._gap: list[str] | None = None
         self._gap_is_text = False
@@ -94,7 +94,7 @@ class Scan:
         """Take the next piece of the reply; return what is certain now."""
         reader = self._reader
         if (
-            self._mode is self._plain_mode
+            self._mode is Scan._prose
             and text
             and not reader.buffer
             and self._gap is None
@@ -105,7 +105,7 @@ class Scan:
             self._lookout.watch(text)
             return [Text(text)]
         reader.buffer = reader.buffer + text if reader.buffer else text
-        while self._mode():
+        while self._mode(self):
             pass
         self._watch_said()
         if reader.position:
@@ -115,7 +115,7 @@ class Scan:
     def close(self) -> list[ScanEvent]:
         """End the reply; return what was held back."""
         self._reader.closed = True
-        while self._mode():
+        while self._mode(self):
             pass
         self._report_seen()
         if self._passed_lookout is not None:
@@ -140,7 +140,7 @@ class Scan:
         marker = grammar.first.at(reader.buffer, reader.position, reader.closed)
         if marker == "":
             return False
-        self._mode = self._plain_mode
+        self._mode = Scan._prose
         if marker is None:
             return True
         openers = [pair for pair in grammar.entries[marker].openers if pair[1].anchor is Anchor.FIRST]
@@ -153,7 +153,7 @@ class Scan:
             reader.settle()
             self._tokens += 1
             if self._tokens < _MOST_TOKENS:  # each one costs a copy of what follows
-                self._mode = self._beginning
+                self._mode = Scan._beginning
         return True
 
     # Plain text
@@ -194,7 +194,7 @@ class Scan:
         while True:
             if self._effort.spent:
                 self._flush_gap()
-                self._mode = self._give_up
+                self._mode = Scan._give_up
                 return True
             if self._gap is not None and not self._read_gap(self._gap):
                 return False
@@ -369,7 +369,7 @@ class Scan:
 
     def _enter_code(self, code: Code) -> None:
         self._code = code
-        self._mode = self._in_code
+        self._mode = Scan._in_code
 
     def _in_code(self) -> bool:
         code, reader = self._code, self._reader
@@ -379,7 +379,7 @@ class Scan:
         if text:
             self._events.append(Text(text))
         if over:
-            self._mode = self._plain_mode
+            self._mode = Scan._prose
         if code.doubtful and (over or reader.closed):
             # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
             self._unwatched += code.doubtful
@@ -411,7 +411,7 @@ class Scan:
             self._effort.spend(MARK)
             self._report_seen()
         self._parse = dispatch(span, openers, self._grammar, may_wrap=self._wrappers < _MOST_WRAPPERS)
-        self._mode = self._in_span
+        self._mode = Scan._in_span
 
     def _in_span(self) -> bool:
         span, parse = self._span, self._parse
@@ -434,7 +434,7 @@ class Scan:
 
     def _end_span(self, span: Span) -> None:
         self._span = self._parse = None
-        self._mode = self._plain_mode
+        self._mode = Scan._prose
         self._ended_open = span.open_ended
         self._called = self._called or span.succeeded
         if span.rejected:
@@ -469,7 +469,7 @@ class Scan:
         reader = self._reader
         reader.close_tap()
         self._span = self._parse = None
-        self._mode = self._plain_mode
+        self._mode = Scan._prose
         self._wrapping.clear()
         if span.soft:
             text = reader.take_span()
@@ -499,7 +499,7 @@ class Scan:
         over = "\n\n" in damage.ends and raw[len(raw.rstrip()) :].count("\n") > 1
         if damage.ends and not over and not self._effort.spent:
             self._damage = damage
-            self._mode = self._behind_fault
+            self._mode = Scan._behind_fault
 
     def _behind_fault(self) -> bool:
         """Wait for the character behind a fault, which may tell that the text just goes on."""
@@ -507,7 +507,7 @@ class Scan:
         if damage.spares_words and reader.position == len(reader.buffer):
             return False
         if damage.spares_words and reader.buffer[reader.position].isalpha():
-            self._mode = self._plain_mode
+            self._mode = Scan._prose
         else:
             self._pass_over(damage.ends, *damage.openers, lookout=self._new_lookout())
         return True
@@ -529,7 +529,7 @@ class Scan:
         self._passed_lookout = lookout
         self._passed_closers = closers
         self._passed = marks_of(*sorted({*closers, *openers}))
-        self._mode = self._passing
+        self._mode = Scan._passing
 
     def _passing(self) -> bool:
         """Pass over text that no call may be read out of: quoted markup, or the rest of a malformed call.
@@ -552,7 +552,7 @@ class Scan:
         self._passed_lookout = None
         if closed and (entry is None or entry.control is None):
             self._say(self._skip(at + len(marker)), watch=False)
-        self._mode = self._plain_mode
+        self._mode = Scan._prose
         return True
 
     # Reasoning
@@ -565,7 +565,7 @@ class Scan:
         self._inner = Scan(
             self._grammar, self._offered, self._indices, sections=False, in_reasoning=True, effort=self._effort
         )
-        self._mode = self._in_section
+        self._mode = Scan._in_section
 
     def _in_section(self) -> bool:
         """Pass reasoning on; its closer ends it whatever the text inside looks like."""
@@ -591,5 +591,5 @@ class Scan:
         self._skip(end)
         self._narrow()
         self._lines.begin()
-        self._mode = self._plain_mode
+        self._mode = Scan._prose
         self._open_gap(is_text=False)

@@ -27,6 +27,7 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.counting import Counting
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
 from mustcall.engine.flow import Flow
@@ -96,7 +97,8 @@ class Turn:
         self._names = course.names
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
-        self._tries = Tries(lambda: course.may_call, self._count_call)
+        self._counting = Counting(course, progress, streams=inbound.stream)
+        self._tries = Tries(self._counting.may, self._counting.note)
         self._stamp = inbound.stamp(int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
         self._limit: int | None = None
@@ -290,16 +292,11 @@ class Turn:
     def _lens(self) -> Lens:
         return Lens(self._course.lookout(), self._token)
 
-    def _count_call(self) -> None:
-        """Count one call beyond the first; from here on a caller of a stream needs signs of life (rule 113)."""
-        self._course.count_call()
-        self._progress.holding = self._inbound.stream
-
     async def _send(self) -> Answer:
         """Make the next attempt's exchange."""
         clock, course = self._setting.clock, self._course
         if self.record.attempts:
-            self._count_call()
+            self._counting.note()
             left = self._deadline - clock.monotonic()
             if left < self._setting.controls.limits.least_seconds:
                 raise UpstreamTimeout("the time for this request ran out before another attempt could be made")
@@ -590,7 +587,7 @@ class Turn:
             if self._setting.metadata:
                 self.record.adaptations = self._adaptations()
                 body["mustcall"] = self.record.summary()
-            return msgspec.json.encode(body)
+            return write_body(body)
         except RecursionError:
             raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
 

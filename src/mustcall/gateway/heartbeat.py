@@ -39,6 +39,7 @@ class Heartbeat:
             self._handle = self._loop.call_later(self._seconds, self._look)
 
     def __exit__(self, *_: object) -> None:
+        self._progress.streams = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

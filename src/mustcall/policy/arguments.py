@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
@@ -54,6 +55,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[
 _MOST_CONJUNCTS = 32
 _DEEPEST_READING = 32
 _MOST_CHANGES = 20
+_NESTED = (dict, list)
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +113,8 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
     if schema is None:
         return Checked(arguments=text, changes=change)
     absent = bool(tool.strict) if null_is_absent is None else null_is_absent
-    return _check_object(_Subject(arguments, text, value, change), object_schema(schema), null_is_absent=absent)
+    prepared = _prepared.get(tool, make=lambda: _prepare(object_schema(schema)))
+    return _check_object(_Subject(arguments, text, value, change), prepared, null_is_absent=absent)
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -135,7 +138,8 @@ def _check_empty(schema: JsonObject | None, written: str) -> Checked:
     empty = Checked(arguments="{}", changes=("empty arguments read as {}",))
     if schema is None:
         return empty
-    checked = _check_object(_Subject(written, "{}", {}, empty.changes), object_schema(schema), null_is_absent=False)
+    prepared = _prepare(object_schema(schema))
+    checked = _check_object(_Subject(written, "{}", {}, empty.changes), prepared, null_is_absent=False)
     if checked.unchecked and schema.get("required"):
         return Checked(arguments=written, problems=(_NOT_OBJECT,), unchecked=True)
     return checked
@@ -177,14 +181,29 @@ def _extends(new: Any, old: Any) -> bool:
             return bool(new == old)
 
 
-def _check_object(subject: _Subject, schema: JsonObject, *, null_is_absent: bool) -> Checked:
-    validator = validator_for(schema)
+class _Prepared(msgspec.Struct, frozen=True):
+    """A schema ready for checking: compiled if it can be, and the fields it declares."""
+
+    schema: JsonObject
+    validator: Any
+    declared: JsonObject
+
+
+_prepared: Remembered[_Prepared] = Remembered(512)
+
+
+def _prepare(schema: JsonObject) -> _Prepared:
+    return _Prepared(schema, validator_for(schema), as_object(schema.get("properties")) or {})
+
+
+def _check_object(subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Checked:
+    schema, validator = prepared.schema, prepared.validator
     if validator is None:
         return Checked(arguments=subject.text, changes=subject.changes, unchecked=True)
     value = subject.value
     valid = fits(validator, value)
     delivered = Checked(arguments=subject.text, changes=subject.changes)
-    if valid and _is_plain(value, schema):
+    if valid and _is_plain(value, prepared.declared):
         return delivered
     mender = _Mender(schema, null_is_absent=null_is_absent)
     mended = mender.mend(value, [schema], ())
@@ -196,11 +215,10 @@ def _check_object(subject: _Subject, schema: JsonObject, *, null_is_absent: bool
     return Checked(arguments=subject.written, problems=problems)
 
 
-def _is_plain(value: JsonObject, schema: JsonObject) -> bool:
+def _is_plain(value: JsonObject, declared: JsonObject) -> bool:
     """Whether no key can be a misspelt one: all are declared, and nothing lies below them."""
-    declared = as_object(schema.get("properties")) or {}
     for key, item in value.items():  # noqa: SIM110  a generator costs more than all it looks at
-        if key not in declared or isinstance(item, dict | list):
+        if key not in declared or isinstance(item, _NESTED):
             return False
     return True
 

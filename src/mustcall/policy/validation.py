@@ -91,7 +91,7 @@ def read_documents(text: str) -> list[Document]:
         if depth > MAX_DEPTH:
             raise Unreadable(f"nesting of at most {MAX_DEPTH} levels", truncated=cut)
     documents: list[Document] = []
-    position = _skip_blanks(text, 0)
+    position = 0 if text.startswith("{") else _skip_blanks(text, 0)
     while position < len(text):
         try:
             value, end = _DECODER.raw_decode(text, position)
@@ -104,8 +104,8 @@ def read_documents(text: str) -> list[Document]:
         if len(documents) == _MOST_DOCUMENTS:
             raise Unreadable("one JSON value")
         documents.append(Document(value, text[position:end]))
-        position = _skip_blanks(text, end)
-    if _SURROGATE.search(text) and not all(_writable(document.value) for document in documents):
+        position = end if end == len(text) else _skip_blanks(text, end)
+    if "\\u" in text and _SURROGATE.search(text) and not all(_writable(document.value) for document in documents):
         raise Unreadable("well-formed Unicode text")
     return documents
 

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo, UpstreamRejected
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import (
     Audio,
@@ -244,7 +245,7 @@ def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) ->
         "temperature": said("temperature", 1.0),
         "text": {"format": {"type": "text"}, **said("text", {})},
         "tool_choice": said("tool_choice", "auto"),
-        "tools": [_echoed_tool(tool) for tool in said("tools", [])],
+        "tools": _echoed_tools(said("tools", [])),
         "top_logprobs": said("top_logprobs", 0),
         "top_p": said("top_p", 1.0),
         "truncation": said("truncation", "disabled"),
@@ -252,6 +253,14 @@ def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) ->
         "user": said("user", None),
         "metadata": said("metadata", {}),
     }
+
+
+_echoed: Remembered[list[JsonObject]] = Remembered(32)
+
+
+def _echoed_tools(tools: list[JsonObject]) -> list[JsonObject]:
+    """Return the caller's tools as the server repeats them; the same list for the same tools."""
+    return _echoed.get(tools, make=lambda: [_echoed_tool(tool) for tool in tools]) if tools else []
 
 
 def _echoed_tool(tool: JsonObject) -> JsonObject:

@@ -1,0 +1,90 @@
+"""A turn leaves nothing for the garbage collector: what it held is free with its last use."""
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, MutableMapping
+from typing import Any
+
+import pytest
+
+from mustcall.bench.bodies import PATHS, WIRES, Wire, request_body, stream_events, whole_body
+from mustcall.gateway.app import Gateway
+from mustcall.gateway.settings import settings_from_flags
+from mustcall.upstream.seam import UpstreamCall
+
+
+class _Reply:
+    """An answer that is there at once."""
+
+    status = 200
+    arrived = True
+
+    def __init__(self, pieces: list[bytes], kind: str) -> None:
+        self._pieces = pieces
+        self.headers = {"content-type": kind}
+
+    async def read(self) -> bytes:
+        return b"".join(self._pieces)
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    async def close(self) -> None:
+        pass
+
+
+class _Upstream:
+    """A transport that always gives one answer."""
+
+    def __init__(self, pieces: list[bytes], kind: str) -> None:
+        self._pieces = pieces
+        self._kind = kind
+
+    async def send(self, call: UpstreamCall) -> _Reply:
+        del call
+        return _Reply(self._pieces, self._kind)
+
+    async def close(self) -> None:
+        pass
+
+
+async def _ask(gateway: Gateway, wire: Wire, body: bytes) -> list[MutableMapping[str, Any]]:
+    sent: list[MutableMapping[str, Any]] = []
+    scope = {"type": "http", "method": "POST", "path": PATHS[wire], "query_string": b"", "headers": []}
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await gateway(scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_a_healthy_turn_leaves_no_cycles(caller: Wire, upstream: Wire, *, streams: bool) -> None:
+    """Bodies that wait for the collector cost memory while they wait, and time when it comes."""
+    pieces = stream_events(upstream) if streams else [whole_body(upstream, call=True)]
+    kind = "text/event-stream" if streams else "application/json"
+    settings = settings_from_flags(f"{upstream}=http://127.0.0.1:1/v1")
+    body = request_body(caller, "groups" if streams else "call")
+
+    async def scene() -> int:
+        gateway = Gateway(settings, _Upstream(pieces, kind))
+        for _ in range(3):  # what is remembered is made
+            sent = await _ask(gateway, caller, body)
+        assert sent[0]["status"] == 200
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await _ask(gateway, caller, body)
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(scene()) == 0
