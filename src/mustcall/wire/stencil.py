@@ -28,7 +28,7 @@ _string = msgspec.json.Decoder(str)
 class Stencil:
     """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
 
-    __slots__ = ("_after", "_anchor", "_before", "_end", "_head", "_lead", "_tail")
+    __slots__ = ("_after", "_anchor", "_before", "_end", "_head", "_lead", "_plain", "_tail")
 
     def __init__(self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes) -> None:
         """Take the fixed bytes: up to the first hole, from number to text, from text to padding, up to the end."""
@@ -37,6 +37,8 @@ class Stencil:
         self._before = before
         self._after = after
         self._tail = tail
+        #: Whether the text is the only hole.
+        self._plain = before is None and after is None
         #: What stands between the last hole of a delta and the anchor of the next one.
         self._end = tail + self._lead
 
@@ -74,19 +76,23 @@ class Stencil:
         if not block.startswith(head, start):
             return None
         start += len(head)
-        parts = block[start:].split(self._anchor)
+        rest = block[start:]
+        parts = rest.split(self._anchor)
         # All but the last delta of a run are followed by the head of the next one; the last is made to look like them.
         last = parts[-1]
-        parts[-1] = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
-        size = len(end)
-        ends = [part[-size:] for part in parts]
-        if ends.count(end) != len(ends):
+        parts[-1] = likened = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
+        size = len(rest) - len(last) + len(likened) - _ANCHOR * (len(parts) - 1)
+        inner = [part.removesuffix(end) for part in parts]
+        holes = b"".join(inner)
+        if size != len(holes) + len(end) * len(parts):
             parts = self._first_run(parts)
-        texts = self._texts([part[:-size] for part in parts]) if parts else None
-        text = _joined(texts) if texts else None
-        if text is None:
+            inner = [part.removesuffix(end) for part in parts]
+            holes = b"".join(inner)
+            size = len(holes) + len(end) * len(parts)
+        if not parts:
             return None
-        return text, start + sum(map(len, parts)) + _ANCHOR * (len(parts) - 1) - len(self._lead)
+        text = _joined(inner, holes) if self._plain else self._filled(inner)
+        return None if text is None else (text, start + size + _ANCHOR * (len(parts) - 1) - len(self._lead))
 
     def _first_run(self, parts: list[bytes]) -> list[bytes]:
         """Return the parts up to the first that is no delta of this form, or is followed by another event."""
@@ -96,22 +102,22 @@ class Stencil:
         whole = broken[: broken.find(_BORDER) + len(_BORDER)] + self._lead
         return [*run, whole] if whole.endswith(end) else run
 
-    def _texts(self, parts: Sequence[bytes]) -> Sequence[bytes] | None:
-        """Return the texts as they are written, None unless what is in the other holes belongs there."""
+    def _filled(self, parts: Sequence[bytes]) -> str | None:
+        """Return what the texts say together, None unless what is in the other holes belongs there."""
         if self._before is not None:
             numbers, marks, parts = zip(*[part.partition(self._before) for part in parts], strict=True)
             if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(self._before) != len(marks):
                 return None
-        if self._after is None:
-            return parts
-        texts, marks, paddings = zip(*[part.partition(self._after) for part in parts], strict=True)
-        padding = b"".join(paddings)
-        return texts if marks.count(self._after) == len(marks) and (padding.isalnum() or not padding) else None
+        if self._after is not None:
+            parts, marks, paddings = zip(*[part.partition(self._after) for part in parts], strict=True)
+            padding = b"".join(paddings)
+            if marks.count(self._after) != len(marks) or (padding and not padding.isalnum()):
+                return None
+        return _joined(parts, b"".join(parts))
 
 
-def _joined(texts: Sequence[bytes]) -> str | None:
+def _joined(texts: Sequence[bytes], whole: bytes) -> str | None:
     """Return the text that JSON strings say together; None unless each of them is one by itself."""
-    whole = b"".join(texts)
     if whole.isascii():
         text = whole.decode()
         if _QUOTE not in whole and text.isprintable():
