@@ -217,42 +217,50 @@ def finish_fields(finish: FinishReason, output: list[JsonObject], *, refused: bo
 def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) -> JsonObject:
     """Return the response object without its result: identity, and the caller's settings repeated."""
     asked: JsonObject = caller.raw_for(_WIRE) or encode_settings(caller, AdaptationLog())
+    said = {name: value for name, value in asked.items() if name in _REPEATED and value is not None}
+    head: JsonObject = {**_UNSAID, **said, "id": identifier, "created_at": stamp.created, "model": model, "output": []}
+    head["store"] = stamp.stored  # by us: another wire's upstream keeps nothing
+    if stamp.previous:
+        head["previous_response_id"] = stamp.previous
+    head["reasoning"] = {"effort": None, "summary": None, **said.get("reasoning", {})}
+    head["text"] = {"format": {"type": "text"}, **said.get("text", {})}
+    head["tools"] = _echoed_tools(said.get("tools", []))
+    return head
 
-    def said(name: str, default: Any) -> Any:
-        value = asked.get(name)
-        return default if value is None else value
 
-    return {
-        "id": identifier,
-        "object": "response",
-        "created_at": stamp.created,
-        "status": "in_progress",
-        "background": said("background", False),
-        "error": None,
-        "incomplete_details": None,
-        "instructions": said("instructions", None),
-        "max_output_tokens": said("max_output_tokens", None),
-        "max_tool_calls": said("max_tool_calls", None),
-        "model": model,
-        "output": [],
-        "parallel_tool_calls": said("parallel_tool_calls", True),
-        "previous_response_id": stamp.previous or said("previous_response_id", None),
-        "prompt_cache_key": said("prompt_cache_key", None),
-        "reasoning": {"effort": None, "summary": None, **said("reasoning", {})},
-        "safety_identifier": said("safety_identifier", None),
-        "service_tier": said("service_tier", "default"),
-        "store": stamp.stored,  # by us: another wire's upstream keeps nothing
-        "temperature": said("temperature", 1.0),
-        "text": {"format": {"type": "text"}, **said("text", {})},
-        "tool_choice": said("tool_choice", "auto"),
-        "tools": _echoed_tools(said("tools", [])),
-        "top_logprobs": said("top_logprobs", 0),
-        "top_p": said("top_p", 1.0),
-        "truncation": said("truncation", "disabled"),
-        "usage": None,
-        "user": said("user", None),
-        "metadata": said("metadata", {}),
-    }
+#: A response object, its result and what it repeats of a request that says nothing of it.
+_UNSAID: JsonObject = {
+    "id": "",
+    "object": "response",
+    "created_at": 0,
+    "status": "in_progress",
+    "background": False,
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "model": "",
+    "output": None,
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": False,
+    "temperature": 1.0,
+    "text": None,
+    "tool_choice": "auto",
+    "tools": None,
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "usage": None,
+    "user": None,
+    "metadata": {},
+}
+_REPEATED = _UNSAID.keys() - {"id", "object", "created_at", "status", "error", "incomplete_details", "output", "usage"}
 
 
 _echoed: Remembered[list[JsonObject]] = Remembered(32)
