@@ -1,16 +1,20 @@
 """Rule 132: prompts that a server cut in silence."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import File, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.starving import CHARACTERS_PER_TOKEN, LEAST_BOUND, is_starved, lower_bound
+from mustcall.policy.starving import CHARACTERS_PER_TOKEN, LEAST_BOUND, is_starved, lower_bound, prompt_bound
+from mustcall.wire.codec import Target
+from mustcall.wire.registry import codec_for
 
 LONG = "x" * 8_000
 
@@ -95,3 +99,19 @@ def test_an_honest_count_is_never_starved(texts: list[str]) -> None:
     request = ask(*[Text(text=text * 100) for text in texts])
     honest = sum(len(text) * 100 for text in texts) // CHARACTERS_PER_TOKEN
     assert not is_starved(lower_bound(request), Usage(input_tokens=honest))
+
+
+@given(
+    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400), min_size=1, max_size=8),
+    repeat=st.integers(1, 60),
+    reported=st.integers(0, 4000),
+)
+def test_most_reports_need_no_count(texts: list[str], repeat: int, reported: int) -> None:
+    """Rule 132: a look at the body's size alone never changes what is called starved."""
+    request = Request(
+        model="m", messages=tuple(Message(role=Role.USER, parts=(Text(text=text * repeat),)) for text in texts)
+    )
+    body = codec_for(Wire.CHAT).encode_request(request, Target(), AdaptationLog())
+    usage = Usage(input_tokens=reported, output_tokens=1)
+    bound = prompt_bound(request, len(msgspec.json.encode(body)), usage)
+    assert is_starved(bound, usage) == is_starved(lower_bound(request), usage)

@@ -100,3 +100,17 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store.get(long)
     assert len(made) == 8
     assert store.size <= 40
+
+
+@given(data=st.data())
+def test_long_texts_are_told_apart(data: st.DataObject) -> None:
+    """Texts of one length and with the same samples are compared whole: none is taken for another."""
+    store = repeated.Store(lambda value: [value])
+    size = data.draw(st.integers(1500, 4000))
+    places = data.draw(st.lists(st.integers(1, size), min_size=1, max_size=6))
+    for place in (*places, *places):
+        text = "x" * (place - 1) + "y" + "x" * (size - place)
+        json_value, value, _ = store.get(msgspec.Raw(json.dumps(text).encode()))
+        assert json_value == text
+        assert value == [text]
+    assert store.size <= (size + 2) * len(set(places))

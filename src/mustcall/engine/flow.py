@@ -87,6 +87,12 @@ class Flow:
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
+        stencil = self._stencil
+        if stencil is not None and self._flows and not self._sse.holds:
+            # Most pieces of most replies: deltas like the one before, and nothing else.
+            run = stencil.run(piece, 0)
+            if run is not None and run[1] == len(piece):
+                return self._feed_text(piece, self._part, run[0])
         block = self._sse.frame(piece)
         if not block:
             return b""

@@ -11,10 +11,11 @@ Cost: the sum of string lengths; no text is read.
 
 from collections.abc import Iterable
 
+from mustcall.core.memo import Remembered
 from mustcall.core.parts import File, Part, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.talk import talk_length
 
 __all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "is_starved", "lower_bound", "prompt_bound"]
@@ -46,10 +47,18 @@ def lower_bound(request: Request) -> int:
     length = _length(request.system.parts) if request.system is not None else 0
     talk = talk_length(request.messages)
     length += talk if talk is not None else sum(_length(message.parts) for message in request.messages)
-    for tool in request.tools:
-        if isinstance(tool, Tool) and not tool.deferred:
-            length += len(tool.name) + len(tool.description or "")
+    tools = request.tools
+    if tools:
+        length += _told.get(tools, make=lambda: _tools_length(tools))
     return length // CHARACTERS_PER_TOKEN
+
+
+_told: Remembered[int] = Remembered()
+
+
+def _tools_length(tools: tuple[Tool | ProviderTool, ...]) -> int:
+    offered = [tool for tool in tools if isinstance(tool, Tool) and not tool.deferred]
+    return sum(len(tool.name) + len(tool.description or "") for tool in offered)
 
 
 def is_starved(bound: int, usage: Usage | None) -> bool:

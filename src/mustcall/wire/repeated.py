@@ -32,6 +32,9 @@ _MOST_BYTES = 2 * 1024 * 1024
 _MOST_ENTRIES = 8192
 _MOST_FRAMES = 1024
 _LONGEST = 128 * 1024
+_HASHED = 1024
+_SAMPLE = 48
+_Place = bytes | tuple[int, bytes, bytes, bytes]
 _fields = msgspec.json.Decoder(Fields)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
@@ -46,27 +49,32 @@ class Store(Generic[T]):
 
     def __init__(self, read: Callable[[Any], T]) -> None:
         self._read = read
-        self._known: dict[bytes, tuple[Any, T, bool]] = {}
+        self._known: dict[_Place, tuple[bytes, tuple[Any, T, bool]]] = {}
         #: The bytes that are remembered.
         self.size = 0
 
     def get(self, written: msgspec.Raw) -> tuple[Any, T, bool]:
         """Return what these bytes are."""
         key = bytes(written)
-        known = self._known.get(key)
-        if known is None:
-            json = _value.decode(key)
-            known = (json, self._read(json), holds_seal(key))
-            if len(key) <= _LONGEST:
-                self._keep(key, known)
-        return known
+        # Comparing is twenty times as fast as hashing: of long texts only samples are hashed, and all is compared.
+        size = len(key)
+        middle = size >> 1
+        place = key if size <= _HASHED else (size, key[:_SAMPLE], key[middle : middle + _SAMPLE], key[-_SAMPLE:])
+        known = self._known.get(place)
+        if known is not None and known[0] == key:
+            return known[1]
+        json = _value.decode(key)
+        value = (json, self._read(json), holds_seal(key))
+        if size <= _LONGEST:
+            self._keep(place, key, value)
+        return value
 
-    def _keep(self, key: bytes, known: tuple[Any, T, bool]) -> None:
-        self._known[key] = known
-        self.size += len(key)
+    def _keep(self, place: _Place, key: bytes, value: tuple[Any, T, bool]) -> None:
+        replaced = self._known.pop(place, None)
+        self._known[place] = (key, value)
+        self.size += len(key) - (len(replaced[0]) if replaced is not None else 0)
         while self.size > _MOST_BYTES or len(self._known) > _MOST_ENTRIES:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
+            oldest, _ = self._known.pop(next(iter(self._known)))
             self.size -= len(oldest)
 
 

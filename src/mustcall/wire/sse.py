@@ -141,6 +141,11 @@ class SseDecoder:
         block = self._framer.feed(chunk)
         return self.read(block) if block else []
 
+    @property
+    def holds(self) -> bool:
+        """Whether bytes after the last border are held."""
+        return self._framer.holds
+
     def frame(self, chunk: bytes) -> bytes:
         """Take some bytes and return the whole events among them, to be read with `read`."""
         if chunk.endswith(b"\n\n") and not self._framer.holds:
