@@ -51,7 +51,7 @@ class _Upstream:
 
 async def _ask(gateway: Gateway, wire: Wire, body: bytes) -> list[MutableMapping[str, Any]]:
     sent: list[MutableMapping[str, Any]] = []
-    scope = {"type": "http", "method": "POST", "path": PATHS[wire], "query_string": b"", "headers": []}
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": PATHS[wire], "query_string": b"", "headers": []}
 
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -77,7 +77,7 @@ def test_a_healthy_turn_leaves_no_cycles(caller: Wire, upstream: Wire, *, stream
         gateway = Gateway(settings, _Upstream(pieces, kind))
         for _ in range(3):  # what is remembered is made
             sent = await _ask(gateway, caller, body)
-        assert sent[0]["status"] == 200
+            assert sent[0]["status"] == 200
         gc.collect()
         gc.disable()
         try:

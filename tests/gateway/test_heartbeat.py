@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +47,7 @@ def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @contextmanager
-def begun(seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> Iterator[Heartbeat]:
+def begun(seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> Generator[Heartbeat]:
     """Open a heartbeat, and let the turn say that a stream was asked for."""
     with Heartbeat(seconds, progress, send) as heartbeat:
         assert progress.streams is not None

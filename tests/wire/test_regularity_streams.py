@@ -222,7 +222,7 @@ def test_an_id_is_announced_once() -> None:
     assert len(added) > 1
     added[1]["item"]["id"] = added[0]["item"]["id"]
     judge, sse = regularity_for(Wire.RESPONSES), SseDecoder()
-    taken = []
+    taken: list[bool] = []
     for name, value in events:
         block = sse.frame(write([(name, value)]))
         taken.append(judge.takes(block, sse.read(block)))

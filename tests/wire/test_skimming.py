@@ -53,8 +53,14 @@ def messages_body(text: str | None, inputs: list[Any], finish: str | None, numbe
 
 def responses_body(text: str | None, calls: list[tuple[str, str]], numbers: list[int]) -> dict[str, Any]:
     """A response as OpenAI writes it."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [part]}
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [part],
+    }
     output: list[Any] = [] if text is None else [message]
     output += [
         {"id": f"fc_{at}", "type": "function_call", "status": "completed", "call_id": f"call_{at}", "name": name}
