@@ -102,6 +102,7 @@ class Turn:
         self._stamp = inbound.stamp(int(setting.clock.now()))
         self._body: tuple[Shaped, bytes] | None = None
         self._limit: int | None = None
+        self._skimmed: bytes | None = None
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
 
@@ -113,9 +114,9 @@ class Turn:
             while True:
                 reply, raw, headers = await self._whole_attempt()
                 judged = self._judge(reply, self._lens().read(reply))
-                if raw is not None and reply.origin is None and judged.reply is not reply:
-                    # It was only skimmed, and something has to change.
-                    reply = self._theirs.decode_reply(raw, self._provenance)
+                if self._skimmed and (judged.keeps or (self._same_wire and judged.reply is not reply)):
+                    # It was only skimmed, and is to be written on its own wire.
+                    reply = self._restored(self._theirs.decode_reply(self._skimmed, self._provenance))
                     judged = self._judge(reply, self._lens().read(reply))
                 accepted = self._settle(judged, None)
                 if accepted is None:
@@ -215,7 +216,7 @@ class Turn:
             return self._harvest(answer, answer.error_body)
         self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
         try:
-            reply, _ = await self._decode_whole(answer.reply)
+            reply, _ = await self._decode_whole(answer.reply, skims=False)
         except MustcallError as error:
             if await self._again_after(error.info(), delivery):
                 return None
@@ -295,6 +296,7 @@ class Turn:
     async def _send(self) -> Answer:
         """Make the next attempt's exchange."""
         clock, course = self._setting.clock, self._course
+        self._skimmed = None
         if self.record.attempts:
             self._counting.note()
             left = self._deadline - clock.monotonic()
@@ -424,13 +426,14 @@ class Turn:
             raise UpstreamRejected(flow.failure)
         return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
 
-    async def _decode_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
+    async def _decode_whole(self, upstream: UpstreamReply, *, skims: bool = True) -> tuple[Reply, bytes | None]:
         try:
             body = await upstream.read()
         finally:
             await upstream.close()
         own = self._forwards and self._names.trivial and not self._setting.metadata
-        if (own or not self._same_wire) and (skimmed := skim(self._theirs.wire, body)) is not None:
+        if skims and (own or not self._same_wire) and (skimmed := skim(self._theirs.wire, body)) is not None:
+            self._skimmed = body
             return skimmed, body
         reply = self._theirs.decode_reply(body, self._provenance)
         if self._same_wire and not is_regular_body(self._mine.wire, body):
