@@ -290,6 +290,17 @@ def test_a_force_ignored_to_the_end_is_an_error(wire: str, stream: bool) -> None
     assert [rung for rung, _, _ in attempts_of(got)] == ["native", "native", "schema"]
 
 
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+def test_a_kept_answer_is_in_its_own_form(wire: str) -> None:
+    """Rule 25: what stays in context is the upstream's own item, whichever wire the caller is on."""
+    kept: list[object] = []
+    for caller in (wire, "responses"):
+        with Rig(Turn(Say("It is sunny.")), CALL, upstream="responses") as rig:
+            rig.ask(caller, write_body(caller, ASK, model="gpt-4o", choice="get_weather", stream=False))
+            kept.append(rig.bodies[1]["input"][-2])
+    assert kept[0] == kept[1]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_force_is_learnt(stream: bool) -> None:
     """Rule 33: a 400 to force plus thinking, which the profile thought legal, leads to the soft plan, once and for all.
