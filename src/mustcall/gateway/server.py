@@ -34,7 +34,7 @@ def _grace(server: ServerSettings) -> int:
 class _Server(uvicorn.Server):
     """uvicorn's server, with a word when it is ready to answer."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[int], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
         self._stopping = stopping
@@ -44,7 +44,7 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # what it cuts off is not news
         else:
-            self._stopping(len(self.server_state.tasks))
+            self._stopping()
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -104,7 +104,9 @@ def serve(
 
     `stopping` is told how many of them there are, with the settings, at the first signal.
     """
-    config = server_config(Gateway(settings), settings.server)
-    server = _Server(config, announce, lambda running: stopping(running, settings.server))
+    gateway = Gateway(settings)
+    config = server_config(gateway, settings.server)
+    # Not uvicorn's tasks: one whose answer is out may not have ended yet.
+    server = _Server(config, announce, lambda: stopping(gateway.under_way, settings.server))
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again once everything is closed
         server.run(sockets=[listener])
