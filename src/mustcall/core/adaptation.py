@@ -1,5 +1,6 @@
 """A change made to a request or reply on its way. Adapt freely, never invisibly."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -62,6 +63,10 @@ class AdaptationLog:
     def add(self, kind: AdaptationKind, subject: str, detail: str = "") -> None:
         """Note one change; the same change again is not noted twice."""
         self._seen[Adaptation(kind, subject, detail)] = None
+
+    def extend(self, noted: Iterable[Adaptation]) -> None:
+        """Note again what was noted before."""
+        self._seen.update(dict.fromkeys(noted))
 
     @property
     def entries(self) -> tuple[Adaptation, ...]:

@@ -73,8 +73,7 @@ def _crossed(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
     kept, notes = _settled.get(tools, wire, make=lambda: _cross_alone(tools, wire))
     if kept is None:
         return _cross(request, wire, log)
-    for note in notes:
-        log.add(note.kind, note.subject, note.detail)
+    log.extend(notes)
     return kept
 
 

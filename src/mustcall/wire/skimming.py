@@ -92,6 +92,18 @@ _completion = msgspec.json.Decoder(_Completion)
 _NO_GIVEN, _NO_MADE = _Given(), _Made()
 
 
+def _usage(read: int, written: int, given: _Given | None, made: _Made | None) -> Usage:
+    """Return OpenAI's counts, which have the same details on both of its wires."""
+    given, made = given or _NO_GIVEN, made or _NO_MADE
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=given.cached_tokens,
+        cache_write_tokens=given.cache_write_tokens,
+        reasoning_tokens=made.reasoning_tokens,
+    )
+
+
 def _skim_chat(body: bytes) -> Reply | None:
     value = read(_completion, body)
     if value is None or not is_utf8(body):
@@ -109,14 +121,8 @@ def _skim_chat(body: bytes) -> Reply | None:
     counted = value.usage
     usage = None
     if counted is not None:
-        given, made = counted.prompt_tokens_details or _NO_GIVEN, counted.completion_tokens_details or _NO_MADE
-        usage = Usage(
-            input_tokens=counted.prompt_tokens,
-            output_tokens=counted.completion_tokens,
-            cached_tokens=given.cached_tokens,
-            cache_write_tokens=given.cache_write_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-        )
+        given, made = counted.prompt_tokens_details, counted.completion_tokens_details
+        usage = _usage(counted.prompt_tokens, counted.completion_tokens, given, made)
     return Reply(
         id=value.id,
         model=value.model,
@@ -226,16 +232,12 @@ class _OutputCall(msgspec.Struct, gc=False, tag="function_call"):
     namespace: None = None
 
 
-class _Thinking(msgspec.Struct, gc=False):
-    reasoning_tokens: Count = 0
-
-
 class _ResponsesUsage(msgspec.Struct, gc=False):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
     input_tokens_details: _Given | None = None
-    output_tokens_details: _Thinking | None = None
+    output_tokens_details: _Made | None = None
 
 
 class _Response(msgspec.Struct, gc=False):
@@ -251,7 +253,6 @@ class _Response(msgspec.Struct, gc=False):
 
 
 _response = msgspec.json.Decoder(_Response)
-_NO_THINKING = _Thinking()
 
 
 def _skim_responses(body: bytes) -> Reply | None:
@@ -273,14 +274,8 @@ def _skim_responses(body: bytes) -> Reply | None:
     counted = value.usage
     usage = None
     if counted is not None:
-        given, made = counted.input_tokens_details or _NO_GIVEN, counted.output_tokens_details or _NO_THINKING
-        usage = Usage(
-            input_tokens=counted.input_tokens,
-            output_tokens=counted.output_tokens,
-            cached_tokens=given.cached_tokens,
-            cache_write_tokens=given.cache_write_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-        )
+        given, made = counted.input_tokens_details, counted.output_tokens_details
+        usage = _usage(counted.input_tokens, counted.output_tokens, given, made)
     return Reply(
         id=value.id,
         model=value.model,

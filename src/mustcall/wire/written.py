@@ -40,8 +40,7 @@ class WrittenTools:
     def get(self, tools: _Tools, log: AdaptationLog) -> list[JsonObject]:
         """Return tools in the form of the wire."""
         written, notes = self._known.get(tools, make=lambda: self._written(tools))
-        for note in notes:
-            log.add(note.kind, note.subject, note.detail)
+        log.extend(notes)
         return written
 
     def _written(self, tools: _Tools) -> tuple[list[JsonObject], tuple[Adaptation, ...]]:
