@@ -16,7 +16,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.naming import flat_name
 
-__all__ = ["DROPPABLE_TOOLS", "Offer", "custom_arguments", "custom_input", "offer_for"]
+__all__ = ["DROPPABLE_TOOLS", "Offer", "custom_arguments", "custom_input", "offer_for", "stands_alone"]
 
 #: Provider tools an agent can do without: by the start of their type, versions and previews included. Any other
 #: provider tool is something the agent was told it has (a shell, a sandbox, files), so its loss must not be silent.
@@ -63,6 +63,12 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
         _refuse_lost_choice(choice, kept, request, wire)
         choice = _choice_across(choice, kept, wire)
     return Offer(kept, choice if kept else None)
+
+
+def stands_alone(tools: _Tools, wire: Wire) -> bool:
+    """Tell whether what is offered on `wire` depends on nothing in the conversation."""
+    kept, _ = _settled.get(tools, wire, make=lambda: _cross_alone(tools, wire)) if tools else ((), ())
+    return bool(kept) or (kept is not None and wire not in _NEEDS_TOOLS_FOR_HISTORY)
 
 
 def _crossed(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:

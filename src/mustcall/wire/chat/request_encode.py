@@ -46,7 +46,7 @@ from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
-from mustcall.wire.written import WrittenTools
+from mustcall.wire.written import WrittenSettings, WrittenTools
 
 __all__ = ["encode_request"]
 
@@ -78,7 +78,13 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     raw = request.raw_for(_CHAT)
     if raw is not None:
         return raw
-    body: JsonObject = {"model": request.model, "messages": _Conversation(target, log).encode(request)}
+    messages = _Conversation(target, log).encode(request)
+    return {"model": request.model, "messages": messages, **_settings.get(request, target, log)}
+
+
+def _encode_settings(request: Request, _: Target, log: AdaptationLog) -> JsonObject:
+    """Write everything but `model` and `messages`."""
+    body: JsonObject = {}
     offer = offer_for(request, _CHAT, log)
     spelling = request.spelling_for(_CHAT)
     native = request.origin is not None and request.origin.wire is _CHAT
@@ -97,6 +103,9 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         _write_settings(body, request, choice, parallel, log)
     # A canonical field that was written wins over an unread form of it.
     return body | {name: value for name, value in _carried_fields(request, log).items() if name not in body}
+
+
+_settings = WrittenSettings(_CHAT, _encode_settings)
 
 
 def _write_settings(

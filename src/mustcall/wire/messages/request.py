@@ -5,6 +5,7 @@ this wire that nobody changed goes out as it came. Server-held threads are refus
 SDK resend its whole history; a missing `max_tokens` is left to whoever encodes the request.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,7 +52,7 @@ from mustcall.wire.reading import (
     str_field,
 )
 from mustcall.wire.repeated import RepeatedReader, Tools
-from mustcall.wire.written import WrittenTools
+from mustcall.wire.written import WrittenSettings, WrittenTools
 
 __all__ = ["decode_request", "encode_request", "peek"]
 
@@ -241,6 +242,21 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         body["system"] = system
     messages = writer.messages()
     body["messages"] = messages
+    if native or request.reasoning is not None:  # whether thinking may be asked for depends on the conversation
+        body |= _write_settings(request, target, log, messages)
+    else:
+        body |= _settings.get(request, target, log)
+    if native:
+        _keep_spelling(body, request)
+    return body
+
+
+def _write_settings(
+    request: Request, target: Target, log: AdaptationLog, messages: Sequence[JsonObject] = ()
+) -> JsonObject:
+    """Write everything but `model`, `system` and `messages`, which are given as they were written."""
+    body: JsonObject = {}
+    native = request.origin is not None and request.origin.wire is _WIRE
     # A history of this wire without tools was legal when it came; stubs are for histories of other wires.
     offer = offer_for(request, _WIRE, log)
     if offer.tools:
@@ -266,9 +282,10 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     _write_sampling(body, request, thinking, log, native=native)
     if request.stream:
         body["stream"] = True
-    if native:
-        _keep_spelling(body, request)
     return body
+
+
+_settings = WrittenSettings(_WIRE, _write_settings)
 
 
 def _keep_spelling(body: JsonObject, request: Request) -> None:
@@ -291,7 +308,7 @@ def _keep_spelling(body: JsonObject, request: Request) -> None:
 
 
 def _legal_thinking(
-    thinking: Thinking, offer: Offer, messages: list[JsonObject], log: AdaptationLog, *, forceable: bool
+    thinking: Thinking, offer: Offer, messages: Sequence[JsonObject], log: AdaptationLog, *, forceable: bool
 ) -> Thinking:
     """Leave thinking out where asking for it would be refused: the caller of another wire could not know."""
     forced = offer.choice is not None and offer.choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED)

@@ -24,7 +24,7 @@ from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, p
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
 from mustcall.wire.turns import is_billing_header
-from mustcall.wire.written import WrittenTools
+from mustcall.wire.written import WrittenSettings, WrittenTools
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 
@@ -87,7 +87,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     )
     writer = ItemWriter(target.issuer, custom, log)
     items = [item for message in request.messages for item in writer.items(message)]
-    body = {"model": request.model, "input": items, **encode_settings(request, log)}
+    body = {"model": request.model, "input": items, **_settings.get(request, target, log)}
     if is_native(request):
         spelled = request.spelling_for(_WIRE).get("input")
         if isinstance(spelled, str) and items == [{"role": "user", "content": spelled}]:
@@ -144,6 +144,9 @@ def encode_settings(request: Request, log: AdaptationLog) -> JsonObject:
     if not native:
         _without_server_state(body, log)
     return body
+
+
+_settings = WrittenSettings(_WIRE, lambda request, _, log: encode_settings(request, log))
 
 
 def _without_server_state(body: JsonObject, log: AdaptationLog) -> None:
