@@ -19,7 +19,8 @@ def test_neighbours_are_joined() -> None:
     roles = ["system", "system", "user", "user", "assistant", "assistant", "tool", "user", "developer", "user"]
     messages = [_message(role, str(number)) for number, role in enumerate(roles)]
     joined = [
-        (turn.role, [str(part.text) for part in turn.parts if isinstance(part, Text)]) for turn in turns(messages)
+        (turn.role, [part.text for one in turn.messages for part in one.parts if isinstance(part, Text)])
+        for turn in turns(messages)
     ]
     assert joined == [
         ("system", ["0"]),

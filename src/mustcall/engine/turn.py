@@ -580,10 +580,10 @@ class Turn:
 
     def _encode_reply(self, reply: Reply) -> bytes:
         """Write a reply for the caller."""
-        kept = tuple(part for part in reply.parts if not (isinstance(part, Text) and not part.text))
+        kept = [part for part in reply.parts if not (isinstance(part, Text) and not part.text)]
         if len(kept) != len(reply.parts) and kept:
-            reply = reply.evolve(parts=kept)
-        elif not self._forwards:
+            reply = reply.evolve(parts=tuple(kept))
+        elif self._same_wire and not self._forwards:
             reply = reply.evolve()  # not as it came: see there
         try:
             body = self._mine.encode_reply(reply, self._request, self._stamp, self._log)

@@ -23,11 +23,6 @@ class Turn(msgspec.Struct):
     role: Role
     messages: list[Message]
 
-    @property
-    def parts(self) -> list[Part]:
-        """All parts of the turn, in order."""
-        return [part for message in self.messages for part in message.parts]
-
 
 def is_billing_header(part: Part) -> bool:
     """Tell Claude Code's first system block: it means nothing to another provider and varies (wires.md 1.3)."""

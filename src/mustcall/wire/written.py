@@ -1,25 +1,27 @@
-"""Requests as they are written, with what comes again in every one of an agent remembered: its tools and settings.
+"""Requests as they are written, with what comes again in every one of an agent remembered: tools, settings, messages.
 
 Reading gives the same objects for what was written the same way (`repeated`), so what was made of them for another wire
 is found by their identity. What is noted while they are written is remembered with them and noted again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.memo import Remembered
-from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.message import Message
+from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.codec import Target
 from mustcall.wire.offer import stands_alone
 
-__all__ = ["WrittenSettings", "WrittenTools", "write_body"]
+__all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "tools_as_bytes", "write_body"]
 
+T = TypeVar("T")
 _Tools = tuple[Tool | ProviderTool, ...]
 _bytes: Remembered[msgspec.Raw] = Remembered(32)
 
@@ -30,10 +32,12 @@ _MODEL, _MESSAGES, _ORIGIN = map(_FIELDS.index, ("model", "messages", "origin"))
 def write_body(body: JsonObject) -> bytes:
     """Write a request body. The bytes of its tools are found again where the list is one that came before."""
     tools: Any = body.get("tools")
-    if tools:
-        known = _bytes.get(tools, make=lambda: msgspec.Raw(msgspec.json.encode(tools)))
-        body = {**body, "tools": known}
-    return msgspec.json.encode(body)
+    return msgspec.json.encode({**body, "tools": tools_as_bytes(tools)} if tools else body)
+
+
+def tools_as_bytes(tools: list[JsonObject]) -> msgspec.Raw:
+    """Write a list of tools, or find the bytes of this very list again."""
+    return _bytes.get(tools, make=lambda: msgspec.Raw(msgspec.json.encode(tools)))
 
 
 class WrittenTools:
@@ -56,16 +60,40 @@ class WrittenTools:
         return self._write(tools, log), log.entries
 
 
-class _Settings(msgspec.Struct, frozen=True):
-    """What was said, which lives as long so that its identity stays its own, and how it was written.
-
-    None stands for settings that depend on the conversation.
-    """
+class _Made(msgspec.Struct, Generic[T], frozen=True):
+    """What was said, which lives as long so that its identity stays its own, and what was made of it."""
 
     said: list[object]
-    target: Target
-    written: JsonObject | None
-    notes: tuple[Adaptation, ...]
+    target: Target | None
+    value: T
+
+
+class OfSettings(Generic[T]):
+    """What was made of what requests say beside their conversation and their model, found by the identity of all of it.
+
+    One variant of each caller's request is enough to remember.
+    """
+
+    __slots__ = ("_known",)
+
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Made[T]] = {}
+
+    def get(self, request: Request, origin: Origin, target: Target | None, make: Callable[[], T]) -> T:
+        """Return what was made of these very settings for the same target, or make it."""
+        said: list[object] = list(msgspec.structs.astuple(request))
+        said[_MODEL], said[_MESSAGES], said[_ORIGIN] = origin.spelling, origin.fields, origin.wire
+        place = id(origin.fields)
+        known = self._known.get(place)
+        if known is not None and all(map(is_, said, known.said)) and known.target == target:
+            return known.value
+        value = make()
+        if len(self._known) >= self._MOST and place not in self._known:
+            del self._known[next(iter(self._known))]
+        self._known[place] = _Made(said, target, value)
+        return value
 
 
 class WrittenSettings:
@@ -76,36 +104,83 @@ class WrittenSettings:
 
     __slots__ = ("_known", "_wire", "_write")
 
-    _MOST = 64
-
     def __init__(self, wire: Wire, write: Callable[[Request, Target, AdaptationLog], JsonObject]) -> None:
         self._wire = wire
         self._write = write
-        self._known: dict[int, _Settings] = {}
+        self._known: OfSettings[tuple[JsonObject, tuple[Adaptation, ...]] | None] = OfSettings()
 
     def get(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
         """Return the settings in the form of the wire."""
         origin = request.origin
         if origin is None or origin.wire is self._wire:
             return self._write(request, target, log)
-        said: list[object] = list(msgspec.structs.astuple(request))
-        said[_MODEL], said[_MESSAGES], said[_ORIGIN] = None, origin.fields, origin.wire
-        # All of it is compared by identity. One variant of each caller's request is enough to remember.
-        place = id(origin.fields)
-        known = self._known.get(place)
-        if known is None or not all(map(is_, said, known.said)) or known.target != target:
-            known = _Settings(said, target, *self._written(request, target))
-            if len(self._known) >= self._MOST and place not in self._known:
-                del self._known[next(iter(self._known))]
-            self._known[place] = known
-        if known.written is None:
+        known = self._known.get(request, origin, target, lambda: self._written(request, target))
+        if known is None:
             return self._write(request, target, log)
+        written, notes = known
+        if notes:
+            log.extend(notes)
+        return written
+
+    def _written(self, request: Request, target: Target) -> tuple[JsonObject, tuple[Adaptation, ...]] | None:
+        """Write settings; None if they depend on the conversation."""
+        if not stands_alone(request.tools, self._wire):
+            return None
+        log = AdaptationLog()
+        return self._write(msgspec.structs.replace(request, messages=()), target, log), log.entries
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    """Neighbouring messages of another wire, and how they were written for an upstream that is offered these tools."""
+
+    messages: tuple[Message, ...]
+    issuer: str
+    tools: _Tools
+    written: list[Any]
+    notes: tuple[Adaptation, ...]
+    size: int
+
+
+class WrittenTurns:
+    """The turns of conversations: each request of an agent has all those of the last one, and a few more.
+
+    Bounded by the bytes that were written, the oldest forgotten first.
+    """
+
+    __slots__ = ("_known", "_size")
+
+    _LONGEST = 64 * 1024
+    _MOST_BYTES = 2 * 1024 * 1024
+    _MOST_TURNS = 4096
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Turn] = {}
+        self._size = 0
+
+    def find(self, messages: Sequence[Message], issuer: str, tools: _Tools, log: AdaptationLog) -> list[Any] | None:
+        """Return how these very messages were written before, and note what was noted then."""
+        known = self._known.get(id(messages[0]))
+        if known is None or known.tools is not tools or known.issuer != issuer:
+            return None
+        before = known.messages
+        if len(before) != len(messages) or not (len(before) == 1 or all(map(is_, before, messages))):
+            return None
         if known.notes:
             log.extend(known.notes)
         return known.written
 
-    def _written(self, request: Request, target: Target) -> tuple[JsonObject | None, tuple[Adaptation, ...]]:
-        if not stands_alone(request.tools, self._wire):
-            return None, ()
-        log = AdaptationLog()
-        return self._write(msgspec.structs.replace(request, messages=()), target, log), log.entries
+    def keep(
+        self, messages: Sequence[Message], issuer: str, tools: _Tools, written: list[Any], log: AdaptationLog
+    ) -> None:
+        """Remember how messages were written, with what was noted. Only those will come again that are as they came."""
+        if any(message.origin is None or message.origin.raw is None for message in messages):
+            return
+        size = len(msgspec.json.encode(written))
+        if size > self._LONGEST:
+            return
+        place = id(messages[0])
+        replaced = self._known.pop(place, None)
+        self._known[place] = _Turn(tuple(messages), issuer, tools, written, log.entries, size)
+        self._size += size - (replaced.size if replaced is not None else 0)
+        while self._size > self._MOST_BYTES or len(self._known) > self._MOST_TURNS:
+            self._size -= self._known.pop(next(iter(self._known))).size

@@ -46,7 +46,7 @@ from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
-from mustcall.wire.written import WrittenSettings, WrittenTools
+from mustcall.wire.written import WrittenSettings, WrittenTools, WrittenTurns
 
 __all__ = ["encode_request"]
 
@@ -78,7 +78,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     raw = request.raw_for(_CHAT)
     if raw is not None:
         return raw
-    messages = _Conversation(target, log).encode(request)
+    messages = _Conversation(target.issuer, log).encode(request)
     return {"model": request.model, "messages": messages, **_settings.get(request, target, log)}
 
 
@@ -307,11 +307,14 @@ def _kind_of(part: Part) -> str:
     return part.type if isinstance(part, Unknown | ProviderItem) else str(part.__struct_config__.tag)
 
 
+_turns = WrittenTurns()
+
+
 class _Conversation:
     """Writes messages in order: assistant neighbours of finer wires joined, results split, their media after them."""
 
-    def __init__(self, target: Target, log: AdaptationLog) -> None:
-        self._issuer = target.issuer
+    def __init__(self, issuer: str, log: AdaptationLog) -> None:
+        self._issuer = issuer
         self._log = log
         self._out: list[JsonObject] = []
         self._assistant: list[Message] = []
@@ -320,9 +323,7 @@ class _Conversation:
     def encode(self, request: Request) -> list[JsonObject]:
         """Return the `messages` array."""
         if request.system is not None:
-            system = request.system.evolve(parts=self._system_parts(request.system))
-            if system.parts:
-                self._other(system)
+            self._repeat(request.system, _Conversation._system)
         for message in request.messages:
             raw = message.raw_for(_CHAT)
             if raw is not None:
@@ -335,7 +336,7 @@ class _Conversation:
                 self._assistant.append(message)
             else:
                 self._flush_assistant()
-                self._other(message)
+                self._repeat(message, _Conversation._other)
         self._flush()
         return self._out
 
@@ -349,11 +350,37 @@ class _Conversation:
             self._media = []
 
     def _flush_assistant(self) -> None:
-        if self._assistant:
-            encoded = self._encode_assistant(self._assistant)
-            if encoded is not None:
-                self._out.append(encoded)
+        run = self._assistant
+        if run:
+            written = _turns.find(run, self._issuer, (), self._log)
+            if written is None:
+                alone = _Conversation(self._issuer, AdaptationLog())
+                encoded = alone._encode_assistant(run)
+                written = [encoded] if encoded is not None else []
+                self._log.extend(alone._log.entries)
+                _turns.keep(run, self._issuer, (), written, alone._log)
+            self._out += written
             self._assistant = []
+
+    def _repeat(self, message: Message, write: "Callable[[_Conversation, Message], None]") -> None:
+        """Write a message, or find how it was written before; media beside results wait for what comes next."""
+        if self._media:
+            write(self, message)
+            return
+        written = _turns.find((message,), self._issuer, (), self._log)
+        if written is None:
+            alone = _Conversation(self._issuer, AdaptationLog())
+            write(alone, message)
+            written, self._media = alone._out, alone._media
+            self._log.extend(alone._log.entries)
+            if not alone._media:
+                _turns.keep((message,), self._issuer, (), written, alone._log)
+        self._out += written
+
+    def _system(self, message: Message) -> None:
+        system = message.evolve(parts=self._system_parts(message))
+        if system.parts:
+            self._other(system)
 
     def _system_parts(self, message: Message) -> tuple[Part, ...]:
         kept: list[Part] = []

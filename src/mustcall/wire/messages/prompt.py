@@ -9,8 +9,8 @@ with state that this upstream issued: the wire refuses any other.
 
 import base64
 import binascii
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
 
 import msgspec
 
@@ -42,6 +42,7 @@ from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, turns
+from mustcall.wire.written import WrittenTurns
 
 __all__ = ["PromptWriter", "carries_foreign_state"]
 
@@ -65,13 +66,12 @@ def _is_native(message: Message) -> bool:
 class PromptWriter:
     """Writes one request's prompt; what it changes goes to the log."""
 
-    __slots__ = ("_issuer", "_log", "_request", "_schemas", "_system")
+    __slots__ = ("_issuer", "_log", "_request", "_system")
 
     def __init__(self, request: Request, issuer: str, log: AdaptationLog) -> None:
         self._request = request
         self._issuer = issuer
         self._log = log
-        self._schemas = Schemas(request.tools)
         leading = 0
         for message in request.messages:
             if message.role not in _SYSTEM_ROLES or _is_native(message):
@@ -83,17 +83,13 @@ class PromptWriter:
         """Return the `system` prompt: the request's own, then leading system messages; None if there is none."""
         own = self._request.system
         hoisted = self._request.messages[: self._system]
-        if own is not None and not hoisted:
-            raw = own.raw_for(_WIRE)
-            if raw is not None:
-                return raw
-        blocks: list[JsonObject] = []
-        for message in (*((own,) if own is not None else ()), *hoisted):
-            self._note_message_fields(message)
-            blocks.extend(self._blocks(message.parts))
-        if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-            return blocks[0]["text"]
-        return blocks or None
+        if own is not None:
+            if not hoisted:
+                raw = own.raw_for(_WIRE)
+                if raw is not None:
+                    return raw
+            hoisted = (own, *hoisted)
+        return self._repeat(hoisted, _BlockWriter.system)[0] if hoisted else None
 
     def messages(self) -> list[JsonObject]:
         """Return the `messages`."""
@@ -103,44 +99,35 @@ class PromptWriter:
             if not _is_native(message):
                 run.append(self._as_user_text(message) if message.role in _SYSTEM_ROLES else message)
                 continue
-            written.extend(self._joined(run))
+            self._join(run, written)
             run.clear()
-            own = self._native(message)
-            if own is not None:
-                written.append(own)
-        written.extend(self._joined(run))
-        return written
-
-    def _native(self, message: Message) -> JsonObject | None:
-        """Write a message of this wire; None if nothing of it may be sent."""
-        raw = message.raw_for(_WIRE)
-        if raw is not None and not carries_foreign_state(message):
-            return raw
-        blocks = self._blocks(message.parts)
-        if not blocks:
-            self._log.add(AdaptationKind.PART_DROPPED, "message", "nothing of it can be sent")
-            return None
-        role = "user" if message.role is Role.TOOL else message.role.value
-        return {"role": role, "content": _as_it_came(blocks, message.parts), **message.fields_for(_WIRE)}
-
-    def _joined(self, run: list[Message]) -> list[JsonObject]:
-        written: list[JsonObject] = []
-        for turn in turns(run):
-            for message in turn.messages:
-                self._note_message_fields(message)
-            blocks = self._blocks(turn.parts)
-            if not blocks:
-                continue
-            if turn.role is Role.ASSISTANT:
-                if blocks[0]["type"] not in _THINKING_TYPES:
-                    blocks.sort(key=lambda block: block["type"] not in _THINKING_TYPES)
+            raw = message.raw_for(_WIRE)
+            if raw is not None and not carries_foreign_state(message):
+                written.append(raw)
             else:
-                ordered = sorted(blocks, key=lambda block: block["type"] != "tool_result")
-                if ordered != blocks:
-                    self._log.add(AdaptationKind.MESSAGE_MOVED, "tool_result", "results come first in a user turn")
-                    blocks = ordered
-            written.append({"role": turn.role.value, "content": _plain(blocks)})
+                written += self._writer(self._log).native(message)
+        self._join(run, written)
         return written
+
+    def _join(self, run: list[Message], written: list[JsonObject]) -> None:
+        for turn in turns(run):
+            written += self._repeat(turn.messages, _BlockWriter.turn)
+
+    def _repeat(
+        self, messages: Sequence[Message], write: "Callable[[_BlockWriter, Sequence[Message]], list[Any]]"
+    ) -> list[Any]:
+        """Write neighbours, or find how they were written before."""
+        tools = self._request.tools
+        written = _turns.find(messages, self._issuer, tools, self._log)
+        if written is None:
+            log = AdaptationLog()
+            written = write(self._writer(log), messages)
+            self._log.extend(log.entries)
+            _turns.keep(messages, self._issuer, tools, written, log)
+        return written
+
+    def _writer(self, log: AdaptationLog) -> "_BlockWriter":
+        return _BlockWriter(self._request, self._issuer, log)
 
     def _as_user_text(self, message: Message) -> Message:
         self._log.add(AdaptationKind.MESSAGE_MOVED, message.role.value, "stays in place as user text in <system> marks")
@@ -148,6 +135,54 @@ class PromptWriter:
         marked = "<system>\n" + "\n\n".join(texts) + "\n</system>"
         others = [part for part in message.parts if not isinstance(part, Text)]
         return message.evolve(role=Role.USER, parts=((Text(text=marked), *others) if texts else tuple(others)))
+
+
+_turns = WrittenTurns()
+
+
+class _BlockWriter:
+    """Writes messages as the blocks of one turn."""
+
+    __slots__ = ("_issuer", "_log", "_request", "_schemas")
+
+    def __init__(self, request: Request, issuer: str, log: AdaptationLog) -> None:
+        self._request = request
+        self._issuer = issuer
+        self._log = log
+        self._schemas = Schemas(request.tools)
+
+    def system(self, messages: Sequence[Message]) -> list[str | list[JsonObject] | None]:
+        """Return the one `system` prompt of these messages."""
+        blocks: list[JsonObject] = []
+        for message in messages:
+            self._note_message_fields(message)
+            blocks.extend(self._blocks(message.parts))
+        return [_plain(blocks) if blocks else None]
+
+    def native(self, message: Message) -> list[JsonObject]:
+        """Write a message of this wire; nothing if nothing of it may be sent."""
+        blocks = self._blocks(message.parts)
+        if not blocks:
+            self._log.add(AdaptationKind.PART_DROPPED, "message", "nothing of it can be sent")
+            return []
+        role = "user" if message.role is Role.TOOL else message.role.value
+        return [{"role": role, "content": _as_it_came(blocks, message.parts), **message.fields_for(_WIRE)}]
+
+    def turn(self, messages: Sequence[Message]) -> list[JsonObject]:
+        """Write the messages of one side as one; nothing if nothing of them can be sent."""
+        for message in messages:
+            self._note_message_fields(message)
+        blocks = self._blocks([part for message in messages for part in message.parts])
+        if not blocks:
+            return []
+        if messages[0].role is Role.ASSISTANT:
+            if blocks[0]["type"] not in _THINKING_TYPES:
+                blocks.sort(key=lambda block: block["type"] not in _THINKING_TYPES)
+            return [{"role": "assistant", "content": _plain(blocks)}]
+        ordered = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+        if ordered != blocks:
+            self._log.add(AdaptationKind.MESSAGE_MOVED, "tool_result", "results come first in a user turn")
+        return [{"role": "user", "content": _plain(ordered)}]
 
     def _note_message_fields(self, message: Message) -> None:
         if message.origin is not None and message.origin.wire is not _WIRE:

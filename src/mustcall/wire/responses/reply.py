@@ -8,7 +8,6 @@ from typing import Any, assert_never
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo, UpstreamRejected
-from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import (
     Audio,
@@ -42,6 +41,7 @@ from mustcall.wire.responses.items import decode_output_item
 from mustcall.wire.responses.parts import ENVELOPE, is_native, part_word
 from mustcall.wire.responses.request_encode import encode_settings
 from mustcall.wire.sealing import seal
+from mustcall.wire.written import OfSettings
 
 __all__ = [
     "decode_created",
@@ -216,16 +216,31 @@ def finish_fields(finish: FinishReason, output: list[JsonObject], *, refused: bo
 
 def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) -> JsonObject:
     """Return the response object without its result: identity, and the caller's settings repeated."""
-    asked: JsonObject = caller.raw_for(_WIRE) or encode_settings(caller, AdaptationLog())
-    said = {name: value for name, value in asked.items() if name in _REPEATED and value is not None}
-    head: JsonObject = {**_UNSAID, **said, "id": identifier, "created_at": stamp.created, "model": model, "output": []}
-    head["store"] = stamp.stored  # by us: another wire's upstream keeps nothing
+    origin = caller.origin
+    if origin is not None and origin.wire is _WIRE and origin.raw is not None:
+        repeated = _heads.get(caller, origin, None, lambda: _repeated(origin.raw))
+    else:
+        repeated = _repeated(encode_settings(caller, AdaptationLog()))
+    head = {**repeated, "id": identifier, "created_at": stamp.created, "model": model, "store": stamp.stored}
     if stamp.previous:
         head["previous_response_id"] = stamp.previous
-    head["reasoning"] = {"effort": None, "summary": None, **said.get("reasoning", {})}
-    head["text"] = {"format": {"type": "text"}, **said.get("text", {})}
-    head["tools"] = _echoed_tools(said.get("tools", []))
     return head
+
+
+def _repeated(asked: JsonObject) -> JsonObject:
+    """Return a response object that repeats what was asked; nothing of it may be changed. `store` is ours to say."""
+    said = {name: value for name, value in asked.items() if name in _REPEATED and value is not None}
+    return {
+        **_UNSAID,
+        **said,
+        "output": [],
+        "reasoning": {"effort": None, "summary": None, **said.get("reasoning", {})},
+        "text": {"format": {"type": "text"}, **said.get("text", {})},
+        "tools": [_echoed_tool(tool) for tool in said.get("tools", ())],
+    }
+
+
+_heads: OfSettings[JsonObject] = OfSettings()
 
 
 #: A response object, its result and what it repeats of a request that says nothing of it.
@@ -261,14 +276,6 @@ _UNSAID: JsonObject = {
     "metadata": {},
 }
 _REPEATED = _UNSAID.keys() - {"id", "object", "created_at", "status", "error", "incomplete_details", "output", "usage"}
-
-
-_echoed: Remembered[list[JsonObject]] = Remembered(32)
-
-
-def _echoed_tools(tools: list[JsonObject]) -> list[JsonObject]:
-    """Return the caller's tools as the server repeats them; the same list for the same tools."""
-    return _echoed.get(tools, make=lambda: [_echoed_tool(tool) for tool in tools]) if tools else []
 
 
 def _echoed_tool(tool: JsonObject) -> JsonObject:

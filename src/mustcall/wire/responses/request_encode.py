@@ -10,7 +10,7 @@ from typing import Any
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import UnsupportedFeature
-from mustcall.core.message import Message
+from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, File, Text, ToolCall
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
@@ -24,7 +24,7 @@ from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, p
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
 from mustcall.wire.turns import is_billing_header
-from mustcall.wire.written import WrittenSettings, WrittenTools
+from mustcall.wire.written import WrittenSettings, WrittenTools, WrittenTurns
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 
@@ -79,14 +79,7 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     raw = request.raw_for(_WIRE)
     if raw is not None:
         return raw
-    custom = frozenset(
-        part.id
-        for message in request.messages
-        for part in message.parts
-        if isinstance(part, ToolCall) and part.kind is CallKind.CUSTOM
-    )
-    writer = ItemWriter(target.issuer, custom, log)
-    items = [item for message in request.messages for item in writer.items(message)]
+    items = _encode_input(request, target.issuer, log)
     body = {"model": request.model, "input": items, **_settings.get(request, target, log)}
     if is_native(request):
         spelled = request.spelling_for(_WIRE).get("input")
@@ -95,6 +88,37 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
         elif not items and "input" not in request.spelling_for(_WIRE):
             del body["input"]
     return body
+
+
+def _encode_input(request: Request, issuer: str, log: AdaptationLog) -> list[JsonObject]:
+    custom = frozenset(
+        [
+            part.id
+            for message in request.messages
+            if message.role is Role.ASSISTANT
+            for part in message.parts
+            if isinstance(part, ToolCall) and part.kind is CallKind.CUSTOM
+        ]
+    )
+    items: list[JsonObject] = []
+    for message in request.messages:
+        raw = message.raw_for(_WIRE)
+        if raw is not None:
+            items.append(raw)
+            continue
+        # What a result is written as depends on the kind of call it answers.
+        written = None if custom else _turns.find((message,), issuer, (), log)
+        if written is None:
+            noted = AdaptationLog()
+            written = ItemWriter(issuer, custom, noted).items(message)
+            log.extend(noted.entries)
+            if not custom:
+                _turns.keep((message,), issuer, (), written, noted)
+        items += written
+    return items
+
+
+_turns = WrittenTurns()
 
 
 def encode_settings(request: Request, log: AdaptationLog) -> JsonObject:

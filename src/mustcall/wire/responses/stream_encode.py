@@ -41,6 +41,7 @@ from mustcall.wire.responses.reply import (
     response_id,
 )
 from mustcall.wire.sse import encode_event
+from mustcall.wire.written import tools_as_bytes
 
 __all__ = ["ResponsesStreamEncoder", "failed_error"]
 
@@ -214,7 +215,9 @@ class ResponsesStreamEncoder:
             own = identifier if announced and identifier else response_id(identifier, self._stamp)
             head = response_head(self._caller, own, model or self._caller.model, self._stamp)
             # Repeated in three events, and large: written once.
-            self._head = head = {**head, "tools": msgspec.Raw(_dump(head["tools"]))}
+            if head["tools"]:
+                head["tools"] = tools_as_bytes(head["tools"])
+            self._head = head
             self._emit("response.created", {"response": head})
             self._emit("response.in_progress", {"response": head})
         return self._head
