@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.wire.opening import glimpse, open_body
+from mustcall.wire.opening import KnownTools, glimpse, open_body
 from mustcall.wire.registry import codec_for
 
 values = st.recursive(
@@ -71,3 +72,103 @@ def test_reading_from_the_top_level_is_reading(wire: Wire, more: dict[str, Any])
             told.append(str(refused))
     assert told[0] == told[1]
     assert fields == before
+
+
+# --- tools that came before ---------------------------------------------------------------------------------------
+
+_LONG = [{"name": f"tool_{number}", "description": 'says "tools": [1, 2] and }, {' * 4} for number in range(12)]
+_LIST = json.dumps(_LONG, separators=(",", ":"))
+_KEY = '"tools":'
+#: Pieces out of which bodies are put together, right and wrong: the list as a value, in a text, below, twice, cut off.
+_PIECES = [
+    '{"model":"m",',
+    '"model":"m"',
+    _KEY,
+    _KEY + " ",
+    "\\" + _KEY,
+    '"tools"',
+    ":",
+    _LIST,
+    _LIST[:-1],
+    _LIST[1:],
+    json.dumps(_LIST),
+    json.dumps({"tools": _LONG}, separators=(",", ":")),
+    '"messages":[{"role":"user","content":"',
+    '"}]',
+    '"mustcall: the tools that came before"',
+    '"',
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "0",
+    "x",
+    " ",
+]
+
+
+def _plainly(body: bytes) -> dict[str, bytes] | None:
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return {name: bytes(value) for name, value in fields.items()}
+
+
+def _opened(body: bytes) -> dict[str, bytes] | None:
+    fields = open_body(body)
+    return None if fields is None else {name: bytes(value) for name, value in fields.items()}
+
+
+@given(pieces=st.lists(st.sampled_from(_PIECES), max_size=9))
+def test_known_tools_hide_nothing(pieces: list[str]) -> None:
+    """Whatever stands around tools that came before, the top level is what reading all of it gives."""
+    assert open_body(f'{{"tools":{_LIST}}}'.encode()) is not None
+    for body in ("".join(pieces).encode(), ('{"model":"m",' + "".join(pieces) + "}").encode()):
+        assert _opened(body) == _plainly(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"model":"m","tools":{_LIST},"stream":true}}',
+        f'{{"tools": {_LIST}}}',
+        f'{{"tools":{_LIST},"tools":3}}',
+        f'{{"tools":{_LIST},"tools":"mustcall: the tools that came before"}}',
+        f'{{"a":{{"tools":{_LIST}}},"tools":[]}}',
+        f'{{"tools":{_LIST}0}}',
+        f'{{"tools":{_LIST}',
+        f'{{"a":"\\"tools":{_LIST}}}',
+    ],
+)
+def test_the_cases_somebody_would_try(body: str) -> None:
+    """As a field, with a space, given twice, below another, with something behind it, cut off, and in a text."""
+    open_body(f'{{"tools":{_LIST}}}'.encode())
+    assert _opened(body.encode()) == _plainly(body.encode())
+
+
+def test_known_tools_are_not_looked_through_again() -> None:
+    """The second body of an agent gives the tools of the first as one object; others are its own."""
+    first = open_body(f'{{"model":"a","tools":{_LIST}}}'.encode())
+    second = open_body(f'{{"model":"b","tools":{_LIST},"x":1}}'.encode())
+    assert first is not None
+    assert second is not None
+    assert second["tools"] is first["tools"]
+    assert bytes(second["model"]) == b'"b"'
+    assert bytes(second["x"]) == b"1"
+
+
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest tools are forgotten, and read all the same; long ones are not kept."""
+    monkeypatch.setattr(KnownTools, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(KnownTools, "_LONGEST", 2_000)
+    known = KnownTools()
+    monkeypatch.setattr("mustcall.wire.opening._known", known)
+    for number in range(30):
+        tools = json.dumps([{"name": f"n{number:02}", "description": "d" * 1500}])
+        assert _opened(f'{{"tools":{tools}}}'.encode()) == {"tools": tools.encode()}
+        assert known.size == len(tools) * min(number + 1, 10_000 // len(tools))
+    before = known.size
+    assert open_body(f'{{"tools":[{{"name":"{"x" * 3000}"}}]}}'.encode()) is not None
+    assert known.size == before

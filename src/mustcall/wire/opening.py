@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.wire.codec import Peek
 
-__all__ = ["Fields", "glimpse", "open_body"]
+__all__ = ["Fields", "KnownTools", "glimpse", "open_body"]
 
 Fields = dict[str, msgspec.Raw]
 
@@ -26,10 +26,10 @@ _TOOLS = b'"tools":'
 _STAND_IN = b'"mustcall: the tools that came before"'
 
 
-class _Known:
+class KnownTools:
     """Lists of tools that came before, by how they begin; the oldest are forgotten first."""
 
-    __slots__ = ("_lists", "_size")
+    __slots__ = ("_lists", "size")
 
     #: What is shorter is read as fast as it is compared; what is longer is no agent's.
     _LEAST, _LONGEST = 1024, 256 * 1024
@@ -38,7 +38,8 @@ class _Known:
 
     def __init__(self) -> None:
         self._lists: dict[bytes, tuple[bytes, msgspec.Raw]] = {}
-        self._size = 0
+        #: The bytes that are remembered.
+        self.size = 0
 
     def find(self, body: bytes, start: int) -> tuple[bytes, msgspec.Raw] | None:
         """Return the list that stands at this place of a body, if it came before."""
@@ -54,13 +55,13 @@ class _Known:
         replaced = lists.pop(beginning, None)
         tools = msgspec.Raw(written)  # the one of the body would keep all of it
         lists[beginning] = (written, tools)
-        self._size += len(written) - (len(replaced[0]) if replaced is not None else 0)
-        while self._size > self._MOST_BYTES:
-            self._size -= len(lists.pop(next(iter(lists)))[0])
+        self.size += len(written) - (len(replaced[0]) if replaced is not None else 0)
+        while self.size > self._MOST_BYTES:
+            self.size -= len(lists.pop(next(iter(lists)))[0])
         return tools
 
 
-_known = _Known()
+_known = KnownTools()
 
 
 def open_body(body: bytes) -> Fields | None:

@@ -147,7 +147,7 @@ class WrittenTurns:
     Bounded by the bytes that were written, the oldest forgotten first.
     """
 
-    __slots__ = ("_known", "_size")
+    __slots__ = ("_known", "size")
 
     _LONGEST = 64 * 1024
     _MOST_BYTES = 2 * 1024 * 1024
@@ -155,7 +155,8 @@ class WrittenTurns:
 
     def __init__(self) -> None:
         self._known: dict[int, _Turn] = {}
-        self._size = 0
+        #: The bytes that are remembered.
+        self.size = 0
 
     def find(self, messages: Sequence[Message], issuer: str, tools: _Tools, log: AdaptationLog) -> list[Any] | None:
         """Return how these very messages were written before, and note what was noted then."""
@@ -181,6 +182,6 @@ class WrittenTurns:
         place = id(messages[0])
         replaced = self._known.pop(place, None)
         self._known[place] = _Turn(tuple(messages), issuer, tools, written, log.entries, size)
-        self._size += size - (replaced.size if replaced is not None else 0)
-        while self._size > self._MOST_BYTES or len(self._known) > self._MOST_TURNS:
-            self._size -= self._known.pop(next(iter(self._known))).size
+        self.size += size - (replaced.size if replaced is not None else 0)
+        while self.size > self._MOST_BYTES or len(self._known) > self._MOST_TURNS:
+            self.size -= self._known.pop(next(iter(self._known))).size

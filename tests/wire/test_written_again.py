@@ -1,0 +1,261 @@
+"""What was written for another wire before is what would be written now: settings, messages, notes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import MustcallError
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import Origin, Wire
+from mustcall.core.parts import Text
+from mustcall.core.request import Request
+from mustcall.wire.codec import Target
+from mustcall.wire.registry import codec_for
+from mustcall.wire.written import OfSettings, WrittenTurns
+
+PAIRS = [(mine, theirs) for mine in Wire for theirs in Wire if mine is not theirs]
+_PICTURE = "data:image/png;base64,AAAA"
+
+#: Few messages, so that most of a conversation came before, in another place or beside other neighbours.
+_MESSAGES: dict[Wire, list[Any]] = {
+    Wire.CHAT: [
+        {"role": "system", "content": "be kind"},
+        {"role": "developer", "content": [{"type": "text", "text": "be brief"}], "odd": 1},
+        {"role": "user", "content": "hello", "name": "ann"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": _PICTURE, "detail": "low"}}]},
+        {"role": "assistant", "content": "hm", "reasoning_content": "let me think"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "call:2", "type": "function", "function": {"name": "g", "arguments": ""}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "call_1", "type": "custom", "custom": {"name": "p", "input": "x"}}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+        {"role": "tool", "tool_call_id": "call:2", "content": ""},
+        {"role": "assistant", "content": "", "refusal": "no"},
+    ],
+    Wire.MESSAGES: [
+        {"role": "user", "content": "hello"},
+        {"role": "user", "content": [{"type": "text", "text": "again", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "sunny"}]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "is_error": True,
+                    "content": [
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+                    ],
+                }
+            ],
+        },
+        {"role": "user", "content": [{"type": "text", "text": "and"}, {"type": "document", "source": {"type": "x"}}]},
+        {"role": "assistant", "content": "fine"},
+    ],
+    Wire.RESPONSES: [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]},
+        {"role": "user", "content": "again", "odd": True},
+        {"role": "developer", "content": "be brief"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "call:2", "name": "g", "arguments": "nonsense"},
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "p", "input": "x"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "sunny"},
+        {
+            "type": "function_call_output",
+            "call_id": "call:2",
+            "output": [{"type": "input_image", "image_url": _PICTURE}],
+        },
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "fine", "annotations": []}],
+        },
+    ],
+}
+_SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+_TOOLS: dict[Wire, list[Any]] = {
+    Wire.CHAT: [
+        {"type": "function", "function": {"name": "f", "parameters": _SCHEMA}},
+        {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "required": ["a"]}}},
+        {"type": "custom", "custom": {"name": "p"}},
+    ],
+    Wire.MESSAGES: [
+        {"name": "f", "input_schema": _SCHEMA},
+        {"name": "later", "input_schema": _SCHEMA, "defer_loading": True},
+        {"type": "web_search_20250305", "name": "web_search"},
+    ],
+    Wire.RESPONSES: [
+        {"type": "function", "name": "f", "parameters": _SCHEMA, "strict": False},
+        {"type": "custom", "name": "p"},
+        {"type": "web_search"},
+    ],
+}
+_SETTINGS: dict[Wire, list[dict[str, Any]]] = {
+    Wire.CHAT: [{"reasoning_effort": "high"}, {"stop": ["x"]}, {"user": "ann"}, {"seed": 4}],
+    Wire.MESSAGES: [{"thinking": {"type": "enabled", "budget_tokens": 2048}}, {"top_k": 3}, {"system": "be kind"}],
+    Wire.RESPONSES: [{"reasoning": {"effort": "low"}}, {"instructions": "be kind"}, {"truncation": "auto"}],
+}
+_COMMON: list[dict[str, Any]] = [{"temperature": 1}, {"temperature": 1.0}, {"top_p": 0.5}, {"stream": True}]
+
+
+@st.composite
+def bodies(draw: Callable[[Any], Any], wire: Wire) -> bytes:
+    """Return a request of few words."""
+    messages = draw(st.lists(st.sampled_from(_MESSAGES[wire]), min_size=1, max_size=6))
+    body: dict[str, Any] = {"model": draw(st.sampled_from(["m", "n"]))}
+    body["input" if wire is Wire.RESPONSES else "messages"] = messages
+    if wire is Wire.MESSAGES:
+        body["max_tokens"] = draw(st.sampled_from([100, 4000]))
+    body["tools"] = draw(st.lists(st.sampled_from(_TOOLS[wire]), max_size=3, unique_by=json.dumps))
+    for settings in (_COMMON, _SETTINGS[wire]):
+        body |= draw(st.sampled_from([{}, *settings]))
+    return json.dumps(body).encode()
+
+
+def _told(wire: Wire, request: Request, target: Target) -> Any:
+    log = AdaptationLog()
+    try:
+        body = codec_for(wire).encode_request(request, target, log)
+    except MustcallError as refused:
+        return type(refused), str(refused)
+    return msgspec.json.encode(body), set(log.entries)
+
+
+@pytest.mark.parametrize(("mine", "theirs"), PAIRS)
+@given(data=st.data())
+def test_written_before_is_written_now(mine: Wire, theirs: Wire, data: st.DataObject) -> None:
+    """Requests of one caller after the other give what each gives where nothing is remembered."""
+    for body in data.draw(st.lists(bodies(mine), min_size=1, max_size=4)):
+        target = Target(issuer=data.draw(st.sampled_from(["a", "b"])))
+        request = codec_for(mine).decode_request(body)
+        told = _told(theirs, request, target)
+        with patch.object(WrittenTurns, "find", return_value=None), patch.object(OfSettings, "get", return_value=None):
+            assert told == _told(theirs, request, target)
+
+
+@pytest.mark.parametrize(("mine", "theirs"), PAIRS)
+def test_nothing_is_written_twice(mine: Wire, theirs: Wire) -> None:
+    """All but the new message of a longer conversation is found, not written."""
+    first = _MESSAGES[mine][:1] if mine is not Wire.CHAT else _MESSAGES[mine][2:3]
+    listed = "input" if mine is Wire.RESPONSES else "messages"
+    answer = {"role": "assistant", "content": "fine and well"}
+    kept: list[list[Message]] = []
+    keep = WrittenTurns.keep
+
+    def noted(self: WrittenTurns, messages: Any, *rest: Any) -> None:
+        kept.append(list(messages))
+        keep(self, messages, *rest)
+
+    with patch.object(WrittenTurns, "keep", noted):
+        for messages in (first, [*first, answer], [*first, answer]):
+            body = {"model": "m", listed: messages, "tools": _TOOLS[mine][:1], "max_tokens": 55}
+            assert isinstance(
+                _told(theirs, codec_for(mine).decode_request(json.dumps(body).encode()), Target())[0], bytes
+            )
+    assert sum(messages[0].role is Role.ASSISTANT for messages in kept) <= 1
+    assert len(kept) <= 2
+
+
+def test_one_and_one_point_nought_are_not_the_same() -> None:
+    """Settings are known by what they are, not by what they equal."""
+    written: list[bytes] = []
+    for number in ("1", "1.0", "1"):
+        body = f'{{"model":"m","max_tokens":9,"temperature":{number},"messages":[{{"role":"user","content":"x"}}]}}'
+        request = codec_for(Wire.MESSAGES).decode_request(body.encode())
+        written.append(msgspec.json.encode(codec_for(Wire.CHAT).encode_request(request, Target(), AdaptationLog())))
+    assert b'"temperature":1,' in written[0] or b'"temperature":1}' in written[0]
+    assert b'"temperature":1.0' in written[1]
+    assert written[2] == written[0]
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest turns are forgotten by their bytes; long ones, and those that nobody read, are never kept."""
+    monkeypatch.setattr(WrittenTurns, "_MOST_BYTES", 5_000)
+    monkeypatch.setattr(WrittenTurns, "_LONGEST", 2_000)
+    turns = WrittenTurns()
+    made = [
+        Message(role=Role.USER, parts=(Text(text="t"),), origin=Origin(Wire.CHAT, raw={"n": number}))
+        for number in range(40)
+    ]
+    for number, message in enumerate(made, 1):
+        turns.keep((message,), "i", (), [{"text": "x" * 300}], AdaptationLog())
+        assert turns.size == 313 * min(number, 15)
+    assert turns.find(made[-1:], "i", (), AdaptationLog()) == [{"text": "x" * 300}]
+    assert turns.find(made[-16:-15], "i", (), AdaptationLog()) is None
+    assert turns.find(made[-1:], "another", (), AdaptationLog()) is None
+    turns.keep(made[:1], "i", (), [{"text": "x" * 3_000}], AdaptationLog())
+    turns.keep((Message(role=Role.USER, parts=()),), "i", (), [], AdaptationLog())
+    turns.keep((made[0].evolve(parts=()),), "i", (), [], AdaptationLog())
+    assert turns.size == 313 * 15
+
+
+def _sent(mine: Wire, theirs: Wire, target: Target | None = None, **body: Any) -> Any:
+    request = codec_for(mine).decode_request(json.dumps({"model": "m", **body}).encode())
+    return codec_for(theirs).encode_request(request, target or Target(), AdaptationLog())
+
+
+def _chat_call(arguments: str, kind: str = "function") -> dict[str, Any]:
+    text = "input" if kind == "custom" else "arguments"
+    return {"role": "assistant", "tool_calls": [{"id": "call_1", "type": kind, kind: {"name": "f", text: arguments}}]}
+
+
+_ASK: dict[str, Any] = {"role": "user", "content": "the weather?"}
+_SUNNY: dict[str, Any] = {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}
+
+
+def test_a_result_is_of_the_kind_of_its_call() -> None:
+    """The same result, of a function in one conversation and of a custom tool in another."""
+    for kind, output in (("function", "function_call_output"), ("custom", "custom_tool_call_output")) * 2:
+        sent = _sent(Wire.CHAT, Wire.RESPONSES, messages=[_ASK, _chat_call("x", kind), _SUNNY])
+        assert sent["input"][-1]["type"] == output
+
+
+def test_a_call_without_arguments_is_what_its_tool_makes_of_it() -> None:
+    """The same empty arguments, of a tool that requires nothing and of one that does."""
+    for required, read in (([], {}), (["a"], {"_raw_arguments": ""})) * 2:
+        tool = {"type": "function", "function": {"name": "f", "parameters": {**_SCHEMA, "required": required}}}
+        sent = _sent(Wire.CHAT, Wire.MESSAGES, messages=[_ASK, _chat_call(""), _SUNNY], tools=[tool])
+        assert sent["messages"][1]["content"][0]["input"] == read
+
+
+def test_settings_are_for_one_upstream() -> None:
+    """The same settings go to one upstream with its own default, and to another with that one's."""
+    for limit in (100, 200, 100):
+        target = Target(default_max_tokens=limit)
+        sent = _sent(Wire.CHAT, Wire.MESSAGES, target, messages=[_ASK], seed=1, tools=_TOOLS[Wire.CHAT])
+        assert sent["max_tokens"] == limit
+
+
+def test_changed_settings_are_not_those_that_came() -> None:
+    """A request that was changed on its way is written as it is, and so is the one it was made of."""
+    body = {"model": "m", "messages": [_ASK], "max_completion_tokens": 70, "tools": _TOOLS[Wire.CHAT]}
+    request = codec_for(Wire.CHAT).decode_request(json.dumps(body).encode())
+    for one, limit in ((request, 70), (request.evolve(max_tokens=30), 30), (request, 70)):
+        assert codec_for(Wire.MESSAGES).encode_request(one, Target(), AdaptationLog())["max_tokens"] == limit
+
+
+def test_thinking_depends_on_the_conversation() -> None:
+    """It is asked for, unless a call without thinking is being answered."""
+    tools = _TOOLS[Wire.CHAT][:1]
+    for messages, asked in (([_ASK], True), ([_ASK, _chat_call("{}"), _SUNNY], False)) * 2:
+        sent = _sent(Wire.CHAT, Wire.MESSAGES, messages=messages, tools=tools, reasoning_effort="high")
+        assert ("thinking" in sent) is asked
