@@ -23,7 +23,7 @@ WORKLOADS = (
         title="not streamed: 1 kB reply, one tool call",
         reply="call",
         concurrencies=(1, 32, 256),
-        requests=256,
+        requests=512,
         judged=True,
     ),
     Workload(
@@ -31,7 +31,7 @@ WORKLOADS = (
         title="not streamed: 30 kB request with 20 tools, one tool call back",
         reply="call",
         concurrencies=(1, 32, 256),
-        requests=128,
+        requests=512,
         tools=20,
         judged=True,
     ),

@@ -11,6 +11,7 @@ import uvicorn
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.app import Gateway
+from mustcall.gateway.heap import keep_heap
 from mustcall.gateway.joining import JoiningProtocol
 from mustcall.gateway.settings import ServerSettings, Settings
 
@@ -54,6 +55,7 @@ class _Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)
+            keep_heap()
             self._announce()
 
 
