@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
 from mustcall.policy.arguments import Checked, check_arguments, describe_problems, object_schema
-from mustcall.policy.validation import Problem, validator_for
+from mustcall.policy.validation import Problem, read_documents, read_plain, validator_for
 
 TRIP: JsonObject = {
     "type": "object",
@@ -436,3 +437,35 @@ def test_checking_again_changes_nothing(text: str) -> None:
     once = check(text)
     if once.valid:
         assert check(once.arguments) == Checked(arguments=once.arguments)
+
+
+_EASY = [
+    *(
+        '{"city":"Oslo"',
+        ',"days":3',
+        ',"days": 3.0',
+        ',"price":1e400',
+        ',"price":1e999',
+        ',"note":null',
+        ',"city":"Rome"',
+    ),
+    *(',"City" : "x"', ',"note":"a:b"', ',"note":"[x]"', ',"direct":true', ',"direct":NaN', ',"tags":[1]', ',"x":{}'),
+    *("}", " ", "{", '"', "\\u0041", "\\ud800", "é", "\n", ","),
+]
+
+
+@given(st.lists(st.sampled_from(_EASY), max_size=8).map("".join), st.booleans())
+def test_the_easy_way_is_the_whole_way(text: str, strict: bool) -> None:
+    """What is seen at once to be valid is what a whole look finds valid; it never finds more."""
+    quick = [check(one, strict=strict) for one in (text, text + "}")]
+    with patch("mustcall.policy.arguments.read_plain", return_value=None):
+        assert quick == [check(one, strict=strict) for one in (text, text + "}")]
+
+
+@given(st.lists(st.sampled_from(_EASY), max_size=8).map("".join))
+def test_what_is_read_easily_is_read_right(text: str) -> None:
+    """Rule 107: the easy reader gives what the strict one gives, or leaves it alone."""
+    for one in (text, text + "}"):
+        value = read_plain(one)
+        if value is not None:
+            assert [document.value for document in read_documents(one)] == [value]

@@ -40,6 +40,7 @@ from mustcall.policy.validation import (
     fits,
     problems_in,
     read_documents,
+    read_plain,
     validator_for,
     write_json,
 )
@@ -101,6 +102,10 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
     if tool.kind is CallKind.CUSTOM:
         return Checked(arguments=arguments)
     schema = tool.parameters
+    prepared = None if schema is None else _prepared.get(tool, make=lambda: _prepare(object_schema(schema)))
+    plain = read_plain(arguments)
+    if plain is not None and prepared is not None and prepared.takes(plain):
+        return Checked(arguments=arguments)
     try:
         documents = read_documents(arguments)
         if _is_empty(documents):
@@ -110,10 +115,9 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
         return Checked(
             arguments=arguments, problems=(unreadable.problem,), truncated=unreadable.truncated, unreadable=True
         )
-    if schema is None:
+    if prepared is None:
         return Checked(arguments=text, changes=change)
     absent = bool(tool.strict) if null_is_absent is None else null_is_absent
-    prepared = _prepared.get(tool, make=lambda: _prepare(object_schema(schema)))
     return _check_object(_Subject(arguments, text, value, change), prepared, null_is_absent=absent)
 
 
@@ -188,6 +192,10 @@ class _Prepared(msgspec.Struct, frozen=True):
     validator: Any
     declared: JsonObject
 
+    def takes(self, value: JsonObject) -> bool:
+        """Tell whether an object with nothing below it fits as it is, and none of its keys can be a misspelt one."""
+        return self.validator is not None and value.keys() <= self.declared.keys() and fits(self.validator, value)
+
 
 _prepared: Remembered[_Prepared] = Remembered(512)
 
@@ -218,7 +226,7 @@ def _check_object(subject: _Subject, prepared: _Prepared, *, null_is_absent: boo
 def _is_plain(value: JsonObject, declared: JsonObject) -> bool:
     """Whether no key can be a misspelt one: all are declared, and nothing lies below them."""
     for key, item in value.items():  # noqa: SIM110  a generator costs more than all it looks at
-        if key not in declared or isinstance(item, _NESTED):
+        if key not in declared or type(item) in _NESTED:
             return False
     return True
 

@@ -33,6 +33,7 @@ __all__ = [
     "problems_in",
     "read_documents",
     "read_json",
+    "read_plain",
     "schema_fault",
     "validator_for",
     "write_json",
@@ -110,6 +111,20 @@ def read_documents(text: str) -> list[Document]:
     return documents
 
 
+def read_plain(text: str) -> JsonObject | None:
+    """Return the object that a text is if it is an easy one, None if `read_documents` must look.
+
+    Most arguments are easy: ASCII, nothing below the first level, and as many colons as fields, so none stands twice.
+    """
+    if not (text.startswith("{") and text.isascii()) or text.find("{", 1) >= 0 or text.find("[") >= 0 or "\\u" in text:
+        return None
+    try:
+        value, end = _PLAIN.raw_decode(text)
+    except ValueError:
+        return None
+    return value if end == len(text) and text.count(":") == len(value) else None
+
+
 def read_json(text: str) -> Any:
     """Read the one JSON value a text is, or raise `Unreadable`."""
     documents = read_documents(text)
@@ -183,6 +198,7 @@ def _constant(_text: str) -> None:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_fraction, parse_constant=_constant)
+_PLAIN = json.JSONDecoder(parse_float=_fraction, parse_constant=_constant)
 
 
 def validator_for(schema: JsonObject) -> "Validator | None":

@@ -9,7 +9,7 @@ Cost: one typed decode, in C.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -145,7 +145,7 @@ class _TextBlock(msgspec.Struct, gc=False, tag="text"):
 class _ToolUse(msgspec.Struct, gc=False, tag="tool_use"):
     id: Given
     name: Given
-    input: dict[str, msgspec.Raw]
+    input: dict[str, Any]
 
 
 class _Thought(msgspec.Struct, gc=False):
@@ -187,8 +187,7 @@ def _skim_messages(body: bytes) -> Reply | None:
         if block.id in ids:
             return None
         ids.add(block.id)
-        written = msgspec.json.encode({name: msgspec.json.decode(raw) for name, raw in block.input.items()})
-        parts.append(ToolCall(id=block.id, name=block.name, arguments=written.decode()))
+        parts.append(ToolCall(id=block.id, name=block.name, arguments=msgspec.json.encode(block.input).decode()))
     counts = value.usage
     cached, written_anew = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
     thought = counts.output_tokens_details
