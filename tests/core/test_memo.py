@@ -1,4 +1,10 @@
-from mustcall.core.memo import Remembered
+import sys
+from threading import Thread
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.memo import Bounded, Remembered
 
 
 def test_the_same_object_is_looked_at_once() -> None:
@@ -25,3 +31,52 @@ def test_the_oldest_is_forgotten() -> None:
         memo.get(key, make=lambda: [1])
     assert memo.get(keys[2], make=lambda: [2]) == [1]
     assert memo.get(keys[0], make=lambda: [0]) is not first
+
+
+@given(
+    most=st.integers(1, 4),
+    most_bytes=st.integers(0, 30),
+    kept=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=20),
+)
+def test_bounds_are_kept(most: int, most_bytes: int, kept: list[tuple[int, int]]) -> None:
+    """Never more values or bytes than there may be; the last one is there if it fits; what went is told once."""
+    told: list[tuple[int, int]] = []
+    memo: Bounded[int, int] = Bounded(most, most_bytes, lambda key, value: told.append((key, value)))
+    there: dict[int, tuple[int, int]] = {}
+    for number, (key, size) in enumerate(kept, 1):
+        memo.keep(key, number, size)
+        there[key] = (number, size)
+        there = {name: entry for name, entry in there.items() if memo.get(name) == entry[0]}
+        assert memo.size == sum(taken for _, taken in there.values()) <= most_bytes
+        assert len(there) <= most
+        assert (memo.get(key) == number) is (size <= most_bytes)
+    gone = [number for _, number in told]
+    assert len(set(gone)) == len(gone)
+    assert not set(gone) & {number for number, _ in there.values()}
+
+
+def test_threads_may_share_one() -> None:
+    """Nothing is raised and nothing is lost for good, whoever adds and drops at the same time."""
+    memo: Bounded[int, int] = Bounded(8, 100)
+    problems: list[BaseException] = []
+
+    def work(first: int) -> None:
+        try:
+            for number in range(4000):
+                memo.keep(first + number % 40, number, 9)
+        except BaseException as problem:  # noqa: BLE001  told to the test
+            problems.append(problem)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [Thread(target=work, args=(start,)) for start in (0, 10, 20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert problems == []
+    memo.keep(99, 1, 9)
+    assert memo.get(99) == 1

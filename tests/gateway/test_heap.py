@@ -28,6 +28,7 @@ def test_it_is_told_under_glibc() -> None:
 def test_the_operator_has_the_last_word() -> None:
     """What was set from outside stays."""
     assert _told(MALLOC_TRIM_THRESHOLD_="131072") == "False"
+    assert _told(GLIBC_TUNABLES="glibc.malloc.trim_threshold=65536") == "False"
 
 
 def test_elsewhere_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:

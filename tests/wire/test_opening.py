@@ -161,9 +161,8 @@ def test_known_tools_are_not_looked_through_again() -> None:
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest tools are forgotten, and read all the same; long ones are not kept."""
-    monkeypatch.setattr(KnownTools, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(KnownTools, "_LONGEST", 2_000)
-    known = KnownTools()
+    known = KnownTools(most_bytes=10_000)
     monkeypatch.setattr("mustcall.wire.opening._known", known)
     for number in range(30):
         tools = json.dumps([{"name": f"n{number:02}", "description": "d" * 1500}])

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message, Role
-from mustcall.core.origin import Origin, Wire
-from mustcall.core.parts import Text
+from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
@@ -187,25 +186,44 @@ def test_one_and_one_point_nought_are_not_the_same() -> None:
     assert written[2] == written[0]
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest turns are forgotten by their bytes; long ones, and those that nobody read, are never kept."""
-    monkeypatch.setattr(WrittenTurns, "_MOST_BYTES", 5_000)
-    monkeypatch.setattr(WrittenTurns, "_LONGEST", 2_000)
+def _read(text: str, **more: Any) -> Message:
+    body = {"model": "m", "messages": [{"role": "user", "content": text, **more}]}
+    return codec_for(Wire.CHAT).decode_request(json.dumps(body).encode()).messages[0]
+
+
+def test_memory_is_bounded() -> None:
+    """The oldest turns are forgotten by the bytes they were read from, however little was written of them."""
+    turns = WrittenTurns(most_bytes=5_000)
+    read = [_read(f"{number:02}", dropped="x" * 300) for number in range(40)]
+    each = len(json.dumps({"role": "user", "content": "00", "dropped": "x" * 300}))
+    for number, message in enumerate(read, 1):
+        turns.keep((message,), "i", [{}], AdaptationLog())
+        assert turns.size == each * min(number, 5_000 // each)
+    assert turns.find(read[-1:], "i", AdaptationLog()) == [{}]
+    assert turns.find(read[:1], "i", AdaptationLog()) is None
+    assert turns.find(read[-1:], "another", AdaptationLog()) is None
+
+
+def test_only_what_comes_again_is_kept() -> None:
+    """Not what is too long to be remembered, what was changed on its way, or what nobody read."""
     turns = WrittenTurns()
-    made = [
-        Message(role=Role.USER, parts=(Text(text="t"),), origin=Origin(Wire.CHAT, raw={"n": number}))
-        for number in range(40)
-    ]
-    for number, message in enumerate(made, 1):
-        turns.keep((message,), "i", (), [{"text": "x" * 300}], AdaptationLog())
-        assert turns.size == 313 * min(number, 15)
-    assert turns.find(made[-1:], "i", (), AdaptationLog()) == [{"text": "x" * 300}]
-    assert turns.find(made[-16:-15], "i", (), AdaptationLog()) is None
-    assert turns.find(made[-1:], "another", (), AdaptationLog()) is None
-    turns.keep(made[:1], "i", (), [{"text": "x" * 3_000}], AdaptationLog())
-    turns.keep((Message(role=Role.USER, parts=()),), "i", (), [], AdaptationLog())
-    turns.keep((made[0].evolve(parts=()),), "i", (), [], AdaptationLog())
-    assert turns.size == 313 * 15
+    for message in (_read("x" * 200_000), _read("short").evolve(parts=()), Message(role=Role.USER, parts=())):
+        turns.keep((message,), "i", [{}], AdaptationLog())
+        assert turns.find((message,), "i", AdaptationLog()) is None
+    assert turns.size == 0
+
+
+@pytest.mark.parametrize("theirs", [Wire.CHAT, Wire.MESSAGES])
+def test_settings_that_will_be_others_are_not_kept(theirs: Wire) -> None:
+    """An `input` that is a text is read whole, and its request is another object every time; so is a very long one."""
+    made: list[str] = []
+    kept: OfSettings[str] = OfSettings()
+    for body in ({"input": "hello"}, {"input": [{"role": "user", "content": "x"}], "metadata": {"k": "x" * 200_000}}):
+        for _ in range(2):
+            request = codec_for(Wire.RESPONSES).decode_request(json.dumps({"model": "m", **body}).encode())
+            assert request.origin is not None
+            kept.get(request, request.origin, Target(issuer=str(theirs)), lambda: made.append("") or "")
+    assert len(made) == 4
 
 
 def _sent(mine: Wire, theirs: Wire, target: Target | None = None, **body: Any) -> Any:

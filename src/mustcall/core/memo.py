@@ -6,22 +6,70 @@ An agent offers the same tools with every request. Codecs give equal tools as on
 Pure in effect: only functions that depend on nothing but the object and the hashable rest may be remembered.
 """
 
+import sys
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Remembered"]
+__all__ = ["Bounded", "Remembered"]
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+
+class Bounded(Generic[K, T]):
+    """At most so many values of at most so many bytes, the oldest forgotten first.
+
+    `forgotten` is called with the key and the value of what is no longer there. Threads may share one: no value is
+    wrong then, and the bounds are kept to within what the threads are just adding.
+    """
+
+    __slots__ = ("_forgotten", "_most", "_most_bytes", "_sizes", "_values", "get", "size")
+
+    def __init__(
+        self, most: int, most_bytes: int = sys.maxsize, forgotten: Callable[[K, T], None] | None = None
+    ) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._forgotten = forgotten
+        self._values: dict[K, T] = {}
+        self._sizes: dict[K, int] = {}
+        #: The bytes that are remembered.
+        self.size = 0
+        #: What is known under a key, None if nothing is: the dict's own method, because it is called all the time.
+        self.get: Callable[[K], T | None] = self._values.get
+
+    def keep(self, key: K, value: T, size: int = 0) -> None:
+        """Remember a value of so many bytes; one larger than all there may be is not remembered."""
+        self._drop(key)
+        if size > self._most_bytes:
+            return
+        while len(self._values) >= self._most or self.size + size > self._most_bytes:
+            try:
+                oldest = next(iter(self._values), None)
+            except RuntimeError:  # another thread has just changed it
+                continue
+            if oldest is None:
+                self.size = 0
+                break
+            self._drop(oldest)
+        self._values[key] = value
+        self._sizes[key] = size
+        self.size += size
+
+    def _drop(self, key: K) -> None:
+        value = self._values.pop(key, None)
+        self.size -= self._sizes.pop(key, 0)
+        if value is not None and self._forgotten is not None:
+            self._forgotten(key, value)
 
 
 class Remembered(Generic[T]):
     """At most `most` values, each with the object it was made of: kept alive, so that its identity stays its own."""
 
-    __slots__ = ("_most", "_values")
+    __slots__ = ("_values",)
 
     def __init__(self, most: int = 128) -> None:
-        self._most = most
-        self._values: dict[tuple[Hashable, ...], tuple[object, T]] = {}
+        self._values: Bounded[tuple[Hashable, ...], tuple[object, T]] = Bounded(most)
 
     def get(self, key: object, *rest: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of this very object before, or make it."""
@@ -30,8 +78,5 @@ class Remembered(Generic[T]):
         if known is not None:
             return known[1]
         value = make()
-        values = self._values
-        if len(values) >= self._most:
-            del values[next(iter(values))]
-        values[place] = (key, value)
+        self._values.keep(place, (key, value))
         return value

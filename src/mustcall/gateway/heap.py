@@ -21,8 +21,9 @@ _SETTINGS = {
 
 
 def keep_heap() -> bool:
-    """Keep up to 32 MB of free memory; return False where the allocator is another, or the operator has set it."""
-    if sys.platform != "linux" or not os.environ.keys().isdisjoint(_SETTINGS):
+    """Keep up to 32 MB of free memory; return False where there is no such allocator, or the operator has set it."""
+    tuned = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")
+    if sys.platform != "linux" or tuned or not os.environ.keys().isdisjoint(_SETTINGS):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

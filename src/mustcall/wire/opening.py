@@ -9,6 +9,7 @@ through again: they are compared, which is fifty times as fast, and given as the
 
 import msgspec
 
+from mustcall.core.memo import Bounded
 from mustcall.wire.codec import Peek
 
 __all__ = ["Fields", "KnownTools", "glimpse", "open_body"]
@@ -27,19 +28,21 @@ _STAND_IN = b'"mustcall: the tools that came before"'
 
 
 class KnownTools:
-    """Lists of tools that came before, by how they begin; the oldest are forgotten first."""
+    """Lists of tools that came before, by how they begin."""
 
-    __slots__ = ("_lists", "size")
+    __slots__ = ("_lists",)
 
     #: What is shorter is read as fast as it is compared; what is longer is no agent's.
     _LEAST, _LONGEST = 1024, 256 * 1024
     _BEGINNING = 96
-    _MOST_BYTES = 4 * 1024 * 1024
 
-    def __init__(self) -> None:
-        self._lists: dict[bytes, tuple[bytes, msgspec.Raw]] = {}
-        #: The bytes that are remembered.
-        self.size = 0
+    def __init__(self, most_bytes: int = 4 * 1024 * 1024) -> None:
+        self._lists: Bounded[bytes, tuple[bytes, msgspec.Raw]] = Bounded(4096, most_bytes)
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._lists.size
 
     def find(self, body: bytes, start: int) -> tuple[bytes, msgspec.Raw] | None:
         """Return the list that stands at this place of a body, if it came before."""
@@ -51,13 +54,8 @@ class KnownTools:
         written = bytes(tools)
         if not self._LEAST <= len(written) <= self._LONGEST:
             return tools
-        beginning, lists = written[: self._BEGINNING], self._lists
-        replaced = lists.pop(beginning, None)
         tools = msgspec.Raw(written)  # the one of the body would keep all of it
-        lists[beginning] = (written, tools)
-        self.size += len(written) - (len(replaced[0]) if replaced is not None else 0)
-        while self.size > self._MOST_BYTES:
-            self.size -= len(lists.pop(next(iter(lists)))[0])
+        self._lists.keep(written[: self._BEGINNING], (written, tools), len(written))
         return tools
 
 

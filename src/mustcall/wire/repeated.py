@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from mustcall.core.memo import Bounded
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.request import Request
@@ -23,7 +24,7 @@ from mustcall.wire.opening import Fields
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.sealing import holds_seal
 
-__all__ = ["RepeatedReader", "Store", "Tools"]
+__all__ = ["RepeatedReader", "Store", "Tools", "bytes_of"]
 
 Tools = tuple[Tool | ProviderTool, ...]
 T = TypeVar("T")
@@ -42,16 +43,33 @@ _value = msgspec.json.Decoder()
 _NOTHING = msgspec.Raw(b"")
 
 
+#: The bytes from which the messages and frames that are remembered were read, by identity.
+_sizes: dict[int, int] = {}
+
+
+def bytes_of(read: object) -> int | None:
+    """Return how many bytes a message, or a request with these unknown fields, was read from.
+
+    None stands for what will be another object when it comes again.
+    """
+    return _sizes.get(id(read))
+
+
 class Store(Generic[T]):
     """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
 
-    __slots__ = ("_known", "_read", "size")
+    __slots__ = ("_known", "_read")
 
     def __init__(self, read: Callable[[Any], T]) -> None:
         self._read = read
-        self._known: dict[_Place, tuple[bytes, tuple[Any, T, bool]]] = {}
-        #: The bytes that are remembered.
-        self.size = 0
+        self._known: Bounded[_Place, tuple[bytes, tuple[Any, T, bool]]] = Bounded(
+            _MOST_ENTRIES, _MOST_BYTES, self._forget
+        )
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._known.size
 
     def get(self, written: msgspec.Raw) -> tuple[Any, T, bool]:
         """Return what these bytes are."""
@@ -64,44 +82,53 @@ class Store(Generic[T]):
         if known is not None and known[0] == key:
             return known[1]
         json = _value.decode(key)
-        value = (json, self._read(json), holds_seal(key))
+        read = self._read(json)
+        value = (json, read, holds_seal(key))
         if size <= _LONGEST:
-            self._keep(place, key, value)
+            self._known.keep(place, (key, value), size)
+            _sizes[id(read)] = size
         return value
 
-    def _keep(self, place: _Place, key: bytes, value: tuple[Any, T, bool]) -> None:
-        replaced = self._known.pop(place, None)
-        self._known[place] = (key, value)
-        self.size += len(key) - (len(replaced[0]) if replaced is not None else 0)
-        while self.size > _MOST_BYTES or len(self._known) > _MOST_ENTRIES:
-            oldest, _ = self._known.pop(next(iter(self._known)))
-            self.size -= len(oldest)
+    @staticmethod
+    def _forget(_: _Place, value: tuple[bytes, tuple[Any, T, bool]]) -> None:
+        _sizes.pop(id(value[1][1]), None)
 
 
 class _Frames:
     """Requests without their messages, by what was written of them: settings, and the identity of the tools' JSON."""
 
-    __slots__ = ("_known", "size")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[JsonObject, Request, int]] = {}
-        #: The bytes that are remembered.
-        self.size = 0
+        self._known: Bounded[tuple[object, ...], tuple[JsonObject, Request]] = Bounded(
+            _MOST_FRAMES, _MOST_BYTES, self._forget
+        )
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._known.size
 
     def get(self, key: tuple[object, ...]) -> tuple[JsonObject, Request] | None:
         """Return what was read of these bytes before: the JSON and the request."""
-        known = self._known.get(key)
-        return None if known is None else known[:2]
+        return self._known.get(key)
 
     def keep(self, key: tuple[object, ...], json: JsonObject, frame: Request, tools: int) -> None:
         """Remember a request; its tools, of so many bytes, live as long, so that their identity stays their own."""
         size = tools + sum(len(written) for written in key if isinstance(written, bytes))
-        if size > _LONGEST:
-            return
-        self._known[key] = (json, frame, size)
-        self.size += size
-        while self.size > _MOST_BYTES or len(self._known) > _MOST_FRAMES:
-            self.size -= self._known.pop(next(iter(self._known)))[2]
+        if size <= _LONGEST and frame.origin is not None:
+            self._known.keep(key, (json, frame), size)
+            _sizes[id(frame.origin.fields)] = size
+            if frame.system is not None:
+                _sizes[id(frame.system)] = size
+
+    @staticmethod
+    def _forget(_: tuple[object, ...], value: tuple[JsonObject, Request]) -> None:
+        frame = value[1]
+        if frame.origin is not None:
+            _sizes.pop(id(frame.origin.fields), None)
+        if frame.system is not None:
+            _sizes.pop(id(frame.system), None)
 
 
 class RepeatedReader:

@@ -1,7 +1,7 @@
 """Requests as they are written, with what comes again in every one of an agent remembered: tools, settings, messages.
 
-Reading gives the same objects for what was written the same way (`repeated`), so what was made of them for another wire
-is found by their identity. What is noted while they are written is remembered with them and noted again.
+Reading gives the same objects for most of what comes again (`repeated`), so what was made of them for another wire is
+found by their identity. What is noted while they are written is remembered with them and noted again.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,14 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
-from mustcall.core.memo import Remembered
+from mustcall.core.memo import Bounded, Remembered
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.codec import Target
 from mustcall.wire.offer import stands_alone
+from mustcall.wire.repeated import bytes_of
 
 __all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "tools_as_bytes", "write_body"]
 
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _Tools = tuple[Tool | ProviderTool, ...]
 _bytes: Remembered[msgspec.Raw] = Remembered(32)
 
+_MOST_BYTES = 2 * 1024 * 1024
 _FIELDS = Request.__struct_fields__
 _MODEL, _MESSAGES, _ORIGIN = map(_FIELDS.index, ("model", "messages", "origin"))
 
@@ -71,15 +73,13 @@ class _Made(msgspec.Struct, Generic[T], frozen=True):
 class OfSettings(Generic[T]):
     """What was made of what requests say beside their conversation and their model, found by the identity of all of it.
 
-    One variant of each caller's request is enough to remember.
+    One variant of each caller's request is remembered, of those that are the same object when they come again.
     """
 
     __slots__ = ("_known",)
 
-    _MOST = 64
-
     def __init__(self) -> None:
-        self._known: dict[int, _Made[T]] = {}
+        self._known: Bounded[int, _Made[T]] = Bounded(64, _MOST_BYTES)
 
     def get(self, request: Request, origin: Origin, target: Target | None, make: Callable[[], T]) -> T:
         """Return what was made of these very settings for the same target, or make it."""
@@ -90,9 +90,9 @@ class OfSettings(Generic[T]):
         if known is not None and all(map(is_, said, known.said)) and known.target == target:
             return known.value
         value = make()
-        if len(self._known) >= self._MOST and place not in self._known:
-            del self._known[next(iter(self._known))]
-        self._known[place] = _Made(said, target, value)
+        size = bytes_of(origin.fields)
+        if size is not None:
+            self._known.keep(place, _Made(said, target, value), size)
         return value
 
 
@@ -131,37 +131,34 @@ class WrittenSettings:
 
 
 class _Turn(msgspec.Struct, frozen=True):
-    """Neighbouring messages of another wire, and how they were written for an upstream that is offered these tools."""
+    """Neighbouring messages of another wire, and how they were written for an upstream."""
 
     messages: tuple[Message, ...]
     issuer: str
-    tools: _Tools
     written: list[Any]
     notes: tuple[Adaptation, ...]
-    size: int
 
 
 class WrittenTurns:
     """The turns of conversations: each request of an agent has all those of the last one, and a few more.
 
-    Bounded by the bytes that were written, the oldest forgotten first.
+    Bounded by the bytes they were read from.
     """
 
-    __slots__ = ("_known", "size")
+    __slots__ = ("_known",)
 
-    _LONGEST = 64 * 1024
-    _MOST_BYTES = 2 * 1024 * 1024
-    _MOST_TURNS = 4096
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._known: Bounded[int, _Turn] = Bounded(4096, most_bytes)
 
-    def __init__(self) -> None:
-        self._known: dict[int, _Turn] = {}
-        #: The bytes that are remembered.
-        self.size = 0
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._known.size
 
-    def find(self, messages: Sequence[Message], issuer: str, tools: _Tools, log: AdaptationLog) -> list[Any] | None:
+    def find(self, messages: Sequence[Message], issuer: str, log: AdaptationLog) -> list[Any] | None:
         """Return how these very messages were written before, and note what was noted then."""
         known = self._known.get(id(messages[0]))
-        if known is None or known.tools is not tools or known.issuer != issuer:
+        if known is None or known.issuer != issuer:
             return None
         before = known.messages
         if len(before) != len(messages) or not (len(before) == 1 or all(map(is_, before, messages))):
@@ -170,18 +167,15 @@ class WrittenTurns:
             log.extend(known.notes)
         return known.written
 
-    def keep(
-        self, messages: Sequence[Message], issuer: str, tools: _Tools, written: list[Any], log: AdaptationLog
-    ) -> None:
-        """Remember how messages were written, with what was noted. Only those will come again that are as they came."""
-        if any(message.origin is None or message.origin.raw is None for message in messages):
-            return
-        size = len(msgspec.json.encode(written))
-        if size > self._LONGEST:
-            return
-        place = id(messages[0])
-        replaced = self._known.pop(place, None)
-        self._known[place] = _Turn(tuple(messages), issuer, tools, written, log.entries, size)
-        self.size += size - (replaced.size if replaced is not None else 0)
-        while self.size > self._MOST_BYTES or len(self._known) > self._MOST_TURNS:
-            self.size -= self._known.pop(next(iter(self._known))).size
+    def keep(self, messages: Sequence[Message], issuer: str, written: list[Any], log: AdaptationLog) -> None:
+        """Remember how messages were written, with what was noted, if they are the same objects when they come again.
+
+        What was written must depend on nothing but the messages and the issuer.
+        """
+        size = 0
+        for message in messages:
+            read = bytes_of(message)
+            if read is None:
+                return
+            size += read
+        self._known.keep(id(messages[0]), _Turn(tuple(messages), issuer, written, log.entries), size)

@@ -352,13 +352,13 @@ class _Conversation:
     def _flush_assistant(self) -> None:
         run = self._assistant
         if run:
-            written = _turns.find(run, self._issuer, (), self._log)
+            written = _turns.find(run, self._issuer, self._log)
             if written is None:
                 alone = _Conversation(self._issuer, AdaptationLog())
                 encoded = alone._encode_assistant(run)
                 written = [encoded] if encoded is not None else []
                 self._log.extend(alone._log.entries)
-                _turns.keep(run, self._issuer, (), written, alone._log)
+                _turns.keep(run, self._issuer, written, alone._log)
             self._out += written
             self._assistant = []
 
@@ -367,14 +367,14 @@ class _Conversation:
         if self._media:
             write(self, message)
             return
-        written = _turns.find((message,), self._issuer, (), self._log)
+        written = _turns.find((message,), self._issuer, self._log)
         if written is None:
             alone = _Conversation(self._issuer, AdaptationLog())
             write(alone, message)
             written, self._media = alone._out, alone._media
             self._log.extend(alone._log.entries)
             if not alone._media:
-                _turns.keep((message,), self._issuer, (), written, alone._log)
+                _turns.keep((message,), self._issuer, written, alone._log)
         self._out += written
 
     def _system(self, message: Message) -> None:

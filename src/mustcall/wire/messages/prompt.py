@@ -117,13 +117,14 @@ class PromptWriter:
         self, messages: Sequence[Message], write: "Callable[[_BlockWriter, Sequence[Message]], list[Any]]"
     ) -> list[Any]:
         """Write neighbours, or find how they were written before."""
-        tools = self._request.tools
-        written = _turns.find(messages, self._issuer, tools, self._log)
+        written = _turns.find(messages, self._issuer, self._log)
         if written is None:
             log = AdaptationLog()
-            written = write(self._writer(log), messages)
+            writer = self._writer(log)
+            written = write(writer, messages)
             self._log.extend(log.entries)
-            _turns.keep(messages, self._issuer, tools, written, log)
+            if not writer.asked_tools:
+                _turns.keep(messages, self._issuer, written, log)
         return written
 
     def _writer(self, log: AdaptationLog) -> "_BlockWriter":
@@ -143,13 +144,15 @@ _turns = WrittenTurns()
 class _BlockWriter:
     """Writes messages as the blocks of one turn."""
 
-    __slots__ = ("_issuer", "_log", "_request", "_schemas")
+    __slots__ = ("_issuer", "_log", "_request", "_schemas", "asked_tools")
 
     def __init__(self, request: Request, issuer: str, log: AdaptationLog) -> None:
         self._request = request
         self._issuer = issuer
         self._log = log
         self._schemas = Schemas(request.tools)
+        #: Whether what was written depends on the tools on offer.
+        self.asked_tools = False
 
     def system(self, messages: Sequence[Message]) -> list[str | list[JsonObject] | None]:
         """Return the one `system` prompt of these messages."""
@@ -253,6 +256,7 @@ class _BlockWriter:
 
     def _call(self, call: ToolCall, *, foreign: bool) -> JsonObject:
         found, empty = self._schemas.input_of(call)
+        self.asked_tools |= found is None or empty
         if found is None:
             self._log.add(AdaptationKind.PART_RESHAPED, call.name, "arguments that are no JSON object, wrapped")
             found = {"_raw_arguments": call.arguments}

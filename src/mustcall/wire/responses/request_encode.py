@@ -107,13 +107,13 @@ def _encode_input(request: Request, issuer: str, log: AdaptationLog) -> list[Jso
             items.append(raw)
             continue
         # What a result is written as depends on the kind of call it answers.
-        written = None if custom else _turns.find((message,), issuer, (), log)
+        written = None if custom else _turns.find((message,), issuer, log)
         if written is None:
             noted = AdaptationLog()
             written = ItemWriter(issuer, custom, noted).items(message)
             log.extend(noted.entries)
             if not custom:
-                _turns.keep((message,), issuer, (), written, noted)
+                _turns.keep((message,), issuer, written, noted)
         items += written
     return items
 
