@@ -23,7 +23,7 @@ from mustcall.policy.budget import Caps
 from mustcall.policy.controls import Controls, Limits
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
-from support.http import post
+from support.http import call, post
 from support.postgres import postgres_server
 
 ASK: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello"}]}
@@ -67,6 +67,8 @@ def test_one_breaker_for_both() -> None:
         for _ in range(2):
             post(f"{one.base_url}/chat/completions", ASK, KEY)
         assert post(f"{one.base_url}/chat/completions", ASK, KEY).json["error"]["code"] == "breaker_open"
+        # It is up, so its ledger is open.
+        assert call("GET", other.base_url.removesuffix("/v1") + "/healthz").status == 200
         metering = other.app._metering  # pyright: ignore[reportPrivateUsage]  nothing shows it from outside
         assert metering is not None
         name = breaker_name(Endpoint(name="chat", wire=Wire.CHAT, base_url=upstream.base_url))

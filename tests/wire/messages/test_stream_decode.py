@@ -465,9 +465,9 @@ def test_hostile_events_keep_the_order(events: list[Json]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=6))
+@given(st.lists(st.binary(max_size=40).filter(lambda data: b"message_stop" not in data), max_size=6))
 def test_hostile_bytes_fail(chunks: list[bytes]) -> None:
-    """Random bytes as event data end in Failed, never in an exception."""
+    """Random bytes as event data, the wire's own last event excepted, end in Failed, never in an exception."""
     decoder = MessagesCodec().stream_decoder(Provenance())
     out = [event for chunk in chunks for event in decoder.feed(SseEvent("", chunk))] + decoder.close()
     assert isinstance(out[-1], Failed)
