@@ -24,7 +24,7 @@ COLOURS: dict[Kind, str] = {
     "peer": "#c9543b",
 }
 _STYLE = """
-.cost { display: grid; grid-template-columns: 17rem 1fr 10rem; gap: .3rem .8rem; align-items: center; margin: .2rem 0; }
+.cost { display: grid; grid-template-columns: 17rem 1fr 12rem; gap: .3rem .8rem; align-items: center; margin: .2rem 0; }
 .cost svg { display: block; width: 100%; height: 1.1rem; }
 .cost .value { font-variant-numeric: tabular-nums; }
 main { max-width: 66rem; }
