@@ -278,8 +278,13 @@ def error_of(read: Callable[[], Any]) -> MustcallError | None:
     return None
 
 
+def _says_nothing(body: bytes) -> bool:
+    """Tell random bytes from ones that happen to be a request or a reply: those have one of these words."""
+    return not any(word in body for word in (b"model", b"content", b"\\u"))
+
+
 @quick
-@given(st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
+@given(st.binary(max_size=60).filter(_says_nothing) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_hostile_bodies_raise_only_our_errors(body: bytes) -> None:
     """Random bytes and random JSON are never a request or a reply, and raise the fitting error of ours."""
     assert isinstance(error_of(lambda: CODEC.peek(body)), CallerError)
