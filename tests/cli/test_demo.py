@@ -13,7 +13,7 @@ import pytest
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.prompts import Demand, load_prompts
-from mustcall.evals.results import Run, Side
+from mustcall.evals.results import Run, Arm
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.evaluating import right_arguments
 
@@ -61,8 +61,8 @@ def test_a_run_with_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert sentence in out
     assert sentence in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
-    assert figures.by_demand[Demand.AUTO][Side.BARE][Measure.VALID].hits == 2
-    assert sum(figures.cost[side].calls for side in Side) == len(upstream.requests) - 1  # the greeting
+    assert figures.by_demand[Demand.AUTO][Arm.BARE][Measure.VALID].hits == 2
+    assert sum(figures.cost[arm].calls for arm in Arm) == len(upstream.requests) - 1  # the greeting
     for file in ("r.html", "r.png", "r.json"):
         assert f"wrote {file}" in out
     assert "Partial" not in out
@@ -95,7 +95,7 @@ def test_the_model_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_key_comes_from_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key is sent on both sides and shown nowhere; a variable that is not set is named."""
+    """The key is sent on both arms and shown nowhere; a variable that is not set is named."""
     monkeypatch.setenv("A_KEY", "sk-secret")
     with ScriptedUpstream(obedient) as upstream:
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--prompts", "1", "--json", "r.json"]
@@ -116,7 +116,7 @@ def test_the_key_comes_from_the_environment(
         (["--temperature", "hot", "--upstream", "chat=http://127.0.0.1:9/v1"], "--temperature"),
         (["--upstream", "nonsense"], "wire=URL"),
         (["--upstream", "chat=http://127.0.0.1:9/v1"], "--model"),
-        (["--upstream", "chat=http://127.0.0.1:9/v1", "--model", "m"], "answered neither side"),
+        (["--upstream", "chat=http://127.0.0.1:9/v1", "--model", "m"], "answered neither arm"),
         (["--gguf", "gone.gguf"], "gone.gguf"),
         ([], "mustcall models pull"),
     ],

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mustcall.cli.demo_screen import print_report, progress_bar
-from mustcall.evals.results import Side
+from mustcall.evals.results import Arm
 from support.evaluating import OSLO, answered, called, run_of, small_run
 
 
@@ -36,11 +36,11 @@ def test_a_partial_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_progress_in_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a terminal a bar counts both sides, on standard error and apart from the report."""
+    """In a terminal a bar counts both arms, on standard error and apart from the report."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress_bar(1) as note:
-        note(Side.BARE, answered())
-        note(Side.MUSTCALL, called(OSLO))
+        note(Arm.BARE, answered())
+        note(Arm.MUSTCALL, called(OSLO))
     shown = capsys.readouterr()
     assert shown.out == ""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.err)
@@ -53,7 +53,7 @@ def test_progress_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setenv("FORCE_COLOR", "")
     with progress_bar(12) as note:
         for _ in range(12):
-            note(Side.BARE, answered())
-            note(Side.MUSTCALL, called(OSLO))
+            note(Arm.BARE, answered())
+            note(Arm.MUSTCALL, called(OSLO))
     shown = capsys.readouterr()
     assert (shown.out, shown.err.splitlines()) == ("", ["asked 5 of 12 prompts", "asked 10 of 12 prompts"])

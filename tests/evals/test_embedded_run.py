@@ -8,7 +8,7 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Ending, Run, Side
+from mustcall.evals.results import Ending, Run, Arm
 from support.embedded import BASE_URL, readied
 
 
@@ -28,8 +28,8 @@ def test_three_prompts_on_the_embedded_model(
     assert run.circumstances.address == BASE_URL
     assert len(run.pairs) == 3
     assert figures.unread
-    assert figures.shares[Side.MUSTCALL][Measure.VALID].hits == 3
-    assert figures.cost[Side.BARE].calls == 3
+    assert figures.shares[Arm.MUSTCALL][Measure.VALID].hits == 3
+    assert figures.cost[Arm.BARE].calls == 3
     for pair in run.pairs:
         assert pair.mustcall.ending is Ending.CALLED
         for trial in (pair.bare, pair.mustcall):

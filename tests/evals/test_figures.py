@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mustcall.evals.figures import Measure, add_up, wilson
 from mustcall.evals.prompts import Demand, load_prompts
-from mustcall.evals.results import Ending, Run, Side, Trial
+from mustcall.evals.results import Ending, Run, Arm, Trial
 from mustcall.evals.scoring import Score
 from mustcall.evals.wording import unread_note
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
@@ -57,17 +57,17 @@ def test_wilson_known_values() -> None:
 def test_sums_are_the_trials(run: Run) -> None:
     """Every figure can be counted again from the trials, and the demands add up to the whole."""
     figures = add_up(run)
-    for side in Side:
-        mine = [one.side(side) for one in run.pairs]
+    for arm in Arm:
+        mine = [one.arm(arm) for one in run.pairs]
         for measure in Measure:
-            share = figures.shares[side][measure]
+            share = figures.shares[arm][measure]
             assert (share.hits, share.of) == (sum(measure.holds(trial.score) for trial in mine), len(mine))
-            assert share.hits == sum(sides[side][measure].hits for sides in figures.by_demand.values())
-        cost = figures.cost[side]
+            assert share.hits == sum(arms[arm][measure].hits for arms in figures.by_demand.values())
+        cost = figures.cost[arm]
         assert cost.calls == sum(trial.sends for trial in mine) == cost.extra + len(mine)
         assert cost.seconds == pytest.approx(sum(trial.seconds for trial in mine))
     for measure, (bare, must) in figures.only.items():
-        gained = figures.shares[Side.MUSTCALL][measure].hits - figures.shares[Side.BARE][measure].hits
+        gained = figures.shares[Arm.MUSTCALL][measure].hits - figures.shares[Arm.BARE][measure].hits
         assert must - bare == gained
 
 
@@ -81,13 +81,13 @@ def test_results_survive_json(run: Run) -> None:
 def test_a_small_run() -> None:
     """A run of four prompts, counted by hand."""
     figures = add_up(small_run())
-    assert [figures.shares[Side.BARE][measure].hits for measure in Measure] == [1, 1, 1]
-    assert [figures.shares[Side.MUSTCALL][measure].hits for measure in Measure] == [3, 3, 2]
+    assert [figures.shares[Arm.BARE][measure].hits for measure in Measure] == [1, 1, 1]
+    assert [figures.shares[Arm.MUSTCALL][measure].hits for measure in Measure] == [3, 3, 2]
     assert figures.only[Measure.VALID] == (1, 3)
-    assert (figures.cost[Side.BARE].extra, figures.cost[Side.MUSTCALL].extra) == (0, 7)
-    assert figures.written == {Side.BARE: 1, Side.MUSTCALL: 0}
-    assert figures.failed == {Side.BARE: 1, Side.MUSTCALL: 1}
-    assert figures.by_demand[Demand.REQUIRED][Side.MUSTCALL][Measure.VALID].of == 2
+    assert (figures.cost[Arm.BARE].extra, figures.cost[Arm.MUSTCALL].extra) == (0, 7)
+    assert figures.written == {Arm.BARE: 1, Arm.MUSTCALL: 0}
+    assert figures.failed == {Arm.BARE: 1, Arm.MUSTCALL: 1}
+    assert figures.by_demand[Demand.REQUIRED][Arm.MUSTCALL][Measure.VALID].of == 2
 
 
 def test_partial_runs_say_so() -> None:

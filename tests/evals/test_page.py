@@ -7,7 +7,7 @@ import pytest
 
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.page import DEFINITIONS, write_page
-from mustcall.evals.results import Run, Side
+from mustcall.evals.results import Run, Arm
 from mustcall.evals.wording import cost_rows, headline, interval, of, percent
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 
@@ -69,13 +69,13 @@ def test_every_bar_has_the_length_of_its_share() -> None:
     run = small_run()
     figures = add_up(run)
     page = Page(write_page(run))
-    shares = [(measure, side, figures.shares[side][measure]) for measure in Measure for side in Side]
+    shares = [(measure, arm, figures.shares[arm][measure]) for measure in Measure for arm in Arm]
     widths = [value for tag, name, value in page.attributes if (tag, name) == ("rect", "width") and value != "100%"]
     assert widths == [f"{share.rate * 100:.2f}%" for _, _, share in shares]
     labels = [value for _, name, value in page.attributes if name == "aria-label"]
     assert labels == [
-        f"{measure}, {side}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
-        for measure, side, share in shares
+        f"{measure}, {arm}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
+        for measure, arm, share in shares
     ]
     starts = [value for tag, name, value in page.attributes if (tag, name) == ("line", "x1")]
     assert starts[::3] == [f"{share.low * 100:.2f}%" for _, _, share in shares]
@@ -91,8 +91,8 @@ def test_every_cost_is_in_the_table() -> None:
         assert " ".join(row).strip() in text
 
 
-def test_each_prompt_is_a_cell_on_each_side() -> None:
-    """The grid has a cell for each prompt and side, graded by its score."""
+def test_each_prompt_is_a_cell_in_each_arm() -> None:
+    """The grid has a cell for each prompt and arm, graded by its score."""
     page = Page(write_page(small_run()))
     grades = [value for tag, name, value in page.attributes if (tag, name) == ("li", "class")]
     assert grades == ["s0", "s0", "s3", "s0", "s3", "s2", "s0", "s3"]

@@ -11,7 +11,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.turns import House, Turns
 from mustcall.evals.asking import ask, greet
 from mustcall.evals.prompts import Prompt
-from mustcall.evals.results import Ending, Pair, Side, Trial
+from mustcall.evals.results import Ending, Pair, Arm, Trial
 from mustcall.evals.runner import Subject, compare, try_bare, try_mustcall, warm_up
 from mustcall.evals.scoring import Score
 from mustcall.policy.backoff import Backoff
@@ -67,7 +67,7 @@ async def pairs_of(subject: Subject, *prompts: Prompt) -> list[Pair]:
 
 @pytest.mark.parametrize("wire", Wire)
 async def test_bare_is_one_call_as_the_client_wrote_it(wire: Wire) -> None:
-    """The bare side sends the client's own body once, whatever comes of it, and counts the server's calls."""
+    """The bare arm sends the client's own body once, whatever comes of it, and counts the server's calls."""
     async with measuring([right(OSLO), PROSE], wire) as (subject, upstream):
         good, bad = await try_bare(subject, OSLO), await try_bare(subject, OSLO)
     assert [request.body for request in upstream.requests] == [ask(OSLO, wire, "m", SAMPLING)] * 2
@@ -79,7 +79,7 @@ async def test_bare_is_one_call_as_the_client_wrote_it(wire: Wire) -> None:
 
 @pytest.mark.parametrize("wire", Wire)
 async def test_a_healthy_model_gains_and_costs_nothing(wire: Wire) -> None:
-    """Where the model calls as it should both sides send the same bytes once, and score the same."""
+    """Where the model calls as it should both arms send the same bytes once, and score the same."""
     async with measuring(lambda _: right(OSLO), wire, OBEYS) as (subject, upstream):
         (pair,) = await pairs_of(subject, OSLO)
     assert [request.raw for request in upstream.requests] == [upstream.requests[0].raw] * 2
@@ -119,44 +119,44 @@ async def test_a_contract_that_cannot_be_kept_is_an_error() -> None:
     assert must.sends == len(upstream.requests) > 1
 
 
-@pytest.mark.parametrize("side", [try_bare, try_mustcall], ids=["bare", "mustcall"])
-async def test_transport_failures_are_tried_again_alike(side: Way) -> None:
-    """A 429 is tried again on both sides, by the same rule, and counted."""
+@pytest.mark.parametrize("arm", [try_bare, try_mustcall], ids=["bare", "mustcall"])
+async def test_transport_failures_are_tried_again_alike(arm: Way) -> None:
+    """A 429 is tried again on both arms, by the same rule, and counted."""
     async with measuring([Fail(429, "slow down"), right(TOKYO)], retries=2) as (subject, upstream):
-        trial = await side(subject, TOKYO)
+        trial = await arm(subject, TOKYO)
     assert trial.score == ALL
     assert trial.sends == len(upstream.requests) == 2
 
 
-@pytest.mark.parametrize("side", [try_bare, try_mustcall], ids=["bare", "mustcall"])
+@pytest.mark.parametrize("arm", [try_bare, try_mustcall], ids=["bare", "mustcall"])
 @pytest.mark.parametrize("answer", [Fail(400, "no such field"), Raw(200, b"<html>")], ids=["refused", "garbage"])
-async def test_upstream_errors_end_a_trial(side: Way, answer: Answer) -> None:
+async def test_upstream_errors_end_a_trial(arm: Way, answer: Answer) -> None:
     """A refusal and an answer that is none end the trial, and are the upstream's fault."""
     async with measuring(lambda _: answer) as (subject, _):
-        trial = await side(subject, TOKYO)
+        trial = await arm(subject, TOKYO)
     assert (trial.ending, trial.score) == (Ending.FAILED, Score())
     assert trial.fault is not None
     assert trial.fault.upstream
 
 
-async def test_sides_take_turns_in_going_first() -> None:
-    """Every other prompt goes through mustcall first, and each side is told of."""
-    order: list[Side] = []
+async def test_arms_take_turns_in_going_first() -> None:
+    """Every other prompt goes through mustcall first, and each arm is told of."""
+    order: list[Arm] = []
 
-    def note(side: Side, trial: Trial) -> None:
+    def note(arm: Arm, trial: Trial) -> None:
         assert trial.sends == 1
-        order.append(side)
+        order.append(arm)
 
     async with measuring(lambda _: PROSE) as (subject, upstream):
         pairs = [pair async for pair in compare(subject, [TOKYO] * 3, note)]
-    assert order == [Side.BARE, Side.MUSTCALL, Side.MUSTCALL, Side.BARE, Side.BARE, Side.MUSTCALL]
+    assert order == [Arm.BARE, Arm.MUSTCALL, Arm.MUSTCALL, Arm.BARE, Arm.BARE, Arm.MUSTCALL]
     assert len(upstream.requests) == 6
     assert [pair.prompt for pair in pairs] == ["time-tokyo"] * 3
     assert pairs[0].characters > len(TOKYO.says) + len(json.dumps(TOKYO.tools[0].parameters)) // 2
 
 
 async def test_a_dead_upstream_ends_the_run() -> None:
-    """An upstream that answers neither side of the first prompt is an error that says why, after two calls."""
+    """An upstream that answers neither arm of the first prompt is an error that says why, after two calls."""
     async with measuring(lambda _: Fail(401, "wrong key")) as (subject, upstream):
         with pytest.raises(ConfigError, match=r"wrong key.*the key"):
             await pairs_of(subject, TOKYO, OSLO)

@@ -33,7 +33,7 @@ def test_sentences() -> None:
 
 
 def test_changes() -> None:
-    """A change is a percentage of the bare side, and nothing where that was nothing."""
+    """A change is a percentage of the bare arm, and nothing where that was nothing."""
     run = run_of(pair(OSLO, called(OSLO, seconds=2.0, output_tokens=50), called(OSLO, seconds=1.0, output_tokens=60)))
     changes = {name: change for name, _, _, change in cost_rows(add_up(run))}
     assert changes["time in all"] == "−50 %"  # noqa: RUF001  as it is written

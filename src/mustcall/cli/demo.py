@@ -19,7 +19,7 @@ from mustcall.evals.figures import add_up
 from mustcall.evals.page import write_page
 from mustcall.evals.picture import check_drawable, draw_picture
 from mustcall.evals.prompts import Prompt, choose_prompts
-from mustcall.evals.results import Circumstances, Pair, Run, Sampling, Side, Trial
+from mustcall.evals.results import Circumstances, Pair, Run, Sampling, Arm, Trial
 from mustcall.evals.runner import Subject, compare, warm_up
 from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose
@@ -154,7 +154,7 @@ def _measure(
     circumstances: Circumstances | None = None
     pairs: list[Pair] = []
 
-    async def measure(note: Callable[[Side, Trial], None]) -> None:
+    async def measure(note: Callable[[Arm, Trial], None]) -> None:
         nonlocal circumstances
         transport, clock = SchemeTransport(), SystemClock()
         try:

@@ -14,20 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from mustcall.evals.figures import Figures, Measure, Share, add_up
-from mustcall.evals.results import Run, Side, Trial
-from mustcall.evals.wording import SIDES, cost_rows, headline, interval, of, partial_note, percent, unread_note
+from mustcall.evals.results import Run, Arm, Trial
+from mustcall.evals.wording import ARMS, cost_rows, headline, interval, of, partial_note, percent, unread_note
 
 __all__ = ["print_report", "progress_bar"]
 
 _BAR = 30
 _EVERY = 5
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_STYLES = {Side.BARE: "bright_black", Side.MUSTCALL: "green"}
+_STYLES = {Arm.BARE: "bright_black", Arm.MUSTCALL: "green"}
 
 
 @contextmanager
-def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
-    """Show a bar with the time left; what is yielded moves it on by one side of one prompt.
+def progress_bar(planned: int) -> Generator[Callable[[Arm, Trial], None]]:
+    """Show a bar with the time left; what is yielded moves it on by one arm of one prompt.
 
     Where there is no terminal, a line now and then says how far it is.
     """
@@ -35,8 +35,8 @@ def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
     if not console.is_terminal:
         asked = count(1)
 
-        def say(_side: Side, _trial: Trial) -> None:
-            prompts, half = divmod(next(asked), len(Side))
+        def say(_arm: Arm, _trial: Trial) -> None:
+            prompts, half = divmod(next(asked), len(Arm))
             if not half and prompts % _EVERY == 0:
                 console.print(f"asked {prompts} of {planned} prompts")
 
@@ -51,12 +51,12 @@ def progress_bar(planned: int) -> Generator[Callable[[Side, Trial], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, expand=True, transient=True) as progress:
-        task = progress.add_task("asking", total=planned * len(Side))
-        valid = dict.fromkeys(Side, 0)
+        task = progress.add_task("asking", total=planned * len(Arm))
+        valid = dict.fromkeys(Arm, 0)
 
-        def advance(side: Side, trial: Trial) -> None:
-            valid[side] += trial.score.valid
-            shown = ", ".join(f"{SIDES[one]} {valid[one]}" for one in Side)
+        def advance(arm: Arm, trial: Trial) -> None:
+            valid[arm] += trial.score.valid
+            shown = ", ".join(f"{ARMS[one]} {valid[one]}" for one in Arm)
             progress.update(task, advance=1, description=f"valid calls: {shown}")
 
         yield advance
@@ -87,9 +87,9 @@ def _table(*columns: str) -> Table:
 
 
 def _shares(figures: Figures) -> RenderableType:
-    table = _table("share of replies", *(SIDES[side] for side in Side))
+    table = _table("share of replies", *(ARMS[arm] for arm in Arm))
     for measure in Measure:
-        shares = (figures.shares[side][measure] for side in Side)
+        shares = (figures.shares[arm][measure] for arm in Arm)
         table.add_row(measure, *(f"{of(share)}  {percent(share.rate)}  ({interval(share)})" for share in shares))
     table.caption = "in brackets: 95 % interval (Wilson)"
     table.caption_justify = "left"
@@ -99,10 +99,10 @@ def _shares(figures: Figures) -> RenderableType:
 def _bars(figures: Figures, *, blocks: bool) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for measure in Measure:
-        for side in Side:
-            share = figures.shares[side][measure]
-            name = Text(measure if side is Side.BARE else "")
-            table.add_row(name, SIDES[side], _bar(share, _STYLES[side], blocks=blocks), percent(share.rate))
+        for arm in Arm:
+            share = figures.shares[arm][measure]
+            name = Text(measure if arm is Arm.BARE else "")
+            table.add_row(name, ARMS[arm], _bar(share, _STYLES[arm], blocks=blocks), percent(share.rate))
     return table
 
 
@@ -114,7 +114,7 @@ def _bar(share: Share, style: str, *, blocks: bool) -> Text:
 
 
 def _costs(figures: Figures) -> RenderableType:
-    table = _table("what it cost", *(SIDES[side] for side in Side), "change")
+    table = _table("what it cost", *(ARMS[arm] for arm in Arm), "change")
     for row in cost_rows(figures):
         table.add_row(*row)
     return table
@@ -122,8 +122,8 @@ def _costs(figures: Figures) -> RenderableType:
 
 def _demands(figures: Figures) -> RenderableType:
     table = _table("tool_choice", "", *Measure)
-    for demand, sides in figures.by_demand.items():
-        for side in Side:
-            name = str(demand) if side is Side.BARE else ""
-            table.add_row(name, SIDES[side], *(of(sides[side][measure]) for measure in Measure))
+    for demand, arms in figures.by_demand.items():
+        for arm in Arm:
+            name = str(demand) if arm is Arm.BARE else ""
+            table.add_row(name, ARMS[arm], *(of(arms[arm][measure]) for measure in Measure))
     return table

@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from mustcall.evals.prompts import Demand
-from mustcall.evals.results import Ending, Pair, Run, Side, Trial
+from mustcall.evals.results import Ending, Pair, Run, Arm, Trial
 from mustcall.evals.scoring import Score
 from mustcall.policy.starving import CHARACTERS_PER_TOKEN
 
@@ -62,7 +62,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side took. `extra` are upstream calls beyond one for each prompt."""
+    """What one arm took. `extra` are upstream calls beyond one for each prompt."""
 
     calls: int
     extra: int
@@ -75,17 +75,17 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A run, added up.
 
-    `only` counts the prompts that just one side got right: the bare one, then mustcall. `written` counts replies whose
+    `only` counts the prompts that just one arm got right: the bare one, then mustcall. `written` counts replies whose
     text held a call nobody delivered; `failed` those that ended in an error. `unread` says that the bare server read
     fewer tokens than the tools take: it dropped them without a word, and its model never saw them.
     """
 
-    shares: dict[Side, dict[Measure, Share]]
-    by_demand: dict[Demand, dict[Side, dict[Measure, Share]]]
+    shares: dict[Arm, dict[Measure, Share]]
+    by_demand: dict[Demand, dict[Arm, dict[Measure, Share]]]
     only: dict[Measure, tuple[int, int]]
-    cost: dict[Side, Cost]
-    written: dict[Side, int]
-    failed: dict[Side, int]
+    cost: dict[Arm, Cost]
+    written: dict[Arm, int]
+    failed: dict[Arm, int]
     unread: bool
 
 
@@ -94,23 +94,23 @@ def add_up(run: Run) -> Figures:
     pairs = run.pairs
     kinds = [demand for demand in Demand if any(pair.demand is demand for pair in pairs)]
     return Figures(
-        shares=_sides(pairs),
-        by_demand={kind: _sides([pair for pair in pairs if pair.demand is kind]) for kind in kinds},
+        shares=_arms(pairs),
+        by_demand={kind: _arms([pair for pair in pairs if pair.demand is kind]) for kind in kinds},
         only={measure: _alone(pairs, measure) for measure in Measure},
-        cost={side: _cost([pair.side(side) for pair in pairs]) for side in Side},
-        written={side: sum(pair.side(side).written for pair in pairs) for side in Side},
-        failed={side: sum(pair.side(side).ending is Ending.FAILED for pair in pairs) for side in Side},
+        cost={arm: _cost([pair.arm(arm) for pair in pairs]) for arm in Arm},
+        written={arm: sum(pair.arm(arm).written for pair in pairs) for arm in Arm},
+        failed={arm: sum(pair.arm(arm).ending is Ending.FAILED for pair in pairs) for arm in Arm},
         unread=_is_unread(pairs),
     )
 
 
-def _sides(pairs: Iterable[Pair]) -> dict[Side, dict[Measure, Share]]:
+def _arms(pairs: Iterable[Pair]) -> dict[Arm, dict[Measure, Share]]:
     held = tuple(pairs)
-    return {side: {measure: _share(held, side, measure) for measure in Measure} for side in Side}
+    return {arm: {measure: _share(held, arm, measure) for measure in Measure} for arm in Arm}
 
 
-def _share(pairs: tuple[Pair, ...], side: Side, measure: Measure) -> Share:
-    hits = sum(measure.holds(pair.side(side).score) for pair in pairs)
+def _share(pairs: tuple[Pair, ...], arm: Arm, measure: Measure) -> Share:
+    hits = sum(measure.holds(pair.arm(arm).score) for pair in pairs)
     return Share(hits, len(pairs), *wilson(hits, len(pairs)))
 
 

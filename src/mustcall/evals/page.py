@@ -8,10 +8,10 @@ from html import escape
 from importlib import resources
 
 from mustcall.evals.figures import Figures, Measure, Share, add_up
-from mustcall.evals.results import Pair, Run, Side, Trial
+from mustcall.evals.results import Pair, Run, Arm, Trial
 from mustcall.evals.scoring import Score
 from mustcall.evals.wording import (
-    SIDES,
+    ARMS,
     cost_rows,
     headline,
     interval,
@@ -80,22 +80,22 @@ def _chart(figures: Figures) -> Iterator[str]:
     yield '<h2>Share of replies</h2><p class="faint">The line on each bar is the 95 % interval (Wilson).</p>'
     for measure in Measure:
         yield f"<h3>{measure}</h3>"
-        for side in Side:
-            share = figures.shares[side][measure]
+        for arm in Arm:
+            share = figures.shares[arm][measure]
             yield (
-                f'<div class="bar"><span>{SIDES[side]}</span>{_bar(side, measure, share)}'
+                f'<div class="bar"><span>{ARMS[arm]}</span>{_bar(arm, measure, share)}'
                 f'<span class="value"><b>{percent(share.rate)}</b> <span class="faint">{of(share)}</span></span></div>'
             )
 
 
-def _bar(side: Side, measure: Measure, share: Share) -> str:
+def _bar(arm: Arm, measure: Measure, share: Share) -> str:
     """Draw one bar: lengths are percentages, so that it fits any width."""
     low, high = f"{share.low * 100:.2f}%", f"{share.high * 100:.2f}%"
-    label = f"{measure}, {SIDES[side]}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
+    label = f"{measure}, {ARMS[arm]}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
     return (
         f'<svg role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>'
         '<rect class="track" width="100%" height="100%" rx="4"/>'
-        f'<rect class="fill {side}" width="{share.rate * 100:.2f}%" height="100%" rx="4"/>'
+        f'<rect class="fill {arm}" width="{share.rate * 100:.2f}%" height="100%" rx="4"/>'
         f'<line class="whisker" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'
         f'<line class="whisker" x1="{low}" x2="{low}" y1="30%" y2="70%"/>'
         f'<line class="whisker" x1="{high}" x2="{high}" y1="30%" y2="70%"/></svg>'
@@ -108,10 +108,10 @@ def _grade(score: Score) -> int:
 
 def _cells(run: Run) -> Iterator[str]:
     yield "<h2>Prompt by prompt</h2>"
-    for side in Side:
-        yield f'<p>{SIDES[side]}</p><ul class="cells" aria-hidden="true">'
+    for arm in Arm:
+        yield f'<p>{ARMS[arm]}</p><ul class="cells" aria-hidden="true">'
         for pair in run.pairs:
-            grade = _grade(pair.side(side).score)
+            grade = _grade(pair.arm(arm).score)
             yield f'<li class="s{grade}" title="{escape(pair.says)}: {_GRADES[grade]}"></li>'
         yield "</ul>"
     swatches = "".join(
@@ -131,11 +131,11 @@ def _cost(figures: Figures) -> Iterator[str]:
 def _by_demand(figures: Figures) -> Iterator[str]:
     heads = "".join(f'<th class="n">{measure}</th>' for measure in Measure)
     yield f'<h2>By what the caller demanded</h2><div class="scroll"><table><tr><th>tool_choice</th>{heads}</tr>'
-    for demand, sides in figures.by_demand.items():
+    for demand, arms in figures.by_demand.items():
         yield f'<tr><td class="group" colspan="{len(Measure) + 1}">{demand}</td></tr>'
-        for side in Side:
-            shares = "".join(f'<td class="n">{of(sides[side][measure])}</td>' for measure in Measure)
-            yield f'<tr><td class="member">{SIDES[side]}</td>{shares}</tr>'
+        for arm in Arm:
+            shares = "".join(f'<td class="n">{of(arms[arm][measure])}</td>' for measure in Measure)
+            yield f'<tr><td class="member">{ARMS[arm]}</td>{shares}</tr>'
     yield "</table></div>"
 
 
@@ -143,10 +143,10 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
     told = run.circumstances
     yield "<h2>How it was measured</h2>"
     yield (
-        "<p>Both sides were sent the same requests: one user message, one to four tools, the "
+        "<p>Both arms were sent the same requests: one user message, one to four tools, the "
         "<code>tool_choice</code>. <b>Bare</b> is the upstream's own reply, one call for each prompt; what the server "
         "itself returned as tool calls counts, and text does not. <b>mustcall</b> is the same request through "
-        "mustcall's contract; its extra calls are counted above. The sides took turns in going first.</p><dl>"
+        "mustcall's contract; its extra calls are counted above. The arms took turns in going first.</p><dl>"
     )
     for measure, words in DEFINITIONS.items():
         yield f"<dt>{measure}</dt><dd>{words}</dd>"
@@ -165,7 +165,7 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
 def _prompts(run: Run) -> Iterator[str]:
     yield '<h2>Every reply</h2><p class="faint">The two marks are the bare reply and mustcall\'s.</p>'
     for pair in run.pairs:
-        marks = "".join(f'<span class="mark s{_grade(pair.side(side).score)}"></span>' for side in Side)
+        marks = "".join(f'<span class="mark s{_grade(pair.arm(arm).score)}"></span>' for arm in Arm)
         yield (
             f'<details><summary>{marks}<span class="says">{escape(pair.says)}</span>'
             f'<span class="faint">{pair.demand}</span></summary><div class="said">'
@@ -176,10 +176,10 @@ def _prompts(run: Run) -> Iterator[str]:
 
 def _said(pair: Pair) -> Iterator[str]:
     yield f"<p>Wanted: <code>{escape(pair.wanted)}</code></p>"
-    for side in Side:
-        trial = pair.side(side)
+    for arm in Arm:
+        trial = pair.arm(arm)
         grade = _GRADES[_grade(trial.score)]
-        yield f'<p><b>{SIDES[side]}</b>: {grade} <span class="faint">{_took(trial)}</span></p>'
+        yield f'<p><b>{ARMS[arm]}</b>: {grade} <span class="faint">{_took(trial)}</span></p>'
         for call in trial.calls:
             yield f"<p><code>{escape(call.name)}({escape(call.arguments)})</code></p>"
         if trial.fault is not None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mustcall.core.errors import ConfigError
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Run, Side
-from mustcall.evals.wording import SIDES, headline, of, partial_note, percent
+from mustcall.evals.results import Run, Arm
+from mustcall.evals.wording import ARMS, headline, of, partial_note, percent
 
 __all__ = ["check_drawable", "draw_picture"]
 
-_COLOURS = {Side.BARE: "#8b959d", Side.MUSTCALL: "#0b7a6b"}
+_COLOURS = {Arm.BARE: "#8b959d", Arm.MUSTCALL: "#0b7a6b"}
 _INK, _FAINT = "#1d2328", "#626c74"
 _WIDTH = 0.36
 
@@ -38,13 +38,13 @@ def draw_picture(run: Run, file: Path) -> None:
     )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for place, side in enumerate(Side):
-        shares = [figures.shares[side][measure] for measure in Measure]
+    for place, arm in enumerate(Arm):
+        shares = [figures.shares[arm][measure] for measure in Measure]
         at = [number + (place - 0.5) * (_WIDTH + 0.02) for number in range(len(shares))]
         rates = [share.rate * 100 for share in shares]
         below = [max(0.0, (share.rate - share.low) * 100) for share in shares]
         above = [max(0.0, (share.high - share.rate) * 100) for share in shares]
-        axes.bar(at, rates, _WIDTH, color=_COLOURS[side], label=SIDES[side])
+        axes.bar(at, rates, _WIDTH, color=_COLOURS[arm], label=ARMS[arm])
         axes.errorbar(at, rates, yerr=[below, above], fmt="none", ecolor=_INK, elinewidth=1.3, capsize=4)
         for x, share in zip(at, shares, strict=True):
             axes.annotate(

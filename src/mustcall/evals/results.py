@@ -1,4 +1,4 @@
-"""What a run measured, as values: one trial for each side of each prompt, and the circumstances. JSON both ways.
+"""What a run measured, as values: one trial for each arm of each prompt, and the circumstances. JSON both ways.
 
 Holds what was seen and judges nothing; `figures` adds it up.
 """
@@ -11,10 +11,10 @@ from mustcall.core.origin import Wire
 from mustcall.evals.prompts import Demand
 from mustcall.evals.scoring import MadeCall, Score
 
-__all__ = ["Circumstances", "Ending", "Fault", "Pair", "Run", "Sampling", "Side", "Trial"]
+__all__ = ["Circumstances", "Ending", "Fault", "Pair", "Run", "Sampling", "Arm", "Trial"]
 
 
-class Side(StrEnum):
+class Arm(StrEnum):
     """Who was asked: the upstream itself, or mustcall in front of it."""
 
     BARE = "bare"
@@ -69,13 +69,13 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     bare: Trial
     mustcall: Trial
 
-    def side(self, side: Side) -> Trial:
-        """Return the trial of one side."""
-        return self.bare if side is Side.BARE else self.mustcall
+    def arm(self, arm: Arm) -> Trial:
+        """Return the trial of one arm."""
+        return self.bare if arm is Arm.BARE else self.mustcall
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """What both sides are asked with; no temperature leaves it to the server."""
+    """What both arms are asked with; no temperature leaves it to the server."""
 
     max_tokens: int
     temperature: float | None = 0.0

@@ -1,8 +1,8 @@
 """Asks every prompt both ways and scores what comes back.
 
-Both sides get the same bytes, as a client of the upstream's own wire would write them. **Bare** sends them over the
+Both arms get the same bytes, as a client of the upstream's own wire would write them. **Bare** sends them over the
 transport and takes what the server itself returns as tool calls: nothing is added, read from text, mended or asked
-again; only transport failures are tried again, as SDKs do, by the same rule on both sides. **mustcall** takes a turn
+again; only transport failures are tried again, as SDKs do, by the same rule on both arms. **mustcall** takes a turn
 with the full contract. It knows no file, no terminal and no particular upstream.
 """
 
@@ -22,7 +22,7 @@ from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
 from mustcall.evals.asking import ask, greet
 from mustcall.evals.prompts import Prompt, describe_wanted
-from mustcall.evals.results import Ending, Fault, Pair, Sampling, Side, Trial
+from mustcall.evals.results import Ending, Fault, Pair, Sampling, Arm, Trial
 from mustcall.evals.scoring import MadeCall, Score, score
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, Tries, send_patiently
@@ -37,7 +37,7 @@ _LONGEST = 400
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is measured and by what means; `patience` is the seconds one prompt may take on one side."""
+    """Who is measured and by what means; `patience` is the seconds one prompt may take on one arm."""
 
     endpoint: Endpoint
     model: str
@@ -49,21 +49,21 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def compare(
-    subject: Subject, prompts: Sequence[Prompt], note: Callable[[Side, Trial], None] | None = None
+    subject: Subject, prompts: Sequence[Prompt], note: Callable[[Arm, Trial], None] | None = None
 ) -> AsyncGenerator[Pair]:
-    """Yield each prompt's pair as soon as both its sides are there; `note` is told of each side.
+    """Yield each prompt's pair as soon as both its arms are there; `note` is told of each arm.
 
-    The sides take turns in going first, so that neither gains from what the other left in a cache. An upstream that
-    answers neither side of the first prompt is an error: forty more tries would say the same.
+    The arms take turns in going first, so that neither gains from what the other left in a cache. An upstream that
+    answers neither arm of the first prompt is an error: forty more tries would say the same.
     """
-    ways = {Side.BARE: try_bare, Side.MUSTCALL: try_mustcall}
+    ways = {Arm.BARE: try_bare, Arm.MUSTCALL: try_mustcall}
     for number, prompt in enumerate(prompts):
-        order = (Side.BARE, Side.MUSTCALL) if number % 2 == 0 else (Side.MUSTCALL, Side.BARE)
-        trials: dict[Side, Trial] = {}
-        for side in order:
-            trials[side] = await ways[side](subject, prompt)
+        order = (Arm.BARE, Arm.MUSTCALL) if number % 2 == 0 else (Arm.MUSTCALL, Arm.BARE)
+        trials: dict[Arm, Trial] = {}
+        for arm in order:
+            trials[arm] = await ways[arm](subject, prompt)
             if note is not None:
-                note(side, trials[side])
+                note(arm, trials[arm])
         if number == 0:
             _check_alive(subject, trials)
         yield Pair(
@@ -72,16 +72,16 @@ async def compare(
             demand=prompt.demand,
             wanted=describe_wanted(prompt),
             characters=len(prompt.says) + sum(map(_length, prompt.tools)),
-            bare=trials[Side.BARE],
-            mustcall=trials[Side.MUSTCALL],
+            bare=trials[Arm.BARE],
+            mustcall=trials[Arm.MUSTCALL],
         )
 
 
-def _check_alive(subject: Subject, trials: dict[Side, Trial]) -> None:
+def _check_alive(subject: Subject, trials: dict[Arm, Trial]) -> None:
     faults = [trial.fault for trial in trials.values() if trial.fault is not None and trial.fault.upstream]
     if len(faults) == len(trials):
         raise ConfigError(
-            f"the upstream {subject.endpoint.name!r} answered neither side of the first prompt: {faults[0].message}; "
+            f"the upstream {subject.endpoint.name!r} answered neither arm of the first prompt: {faults[0].message}; "
             "check its address, the model's name and the key"
         )
 
@@ -189,7 +189,7 @@ async def try_mustcall(subject: Subject, prompt: Prompt) -> Trial:
 
 
 def _body(subject: Subject, prompt: Prompt) -> bytes:
-    """Return the request's bytes; they do not depend on the side."""
+    """Return the request's bytes; they do not depend on the arm."""
     return msgspec.json.encode(ask(prompt, subject.endpoint.wire, subject.model, subject.sampling))
 
 

@@ -1,6 +1,6 @@
 """Whether a reply is a valid call, calls the right tool, and has the right arguments. Pure; docs/demo.md has the words.
 
-The same rules for both sides, and none of mustcall's own mending: a call counts as it was delivered. What nobody
+The same rules for both arms, and none of mustcall's own mending: a call counts as it was delivered. What nobody
 delivered as a call is not one, whatever its text looks like.
 """
 

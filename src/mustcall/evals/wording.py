@@ -5,10 +5,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mustcall.evals.figures import Cost, Figures, Measure, Share
-from mustcall.evals.results import Run, Side
+from mustcall.evals.results import Run, Arm
 
 __all__ = [
-    "SIDES",
+    "ARMS",
     "cost_rows",
     "headline",
     "interval",
@@ -20,8 +20,8 @@ __all__ = [
     "when",
 ]
 
-#: What each side is called in a report.
-SIDES = {Side.BARE: "bare", Side.MUSTCALL: "mustcall"}
+#: What each arm is called in a report.
+ARMS = {Arm.BARE: "bare", Arm.MUSTCALL: "mustcall"}
 
 
 def percent(rate: float) -> str:
@@ -56,8 +56,8 @@ def seconds(value: float) -> str:
 
 
 def cost_rows(figures: Figures) -> list[tuple[str, str, str, str]]:
-    """Return what each side took: the name, bare, mustcall, and the change."""
-    bare, must = (figures.cost[side] for side in Side)
+    """Return what each arm took: the name, bare, mustcall, and the change."""
+    bare, must = (figures.cost[arm] for arm in Arm)
     rows = [("upstream calls", str(bare.calls), str(must.calls), f"{must.calls - bare.calls:+d}")]
     kinds: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
         ("time in all", lambda cost: cost.seconds, seconds),
@@ -69,7 +69,7 @@ def cost_rows(figures: Figures) -> list[tuple[str, str, str, str]]:
         before, after = value(bare), value(must)
         rows.append((name, write(before), write(after), _change(before, after)))
     for name, counts in (("errors instead of a reply", figures.failed), ("calls left in the text", figures.written)):
-        rows.append((name, str(counts[Side.BARE]), str(counts[Side.MUSTCALL]), ""))
+        rows.append((name, str(counts[Arm.BARE]), str(counts[Arm.MUSTCALL]), ""))
     return rows
 
 
@@ -86,7 +86,7 @@ def when(started: str) -> str:
 
 def headline(figures: Figures) -> str:
     """Say in one sentence what was measured."""
-    bare, must = (figures.shares[side][Measure.VALID] for side in Side)
+    bare, must = (figures.shares[arm][Measure.VALID] for arm in Arm)
     return f"Valid tool calls: {of(bare)} bare, {of(must)} through mustcall"
 
 
@@ -94,7 +94,7 @@ def unread_note(figures: Figures) -> str:
     """Say that the bare model was never shown the tools; nothing where it was."""
     if not figures.unread:
         return ""
-    read = figures.cost[Side.BARE].input_tokens
+    read = figures.cost[Arm.BARE].input_tokens
     return (
         f"The server read {read:,} tokens in all the bare prompts, fewer than the tools take: it dropped them and "
         "answered 200, so the bare model never saw a tool."
