@@ -73,8 +73,8 @@ def _class(name: str, value: type[Any]) -> Iterator[str]:
     if fields:
         yield _fields(value)
     if issubclass(value, Exception):
-        code = getattr(value, "code", "")
-        yield f"`code` is `{code}`.\n"
+        if code := getattr(value, "code", ""):
+            yield f"`code` is `{code}`.\n"
         return
     for method, member in sorted(vars(value).items()):
         if method.startswith("_"):

@@ -7,18 +7,27 @@ from typing import Any
 import pytest
 
 from mustcall.testing import ScriptedModel
+from support.embedded import readied
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-WORDS = [*ScriptedModel.__init__.__annotations__, "requests", "ScriptedUpstream", "RunningGateway", "FakeClock"]
+WORDS = [
+    *ScriptedModel.__init__.__annotations__,
+    "requests",
+    "ScriptedUpstream",
+    "RunningGateway",
+    "FakeClock",
+    "LlamaServer",
+]
 
 
 def test_every_block_runs() -> None:
     """The page is one program, and its assertions hold."""
+    readied()
     names: dict[str, Any] = {"__name__": "testing"}
     for block in BLOCKS:
         exec(block, names)  # noqa: S102  our own page
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     assert names["result"].force_satisfied is True
 
 

@@ -9,6 +9,8 @@ with ScriptedUpstream([Turn(Call("get_weather", {"city": "Paris"})), Turn(Say("S
     ...
     assert upstream.requests[0].body["model"] == "m"
 
+`LlamaServer("smollm2-135m")` is a real model instead: llama.cpp's own HTTP server in a process of its own.
+
 `RunningGateway(f"chat={upstream.base_url}")` puts a real gateway in front of it for the length of a test.
 
 `FakeClock` is time that passes when it is told to (`clock.advance(30)`): pass it as `clock=` to the gateway, to an
@@ -20,6 +22,7 @@ from mustcall.core.reply import Usage
 from mustcall.testing.delivery import Chunking, random_chunks
 from mustcall.testing.demo import demo_turn
 from mustcall.testing.gateway import RunningGateway
+from mustcall.testing.llama import LlamaServer, LlamaServerFailed
 from mustcall.testing.model import Line, ScriptedModel
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.script import (
@@ -53,6 +56,8 @@ __all__ = [
     "FakeClock",
     "Hang",
     "Line",
+    "LlamaServer",
+    "LlamaServerFailed",
     "Raw",
     "RawStream",
     "Recorded",
