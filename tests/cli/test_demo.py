@@ -12,8 +12,10 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.prompts import Demand, load_prompts
-from mustcall.evals.results import Run, Arm
+from mustcall.evals.prompts import load_prompts
+from mustcall.evals.questions import Demand
+from mustcall.evals.results import Run
+from mustcall.evals.rows import Arm
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.evaluating import right_arguments
 

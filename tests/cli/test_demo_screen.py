@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mustcall.cli.demo_screen import print_report, progress_bar
-from mustcall.evals.results import Arm
+from mustcall.evals.rows import Arm
 from support.evaluating import OSLO, answered, called, run_of, small_run
 
 

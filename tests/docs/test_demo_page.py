@@ -7,7 +7,8 @@ import click
 
 from mustcall.cli.demo import command
 from mustcall.evals.figures import Measure
-from mustcall.evals.prompts import Demand, Items, OneOf, Same, SameText, Words, load_prompts
+from mustcall.evals.prompts import Items, OneOf, Same, SameText, Words, load_prompts
+from mustcall.evals.questions import Demand
 
 PAGE = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
 

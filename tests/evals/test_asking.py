@@ -6,9 +6,9 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import ChoiceMode, Tool
-from mustcall.evals.asking import ask, greet
-from mustcall.evals.prompts import Demand, Prompt, load_prompts
-from mustcall.evals.results import Sampling
+from mustcall.evals.asking import Sampling, ask, greet
+from mustcall.evals.prompts import Prompt, as_question, load_prompts
+from mustcall.evals.questions import Demand
 from mustcall.wire.registry import codec_for
 from support.evaluating import OSLO, PROMPTS, SAMPLING
 
@@ -19,7 +19,7 @@ MODES = {Demand.REQUIRED: ChoiceMode.REQUIRED, Demand.NAMED: ChoiceMode.NAMED, D
 @pytest.mark.parametrize("prompt", load_prompts(), ids=lambda prompt: prompt.id)
 def test_a_prompt_on_a_wire(prompt: Prompt, wire: Wire) -> None:
     """What the wire's codec reads is the prompt: its words, tools, schemas and choice, and no hint beside them."""
-    read = codec_for(wire).decode_request(msgspec.json.encode(ask(prompt, wire, "m", SAMPLING)))
+    read = codec_for(wire).decode_request(msgspec.json.encode(ask(as_question(prompt), wire, "m", SAMPLING)))
     tools = [tool for tool in read.tools if isinstance(tool, Tool)]
     assert [(tool.name, tool.description, tool.parameters) for tool in tools] == [
         (tool.name, tool.description, tool.parameters) for tool in prompt.tools
@@ -36,7 +36,7 @@ def test_a_prompt_on_a_wire(prompt: Prompt, wire: Wire) -> None:
 
 def test_the_body_of_chat() -> None:
     """A whole body, as it is sent."""
-    assert ask(PROMPTS["translate-german"], Wire.CHAT, "m", Sampling(max_tokens=5)) == {
+    assert ask(as_question(PROMPTS["translate-german"]), Wire.CHAT, "m", Sampling(max_tokens=5)) == {
         "model": "m",
         "messages": [{"role": "user", "content": "Translate 'good morning' into German."}],
         "max_tokens": 5,
@@ -57,7 +57,7 @@ def test_the_body_of_chat() -> None:
 
 def test_no_temperature() -> None:
     """Without a temperature the body has none."""
-    assert "temperature" not in ask(OSLO, Wire.CHAT, "m", Sampling(max_tokens=5, temperature=None))
+    assert "temperature" not in ask(as_question(OSLO), Wire.CHAT, "m", Sampling(max_tokens=5, temperature=None))
 
 
 @pytest.mark.parametrize("wire", Wire)

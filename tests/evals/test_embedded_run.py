@@ -8,7 +8,8 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Ending, Run, Arm
+from mustcall.evals.results import Run
+from mustcall.evals.rows import Arm, Ending
 from support.embedded import BASE_URL, readied
 
 

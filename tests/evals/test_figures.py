@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.evals.figures import Measure, add_up, wilson
-from mustcall.evals.prompts import Demand, load_prompts
-from mustcall.evals.results import Ending, Run, Arm, Trial
+from mustcall.evals.figures import Measure, add_up
+from mustcall.evals.prompts import load_prompts
+from mustcall.evals.questions import Demand
+from mustcall.evals.results import Run, Trial
+from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
+from mustcall.evals.statistics import wilson
 from mustcall.evals.wording import unread_note
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 

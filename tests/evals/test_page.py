@@ -7,7 +7,8 @@ import pytest
 
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.page import DEFINITIONS, write_page
-from mustcall.evals.results import Run, Arm
+from mustcall.evals.results import Run
+from mustcall.evals.rows import Arm
 from mustcall.evals.wording import cost_rows, headline, interval, of, percent
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 

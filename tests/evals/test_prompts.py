@@ -3,7 +3,8 @@
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.prompts import Demand, Prompt, choose_prompts, describe_wanted, load_prompts
+from mustcall.evals.prompts import Prompt, choose_prompts, describe_wanted, load_prompts
+from mustcall.evals.questions import Demand
 from mustcall.evals.scoring import Score, score
 from mustcall.policy.validation import schema_fault
 from support.evaluating import PROMPTS, right_call

@@ -9,10 +9,12 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House, Turns
+from mustcall.evals.arms import Subject, ask_bare, ask_engine, make_askers, warm_up
 from mustcall.evals.asking import ask, greet
-from mustcall.evals.prompts import Prompt
-from mustcall.evals.results import Ending, Pair, Arm, Trial
-from mustcall.evals.runner import Subject, compare, try_bare, try_mustcall, warm_up
+from mustcall.evals.pairs import compare, trial_of
+from mustcall.evals.prompts import Prompt, as_question
+from mustcall.evals.results import Pair, Trial
+from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
 from mustcall.policy.backoff import Backoff
 from mustcall.profiles import read_overrides
@@ -60,9 +62,19 @@ async def measuring(
             await transport.close()
 
 
+async def try_bare(subject: Subject, prompt: Prompt) -> Trial:
+    """Ask the upstream itself."""
+    return trial_of(prompt, await ask_bare(subject, as_question(prompt)))
+
+
+async def try_mustcall(subject: Subject, prompt: Prompt) -> Trial:
+    """Take a turn."""
+    return trial_of(prompt, await ask_engine(subject, as_question(prompt)))
+
+
 async def pairs_of(subject: Subject, *prompts: Prompt) -> list[Pair]:
     """Run to the end."""
-    return [pair async for pair in compare(subject, prompts)]
+    return [pair async for pair in compare(prompts, make_askers(subject), name="it")]
 
 
 @pytest.mark.parametrize("wire", Wire)
@@ -70,7 +82,7 @@ async def test_bare_is_one_call_as_the_client_wrote_it(wire: Wire) -> None:
     """The bare arm sends the client's own body once, whatever comes of it, and counts the server's calls."""
     async with measuring([right(OSLO), PROSE], wire) as (subject, upstream):
         good, bad = await try_bare(subject, OSLO), await try_bare(subject, OSLO)
-    assert [request.body for request in upstream.requests] == [ask(OSLO, wire, "m", SAMPLING)] * 2
+    assert [request.body for request in upstream.requests] == [ask(as_question(OSLO), wire, "m", SAMPLING)] * 2
     assert (good.ending, good.score, good.sends) == (Ending.CALLED, ALL, 1)
     assert (bad.ending, bad.score, bad.sends) == (Ending.ANSWERED, Score(), 1)
     assert (good.input_tokens, good.output_tokens) == (25, 12)
@@ -148,7 +160,7 @@ async def test_arms_take_turns_in_going_first() -> None:
         order.append(arm)
 
     async with measuring(lambda _: PROSE) as (subject, upstream):
-        pairs = [pair async for pair in compare(subject, [TOKYO] * 3, note)]
+        pairs = [pair async for pair in compare([TOKYO] * 3, make_askers(subject), name="it", note=note)]
     assert order == [Arm.BARE, Arm.MUSTCALL, Arm.MUSTCALL, Arm.BARE, Arm.BARE, Arm.MUSTCALL]
     assert len(upstream.requests) == 6
     assert [pair.prompt for pair in pairs] == ["time-tokyo"] * 3

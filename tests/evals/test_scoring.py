@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words, load_prompts
-from mustcall.evals.scoring import MadeCall, Score, matches, score
+from mustcall.evals.rows import MadeCall
+from mustcall.evals.scoring import Score, matches, score
 from support.evaluating import OSLO, PROMPTS, fitting, right_arguments, right_call
 
 ALL = Score(valid=True, right_tool=True, right_arguments=True)

@@ -4,20 +4,12 @@ import json
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.evals.prompts import (
-    Demand,
-    Expected,
-    Items,
-    OneOf,
-    Prompt,
-    Same,
-    SameText,
-    Words,
-    describe_wanted,
-    load_prompts,
-)
-from mustcall.evals.results import Circumstances, Ending, Fault, Pair, Run, Sampling, Trial
-from mustcall.evals.scoring import MadeCall, Score, score
+from mustcall.evals.asking import Sampling
+from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words, describe_wanted, load_prompts
+from mustcall.evals.questions import Demand
+from mustcall.evals.results import Circumstances, Pair, Run, Trial
+from mustcall.evals.rows import Ending, Fault, MadeCall
+from mustcall.evals.scoring import Score, score
 
 SAMPLING = Sampling(max_tokens=200)
 PROMPTS = {prompt.id: prompt for prompt in load_prompts()}

@@ -13,8 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from mustcall.evals.figures import Figures, Measure, Share, add_up
-from mustcall.evals.results import Run, Arm, Trial
+from mustcall.evals.figures import Figures, Measure, add_up
+from mustcall.evals.results import Run, Trial
+from mustcall.evals.rows import Arm
+from mustcall.evals.statistics import Share
 from mustcall.evals.wording import ARMS, cost_rows, headline, interval, of, partial_note, percent, unread_note
 
 __all__ = ["print_report", "progress_bar"]

@@ -1,21 +1,19 @@
 """Adds a run up: shares with their intervals, calls, time, tokens. Every number of a report comes from here. Pure."""
 
-import math
 from collections.abc import Iterable
 from enum import StrEnum
 from statistics import median
 
 import msgspec
 
-from mustcall.evals.prompts import Demand
-from mustcall.evals.results import Ending, Pair, Run, Arm, Trial
+from mustcall.evals.questions import Demand
+from mustcall.evals.results import Pair, Run, Trial
+from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
+from mustcall.evals.statistics import Share, share_of
 from mustcall.policy.starving import CHARACTERS_PER_TOKEN
 
-__all__ = ["Cost", "Figures", "Measure", "Share", "add_up", "wilson"]
-
-#: The two-sided 95 % point of the normal distribution.
-_Z = 1.959963984540054
+__all__ = ["Cost", "Figures", "Measure", "add_up"]
 
 
 class Measure(StrEnum):
@@ -34,31 +32,6 @@ class Measure(StrEnum):
                 return score.right_tool
             case Measure.RIGHT_ARGUMENTS:
                 return score.right_arguments
-
-
-def wilson(hits: int, of: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share: honest for few trials and at 0 and 100 %."""
-    if of == 0:
-        return 0.0, 1.0
-    rate, square = hits / of, _Z * _Z
-    middle = (rate + square / (2 * of)) / (1 + square / of)
-    reach = _Z / (1 + square / of) * math.sqrt(rate * (1 - rate) / of + square / (4 * of * of))
-    # At the ends the interval ends there, too; rounding must not say otherwise.
-    return (0.0 if hits == 0 else middle - reach), (1.0 if hits == of else middle + reach)
-
-
-class Share(msgspec.Struct, frozen=True):
-    """So many of so many, with the 95 % interval of the rate behind them."""
-
-    hits: int
-    of: int
-    low: float
-    high: float
-
-    @property
-    def rate(self) -> float:
-        """The share as a number from 0 to 1; 0 of nothing is 0."""
-        return self.hits / self.of if self.of else 0.0
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +84,7 @@ def _arms(pairs: Iterable[Pair]) -> dict[Arm, dict[Measure, Share]]:
 
 def _share(pairs: tuple[Pair, ...], arm: Arm, measure: Measure) -> Share:
     hits = sum(measure.holds(pair.arm(arm).score) for pair in pairs)
-    return Share(hits, len(pairs), *wilson(hits, len(pairs)))
+    return share_of(hits, len(pairs))
 
 
 def _alone(pairs: Iterable[Pair], measure: Measure) -> tuple[int, int]:

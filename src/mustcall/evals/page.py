@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from html import escape
 from importlib import resources
 
-from mustcall.evals.figures import Figures, Measure, Share, add_up
-from mustcall.evals.results import Pair, Run, Arm, Trial
+from mustcall.evals.figures import Figures, Measure, add_up
+from mustcall.evals.results import Pair, Run, Trial
+from mustcall.evals.rows import Arm
 from mustcall.evals.scoring import Score
+from mustcall.evals.statistics import Share
 from mustcall.evals.wording import (
     ARMS,
     cost_rows,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mustcall.core.errors import ConfigError
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Run, Arm
+from mustcall.evals.results import Run
+from mustcall.evals.rows import Arm
 from mustcall.evals.wording import ARMS, headline, of, partial_note, percent
 
 __all__ = ["check_drawable", "draw_picture"]

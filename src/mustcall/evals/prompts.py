@@ -5,7 +5,6 @@ Reads the data file beside this module and checks it. Knows nothing of models, w
 
 import random
 import tomllib
-from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Any, assert_never
@@ -15,9 +14,9 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
+from mustcall.evals.questions import Demand, Question, Role, Said
 
 __all__ = [
-    "Demand",
     "Expected",
     "Items",
     "OneOf",
@@ -25,18 +24,12 @@ __all__ = [
     "Same",
     "SameText",
     "Words",
+    "as_question",
     "choose_prompts",
     "describe_wanted",
     "load_prompts",
+    "prompts_text",
 ]
-
-
-class Demand(StrEnum):
-    """What the caller asks for: some call, one tool by name, or a call if the model sees fit."""
-
-    REQUIRED = "required"
-    NAMED = "named"
-    AUTO = "auto"
 
 
 class _Expected(msgspec.Struct, frozen=True, kw_only=True, tag_field="how", forbid_unknown_fields=True):
@@ -109,10 +102,15 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
+def prompts_text() -> str:
+    """Return the data file."""
+    return resources.files("mustcall.evals").joinpath("data", "prompts.toml").read_text(encoding="utf-8")
+
+
+@cache
 def load_prompts() -> tuple[Prompt, ...]:
     """Return all prompts, in the order of the file. Reads it once in a process."""
-    text = resources.files("mustcall.evals").joinpath("data", "prompts.toml").read_text(encoding="utf-8")
-    file = msgspec.convert(tomllib.loads(text), _File)
+    file = msgspec.convert(tomllib.loads(prompts_text()), _File)
     tools = {
         name: Tool(name=name, description=offer.description, parameters=offer.parameters)
         for name, offer in file.tools.items()
@@ -142,6 +140,19 @@ def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[P
     if seed is not None:
         random.Random(seed).shuffle(prompts)  # noqa: S311  an order that can be had again, not a secret
     return tuple(prompts[:count])
+
+
+def as_question(prompt: Prompt, choice: Demand | None = None) -> Question:
+    """Return a prompt as it is asked: one user message; with a choice, that instead of the prompt's own demand."""
+    demand = choice or prompt.demand
+    return Question(
+        id=prompt.id,
+        set=str(demand),
+        messages=(Said(Role.USER, prompt.says),),
+        tools=prompt.tools,
+        demand=demand,
+        named=prompt.wants if demand is Demand.NAMED else None,
+    )
 
 
 def describe_wanted(prompt: Prompt) -> str:

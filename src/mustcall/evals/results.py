@@ -3,38 +3,15 @@
 Holds what was seen and judges nothing; `figures` adds it up.
 """
 
-from enum import StrEnum
-
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.evals.prompts import Demand
-from mustcall.evals.scoring import MadeCall, Score
+from mustcall.evals.asking import Sampling
+from mustcall.evals.questions import Demand
+from mustcall.evals.rows import Arm, Ending, Fault, Form, MadeCall
+from mustcall.evals.scoring import Score
 
-__all__ = ["Circumstances", "Ending", "Fault", "Pair", "Run", "Sampling", "Arm", "Trial"]
-
-
-class Arm(StrEnum):
-    """Who was asked: the upstream itself, or mustcall in front of it."""
-
-    BARE = "bare"
-    MUSTCALL = "mustcall"
-
-
-class Ending(StrEnum):
-    """What the caller got: calls, text, or an error."""
-
-    CALLED = "called"
-    ANSWERED = "answered"
-    FAILED = "failed"
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """The error a trial ended in. `upstream` tells an upstream that does not work from a model that does not call."""
-
-    code: str
-    message: str
-    upstream: bool
+__all__ = ["Circumstances", "Pair", "Run", "Trial"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,15 +51,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return self.bare if arm is Arm.BARE else self.mustcall
 
 
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """What both arms are asked with; no temperature leaves it to the server."""
-
-    max_tokens: int
-    temperature: float | None = 0.0
-
-
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was measured, when and how. `started` is ISO 8601."""
+    """Who was measured, when and how. `started` is ISO 8601; `form` is how the bare arm got its tools."""
 
     model: str
     upstream: str
@@ -92,6 +62,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     planned: int
     sampling: Sampling
+    form: Form = Form.NATIVE
     seed: int | None = None
 
 

@@ -14,19 +14,13 @@ import msgspec
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words
+from mustcall.evals.rows import MadeCall
 from mustcall.policy.validation import Unreadable, fits, read_json, validator_for
 
-__all__ = ["MadeCall", "Score", "matches", "read_arguments", "score"]
+__all__ = ["Score", "matches", "read_arguments", "score"]
 
 #: Straight, then typographic ones.
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"
-
-
-class MadeCall(msgspec.Struct, frozen=True):
-    """A tool call as the caller received it; `arguments` is its JSON text."""
-
-    name: str
-    arguments: str
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):

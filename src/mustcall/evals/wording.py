@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mustcall.evals.figures import Cost, Figures, Measure, Share
-from mustcall.evals.results import Run, Arm
+from mustcall.evals.figures import Cost, Figures, Measure
+from mustcall.evals.results import Run
+from mustcall.evals.rows import Arm
+from mustcall.evals.statistics import Share
 
 __all__ = [
     "ARMS",

@@ -1,0 +1,159 @@
+"""The file a run keeps its replies in: one line of JSON for the circumstances, then one for each reply, as it comes.
+
+A line is written whole and flushed before the next question is asked, so that a run that was stopped, at any moment, goes
+on from its file; half a line at the end is what a stopped process left, and is cut off. A file of other circumstances is
+refused. Of two lines about the same question and arm the later one counts.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.evals.asking import Sampling
+from mustcall.evals.questions import Demand
+from mustcall.evals.rows import Arm, Form, Row
+
+__all__ = ["Journal", "RunFacts", "read_journal"]
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The circumstances of a run: who was asked what, and how. `started` is ISO 8601.
+
+    `via` is how the mustcall arm was asked: `engine`, `gateway` (one of its own) or the address of one.
+    """
+
+    suite: str
+    data: str
+    sets: tuple[str, ...]
+    limit: int | None
+    seed: int
+    choice: Demand | None
+    model: str
+    upstream: str
+    address: str
+    upstream_wire: Wire
+    wire: Wire
+    stream: bool
+    via: str
+    form: Form
+    sampling: Sampling
+    planned: int
+    version: str
+    started: str
+
+    def differences(self, other: "RunFacts") -> list[str]:
+        """Say what another run was made with, where it differs; when it was begun does not count."""
+        return [
+            f"{name} {_shown(getattr(other, name))} instead of {_shown(getattr(self, name))}"
+            for name in self.__struct_fields__
+            if name != "started" and getattr(self, name) != getattr(other, name)
+        ]
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def read_journal(file: Path) -> tuple[RunFacts, tuple[Row, ...]]:
+    """Return what a file holds, the last word on each question and arm; raise `ConfigError` if it is no such file."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    facts, rows, _ = _parse(data, file)
+    return facts, _latest(rows)
+
+
+def _parse(data: bytes, file: Path) -> tuple[RunFacts, list[Row], int]:
+    """Return the circumstances, the rows, and the length of what is whole."""
+    whole = data.rfind(b"\n") + 1
+    lines = data[:whole].splitlines()
+    if not lines:
+        raise ConfigError(f"{file} is not a file of replies: it has no whole line")
+    try:
+        facts = msgspec.json.decode(lines[0], type=RunFacts)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not a file of replies: line 1: {error}") from None
+    rows: list[Row] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            rows.append(msgspec.json.decode(line, type=Row))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} is damaged at line {number}: {error}") from None
+    return facts, rows, whole
+
+
+def _latest(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple({(row.id, row.arm): row for row in rows}.values())
+
+
+class Journal:
+    """A file that replies are added to; `rows` are those it held when it was opened.
+
+    What the upstream itself failed to answer is not among them, so that it is asked again.
+    """
+
+    def __init__(self, file: Path, facts: RunFacts) -> None:
+        self.file = file
+        self.facts = facts
+        self.rows: tuple[Row, ...] = ()
+        try:
+            self._out = self._open()
+        except OSError as error:
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+
+    def _open(self) -> IO[bytes]:
+        data = self.file.read_bytes() if self.file.exists() else b""
+        if b"\n" not in data:  # new, or stopped before the first line was whole
+            out = self.file.open("wb", buffering=0)
+            self._write(out, msgspec.json.encode(self.facts))
+            return out
+        kept, rows, whole = _parse(data, self.file)
+        if differences := self.facts.differences(kept):
+            raise ConfigError(
+                f"{self.file} holds the replies of another run ({'; '.join(differences)}); give another --out, or remove it"
+            )
+        self.rows = tuple(row for row in _latest(rows) if row.fault is None or not row.fault.upstream)
+        if whole < len(data):
+            os.truncate(self.file, whole)
+        return self.file.open("ab", buffering=0)
+
+    @property
+    def done(self) -> frozenset[tuple[str, Arm]]:
+        """The questions and arms that need not be asked again."""
+        return frozenset((row.id, row.arm) for row in self.rows)
+
+    def add(self, row: Row) -> None:
+        """Write a reply; raise `ConfigError` where it cannot be written whole, and leave only whole lines."""
+        self._write(self._out, msgspec.json.encode(row))
+
+    def _write(self, out: IO[bytes], line: bytes) -> None:
+        place = out.seek(0, os.SEEK_END)
+        data = memoryview(line + b"\n")
+        try:
+            while data:
+                data = data[out.write(data) or 0 :]
+        except OSError as error:
+            os.truncate(self.file, place)
+            raise ConfigError(
+                f"cannot write {self.file}: {error.strerror}; the replies before are kept, and the same command goes on "
+                "from there"
+            ) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._out.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,95 @@
+"""What a suite is, which of its questions are asked, and in which order. Pure.
+
+A suite knows its questions and which calls are right; it knows no upstream, no file and no figures.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Protocol
+
+import msgspec
+
+from mustcall.core.errors import ConfigError
+from mustcall.core.tools import Tool
+from mustcall.evals.questions import Demand, Question
+from mustcall.evals.rows import MadeCall
+from mustcall.evals.scoring import read_arguments
+
+__all__ = ["Grade", "Suite", "are_valid", "check_sets", "choose_questions"]
+
+
+class Grade(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reply is worth: it made a call, every call was of an offered tool and fits its schema, the suite's rules.
+
+    `problem` says why it is not right.
+    """
+
+    called: bool = False
+    valid: bool = False
+    right: bool = False
+    problem: str = ""
+
+
+class Suite(Protocol):
+    """A collection of questions with rules for their answers."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Which data it asks; replies to other data cannot be scored with it."""
+        ...
+
+    def sets(self, choice: Demand | None) -> tuple[str, ...]:
+        """Return the sets that can be asked with a choice (None: with the suite's own), in the order of reports."""
+        ...
+
+    def questions(self, name: str, choice: Demand | None) -> Sequence[Question]:
+        """Return the questions of a set, in the suite's order."""
+        ...
+
+    def grade(self, question: str, calls: Sequence[MadeCall]) -> Grade:
+        """Grade the calls of a reply to the question with this id; raise `ConfigError` for an unknown one."""
+        ...
+
+
+def check_sets(suite: Suite, wanted: Sequence[str], choice: Demand | None) -> tuple[str, ...]:
+    """Return the sets to ask, all of them where none is named; raise `ConfigError` for one that cannot be asked."""
+    possible = suite.sets(choice)
+    for name in wanted:
+        if name in possible:
+            continue
+        if choice is not None and name in suite.sets(None):
+            raise ConfigError(
+                f"the set {name!r} of {suite.name} cannot be asked with --choice {choice}: its right answers are not "
+                f"such calls; sets that can be: {', '.join(possible)}"
+            )
+        raise ConfigError(f"{suite.name} has no set called {name!r}; its sets are: {', '.join(possible)}")
+    return tuple(name for name in possible if not wanted or name in wanted)
+
+
+def choose_questions(
+    suite: Suite, sets: Sequence[str], choice: Demand | None, *, limit: int | None, seed: int
+) -> tuple[Question, ...]:
+    """Return the questions in the order they are asked: of each set in turn, so that a run cut short is a fair sample.
+
+    With `limit`, so many of each set, drawn by the seed: the same number gives the same questions.
+    """
+    drawn: list[list[Question]] = []
+    for name in sets:
+        questions = list(suite.questions(name, choice))
+        if limit is not None and limit < len(questions):
+            places = random.Random(f"{seed}:{name}").sample(range(len(questions)), limit)  # noqa: S311  not a secret
+            questions = [questions[place] for place in places]
+        drawn.append(questions)
+    return tuple(question for row in zip_longest(*drawn) for question in row if question is not None)
+
+
+def are_valid(calls: Sequence[MadeCall], tools: Sequence[Tool]) -> bool:
+    """Tell whether there is a call, and every one is of an offered tool with arguments that fit its schema."""
+    offered = {tool.name: tool for tool in tools}
+    return bool(calls) and all(read_arguments(offered.get(call.name), call.arguments) is not None for call in calls)
