@@ -87,9 +87,10 @@ def scan(
     tools: Iterable[Tool] | None = TOOLS,
     loose: bool = False,
     reasoning: Literal["marked", "opened", "separated"] = "marked",
+    alone: Literal["reply", "anywhere", "never"] = "reply",
 ) -> list[ScanEvent]:
     """Return the events of one scan, neighbouring fragments joined: what is left does not depend on cuts."""
-    scanner = Scanner(dialects=dialects, tools=tools, loose=loose, reasoning=reasoning)
+    scanner = Scanner(dialects=dialects, tools=tools, loose=loose, reasoning=reasoning, alone=alone)
     events: list[ScanEvent] = []
     for piece in pieces:
         events.extend(scanner.feed(piece))

@@ -141,7 +141,8 @@ def test_hostile_text_is_bounded() -> None:
     bare = '\n{"name": "now", "arguments": {}}'
     declined = '\n{"name": 1}'
     for count, calls in ((999, 2), (1000, 1)):
-        assert sum(isinstance(event, CallEnd) for event in scan([declined * count + bare + "\n" + call])) == calls
+        events = scan([declined * count + bare + "\n" + call], alone="anywhere")
+        assert sum(isinstance(event, CallEnd) for event in events) == calls
     broken = "<tool_call>?"
     for count, calls in ((999, 1), (1000, 0)):
         text = broken * count + call
@@ -225,7 +226,6 @@ class TestChoice:
         standings = {dialect.name: dialect.standing for dialect in DIALECTS}
         assert {name for name, standing in standings.items() if standing is Standing.NAMED} == {
             "xlam",
-            "fenced_json",
             "python_line",
         }
         assert {name for name, standing in standings.items() if standing is Standing.LOOSE} == {

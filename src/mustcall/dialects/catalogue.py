@@ -1,7 +1,10 @@
 """Every dialect mustcall reads, in the order that decides who is asked first where openers are shared."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
+
+import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.dialects.dialect import Dialect, Standing
@@ -39,20 +42,45 @@ AUTO_AND_LOOSE = tuple(dialect for dialect in DIALECTS if dialect.standing is no
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
-def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
+def select(
+    dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool, alone: bool = True
+) -> tuple[Dialect, ...]:
     """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57).
 
-    `"auto"` among others adds what is active by itself; who was named is asked first.
+    `"auto"` among others adds what is active by itself; who was named is asked first, and is not held to standing
+    alone. Without `alone`, what is a call only where it stands alone is no call at all (rule 63).
     """
     auto = AUTO_AND_LOOSE if loose else AUTO
+    if not alone:
+        auto = _marked(auto)
     if dialects == "auto":
         return auto
     listed = (dialects,) if isinstance(dialects, str) else tuple(dialects)
-    named = tuple(find_dialect(item) if isinstance(item, str) else item for item in listed if item != "auto")
+    named = tuple(_anywhere(find_dialect(item) if isinstance(item, str) else item) for item in listed if item != "auto")
     if len(named) == len(listed):
         return named
     names = {dialect.name for dialect in named}
     return (*named, *(dialect for dialect in auto if dialect.name not in names)) if named else auto
+
+
+@lru_cache(maxsize=256)
+def _anywhere(dialect: Dialect) -> Dialect:
+    """Return a dialect whose calls count wherever they stand; the same object if that changes nothing."""
+    if not any(opener.alone for opener in dialect.openers):
+        return dialect
+    openers = tuple(msgspec.structs.replace(opener, alone=False) for opener in dialect.openers)
+    return msgspec.structs.replace(dialect, openers=openers)
+
+
+@lru_cache(maxsize=4)
+def _marked(dialects: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
+    """Return the dialects without what is a call only where it stands alone."""
+    kept = ((dialect, tuple(opener for opener in dialect.openers if not opener.alone)) for dialect in dialects)
+    return tuple(
+        dialect if len(openers) == len(dialect.openers) else msgspec.structs.replace(dialect, openers=openers)
+        for dialect, openers in kept
+        if openers
+    )
 
 
 def find_dialect(name: str) -> Dialect:

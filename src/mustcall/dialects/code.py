@@ -7,6 +7,7 @@ as many ticks as began it, or with its paragraph: a lone tick is no code and mus
 import re
 from functools import lru_cache
 
+from mustcall.dialects.leadin import LONGEST_LEAD_IN, is_lead_in
 from mustcall.dialects.reader import Reader
 
 __all__ = ["Code", "Lines", "measure"]
@@ -23,6 +24,8 @@ _LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
 _QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}„«「")
 
 
+# A lead-in may have blank lines behind it.
+_LONGEST_LEAD = LONGEST_LEAD_IN + 64
 # What may indent a line: the blanks that separate markup, and no others.
 _BLANKS = " \t\r\n"
 
@@ -30,7 +33,7 @@ _BLANKS = " \t\r\n"
 class Lines:
     """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
 
-    __slots__ = ("_before", "_last", "_quote", "_written", "blank", "fresh")
+    __slots__ = ("_before", "_last", "_lead", "_quote", "_written", "blank", "fresh")
 
     def __init__(self) -> None:
         self.blank = True
@@ -39,6 +42,13 @@ class Lines:
         self._quote = False
         # The last two pieces that were not blank: enough to find the last two characters that are not.
         self._before = self._written = ""
+        # All text since the beginning while it may still be a lead-in, None once it is too long for one.
+        self._lead: str | None = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether all text so far is at most a lead-in to a call (rule 63)."""
+        return self._lead is not None and is_lead_in(self._lead)
 
     @property
     def bare(self) -> bool:
@@ -70,6 +80,8 @@ class Lines:
         if self.fresh and not (self.blank and not text.strip(_BLANKS)):
             self.fresh = False
         self._last = text[-1]
+        if self._lead is not None:
+            self._lead = self._lead + text if len(self._lead) + len(text) <= _LONGEST_LEAD else None
         if not text.isspace():
             self._before, self._written = self._written, text
 
@@ -78,6 +90,7 @@ class Lines:
         self.blank = self.fresh = True
         self._last = ""
         self._quote = False
+        self._lead = ""
 
 
 def measure(reader: Reader, character: str) -> int:

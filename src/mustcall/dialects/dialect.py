@@ -45,7 +45,8 @@ class Standing(StrEnum):
 class Opener(msgspec.Struct, frozen=True):
     """A marker, where it counts, what may follow it (blanks aside), and the parser of what does.
 
-    No `starts` means anything may follow. `soft` markers are ordinary text until the parser is certain.
+    No `starts` means anything may follow. `soft` markers are ordinary text until the parser is certain. What follows
+    an `alone` marker is a call only if it is the reply: nothing but blanks around it, or a short lead-in (rule 63).
     """
 
     marker: str
@@ -53,6 +54,7 @@ class Opener(msgspec.Struct, frozen=True):
     starts: tuple[str, ...] = ()
     anchor: Anchor = Anchor.ANYWHERE
     soft: bool = False
+    alone: bool = False
 
 
 class Dialect(msgspec.Struct, frozen=True):

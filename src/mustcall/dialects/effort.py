@@ -30,6 +30,12 @@ class Effort:
         self._declined = 0
         self._failed = 0
 
+    def copy(self) -> "Effort":
+        """Return the same count, to be gone on with for text that may be read again."""
+        copied = Effort()
+        copied._left, copied._declined, copied._failed = self._left, self._declined, self._failed
+        return copied
+
     def spend(self, amount: int) -> None:
         """Count markup that was acted on."""
         self._left -= amount

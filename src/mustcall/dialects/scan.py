@@ -5,25 +5,27 @@ says so. What follows a marker is read by the dialect's own parser (`Span`, `Rea
 back to the text. It knows no tool beyond its name and schema, and never raises on any text.
 
 Complexity: plain text is passed over by one compiled expression; at most one cut-off marker is held. A span is read
-once, by generators that keep their place. After a fault, reading goes on where the fault was found: nothing is read
-twice. So time is linear in the input and the cost of a piece does not depend on what came before.
+once, by generators that keep their place. After a fault, reading goes on where the fault was found. Only a text that
+might have been nothing but calls (`Candidate`) is read a second time, once in a reply. So time is linear in the input,
+and the cost of a piece does not depend on what came before.
 """
 
 import re
-from collections.abc import Callable, Iterator
 
 from mustcall.dialects.anchored import Lookout
-from mustcall.dialects.code import Code, Lines, measure
-from mustcall.dialects.damage import Damage, damage_of
+from mustcall.dialects.candidate import Candidate
+from mustcall.dialects.code import Code, measure
+from mustcall.dialects.damage import damage_of
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.dispatch import dispatch
 from mustcall.dialects.effort import MARK, SECTION, Effort
 from mustcall.dialects.events import LateReasoningEnd, Reasoning, ScanEvent, Text
 from mustcall.dialects.grammar import Entry, Grammar, marks_of
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import BLANKS, Fault, Parse, Reader
+from mustcall.dialects.reader import Fault
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
-from mustcall.dialects.span import Span
+from mustcall.dialects.scan_state import ScanState
+from mustcall.dialects.span import Indices, Span
 
 __all__ = ["Scan"]
 
@@ -33,62 +35,34 @@ _MOST_WRAPPERS = 4
 _MOST_TOKENS = 4
 
 
-class Scan:
-    """The state of one scan. `in_reasoning` scans read a section for its parent and take no markup out of it."""
+class Scan(ScanState):
+    """One scan. Its modes are functions that read on until they need more text, and say whether to go on.
+
+    Modes are not bound to the scan, which would then outlive its last use.
+    """
 
     def __init__(
         self,
         grammar: Grammar,
         offered: Offered,
-        indices: Iterator[int],
+        indices: Indices,
         *,
         sections: bool,
         in_reasoning: bool = False,
         effort: Effort | None = None,
+        at_once: bool = False,
     ) -> None:
-        self._grammar = grammar
-        self._effort = effort or Effort()
-        self._offered = offered
-        self._indices = indices
-        self._reads_sections = sections
-        self._keeps_markup = in_reasoning
-        self._reader = Reader()
-        self._events: list[ScanEvent] = []
-        self._lookout = Lookout(offered, in_reasoning=in_reasoning)
-        self._unwatched: list[str] = []
-        # The function that reads on; not bound to this scan, which would then outlive its last use.
-        self._mode: Callable[[Scan], bool] = Scan._prose if in_reasoning else Scan._beginning
-        self._lines = Lines()
-        self._gap: list[str] | None = None
-        self._gap_is_text = False
-        self._owed: set[str] = set()
-        self._spare: frozenset[str] = frozenset()
-        self._wrapping: set[str] = set()
-        self._wrappers = 0
-        self._tokens = 0
-        self._span: Span | None = None
-        self._parse: Parse[None] | None = None
-        self._code: Code | None = None
-        self._damage = Damage()
-        self._passed = marks_of("\n")
-        self._passed_closers: tuple[str, ...] = ()
-        self._passed_lookout: Lookout | None = None
-        self._called = False
-        self._mentioned: set[str] = set()
-        self._section: Section | None = None
-        self._section_seen = False
+        super().__init__(
+            grammar,
+            offered,
+            indices,
+            sections=sections,
+            in_reasoning=in_reasoning,
+            effort=effort,
+            at_once=at_once,
+        )
+        self._mode = Scan._prose if in_reasoning else Scan._beginning
         self._inner: Scan | None = None
-        self._ended_open = False
-
-    @property
-    def in_reasoning(self) -> bool:
-        """Whether the text stands in a reasoning section; after `close`, whether one was never closed."""
-        return self._section is not None
-
-    @property
-    def ended_open(self) -> bool:
-        """Whether the input ended with a complete call whose closing marker had not come."""
-        return self._ended_open
 
     def feed(self, text: str) -> list[ScanEvent]:
         """Take the next piece of the reply; return what is certain now."""
@@ -122,16 +96,6 @@ class Scan:
             self._passed_lookout.close(self._events)
         return self._take_events()
 
-    def _take_events(self) -> list[ScanEvent]:
-        events = self._events
-        if not events:
-            # Not the list itself, which goes on growing.
-            return []
-        self._events = []
-        if self._span is not None:
-            self._span.events = self._events
-        return events
-
     def _beginning(self) -> bool:
         """Read what only the very beginning of a reply may hold: tokens of the prompt, and the rest of its header."""
         reader, grammar = self._reader, self._grammar
@@ -155,34 +119,6 @@ class Scan:
             if self._tokens < _MOST_TOKENS:  # each one costs a copy of what follows
                 self._mode = Scan._beginning
         return True
-
-    # Plain text
-
-    def _say(self, text: str, *, watch: bool = True) -> None:
-        """Release text and keep track of lines."""
-        if not text:
-            return
-        self._events.append(Text(text))
-        self._lines.note(text)
-        if watch:
-            self._unwatched.append(text)
-
-    def _watch_said(self) -> None:
-        """Show the lookout what was released since the last time: once per piece, however many texts it made."""
-        if self._unwatched:
-            self._lookout.watch("".join(self._unwatched))
-            self._unwatched.clear()
-
-    def _report_seen(self) -> None:
-        self._watch_said()
-        self._lookout.close(self._events)
-
-    def _skip(self, end: int) -> str:
-        """Read up to `end` and return what was read."""
-        reader = self._reader
-        text = reader.buffer[reader.position : end]
-        reader.position = reader.start = end
-        return text
 
     def _prose(self) -> bool:
         reader = self._reader
@@ -231,36 +167,12 @@ class Scan:
             self._flush_gap()
             plain = 1
 
-    def _read_gap(self, gap: list[str]) -> bool:
-        """Hold blanks that only separate a call or a reasoning section from what follows."""
-        reader = self._reader
-        found = BLANKS.match(reader.buffer, reader.position)
-        assert found is not None
-        if found.end() > reader.position:
-            gap.append(self._skip(found.end()))
-        if reader.position < len(reader.buffer):
-            return True
-        if reader.closed:
-            self._flush_gap()
-        return False
-
-    def _flush_gap(self) -> None:
-        if self._gap is not None:
-            text = "".join(self._gap) if self._gap_is_text else ""
-            self._gap = None
-            self._wrapping.clear()
-            self._say(text)
-
-    def _open_gap(self, text: str = "", *, is_text: bool) -> None:
-        self._gap = [text] if text else []
-        self._gap_is_text = is_text or self._keeps_markup
-
     # Markers
 
     def _meet(self, marker: str, entry: Entry) -> bool | None:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
-        openers = [pair for pair in entry.openers if self._in_place(pair[1].anchor)]
+        openers = [pair for pair in entry.openers if self._is_opener(pair[1])]
         quotable = openers or entry.result or entry.quotation
         if quotable and self._lines.quotes and not any("\n" in blank for blank in self._gap or ()):
             # Quoted markup is no call; neither is what stands in it (rule 122).
@@ -273,7 +185,11 @@ class Scan:
         if entry.quotation:
             return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
-            self._open_span(marker, openers)
+            if not self._at_once and all(opener.alone for _, opener in openers):
+                self._candidate = Candidate(self._fork())
+                self._mode = Scan._in_candidate
+            else:
+                self._open_span(marker, openers)
             return True
         if entry.code:
             return self._meet_code(marker)
@@ -330,6 +246,12 @@ class Scan:
             return True
         return self._lines.tight and marker not in self._mentioned and not self._called
 
+    def _is_opener(self, opener: Opener) -> bool:
+        """Tell whether an opener counts here; one that must stand alone counts behind a lead-in only (rule 63)."""
+        if not self._in_place(opener.anchor):
+            return False
+        return not opener.alone or self._at_once or (not self._accompanied and self._lines.leads)
+
     def _in_place(self, anchor: Anchor) -> bool:
         match anchor:
             case Anchor.ANYWHERE:
@@ -384,6 +306,48 @@ class Scan:
             # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
             self._unwatched += code.doubtful
         return over
+
+    # Calls that are the reply
+
+    def _fork(self) -> "Scan":
+        """Return a scan of the text from here on in which calls count at once."""
+        return Scan(
+            self._grammar,
+            self._offered,
+            self._indices.copy(),
+            sections=self._reads_sections,
+            effort=self._effort.copy(),
+            at_once=True,
+        )
+
+    def _in_candidate(self) -> bool:
+        """Hold the text while it may be nothing but calls; the first thing that is none gives it back.
+
+        What is given back is read once more, and no call in it or behind it needs to stand alone: each character is
+        read twice at most.
+        """
+        candidate, reader = self._candidate, self._reader
+        assert candidate is not None
+        text = self._skip(len(reader.buffer))
+        if candidate.feed(text, closed=reader.closed):
+            if not reader.closed:
+                return False
+            if candidate.called:
+                self._report_seen()
+                self._flush_gap()
+                self._events += candidate.events
+                self._called = True
+                self._ended_open = candidate.scan.ended_open
+                self._candidate = None
+                self._mode = Scan._prose
+                return False
+        self._candidate = None
+        self._accompanied = True
+        reader.settle()
+        reader.raw.clear()
+        reader.buffer = candidate.text + reader.buffer
+        self._mode = Scan._prose
+        return True
 
     # Spans
 
@@ -520,9 +484,6 @@ class Scan:
         """Release everything: who wrote so much markup is not calling tools."""
         self._say(self._skip(len(self._reader.buffer)))
         return False
-
-    def _new_lookout(self) -> Lookout:
-        return Lookout(self._offered, in_reasoning=self._keeps_markup)
 
     def _pass_over(self, closers: tuple[str, ...], *openers: str, lookout: Lookout | None = None) -> None:
         """Pass over text up to one of these. What the lookout sees there is reported unless its own closer comes."""

@@ -4,7 +4,7 @@ A dialect's parser talks to a `Span` and its `Call`s; it never sees the scanner.
 a finished call takes its markup with it, everything else goes back to the text, in order and once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.code import Lines
@@ -23,9 +23,27 @@ from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import Fault, Parse, Reader, accept_any, blanks
 from mustcall.dialects.reasoning import Section
 
-__all__ = ["Call", "Span"]
+__all__ = ["Call", "Indices", "Span"]
 
 _SEPARATORS = " \t\r\n,;"
+
+
+class Indices:
+    """Numbers for the calls of one scan, none given twice."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+
+    def take(self) -> int:
+        """Return the next number."""
+        self._next += 1
+        return self._next - 1
+
+    def copy(self) -> "Indices":
+        """Return a count that goes on from here, for text that may be read again."""
+        return Indices(self._next)
 
 
 class Span:
@@ -72,7 +90,7 @@ class Span:
         reader: Reader,
         events: list[ScanEvent],
         offered: Offered,
-        indices: Iterator[int],
+        indices: Indices,
         effort: Effort,
         *,
         marker: str,
@@ -134,7 +152,7 @@ class Span:
 
     def next_index(self) -> int:
         """Return an index no call of this scan has had."""
-        return next(self._indices)
+        return self._indices.take()
 
     def release(self) -> None:
         """Give what was read so far back to the text."""

@@ -5,6 +5,7 @@ never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -17,7 +18,9 @@ from mustcall.core.verdict import Verdict
 from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
 from mustcall.policy.controls import Controls, Limits
 from mustcall.policy.demand import Demand
+from mustcall.policy.grounding import latest_input
 from mustcall.policy.history import drop_reasoning, mend_history, remove_trailing_assistant
+from mustcall.policy.illustrating import asks_to_be_shown
 from mustcall.policy.judge import Case, Judgement
 from mustcall.policy.lens import Lookout
 from mustcall.policy.names import NameMap
@@ -79,6 +82,8 @@ class Course:
         self._refusals: set[Rejection] = set()
         self._climbed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
+        #: Whether the user asked to be shown JSON, an example or how a call is written.
+        self.shows = bool(self._offered) and asks_to_be_shown(latest_input(caller).texts)
         self.plan = plan
         self.profile = profile
         #: Upstream calls made beyond the first.
@@ -167,7 +172,15 @@ class Course:
             dialects=self.profile.dialects,
             loose=self.reads_text,
             separated=native or self.profile.separates_reasoning,
+            alone=self._alone_counts,
         )
+
+    @property
+    def _alone_counts(self) -> Literal["reply", "anywhere", "never"]:
+        """What a JSON call object without markup of its own is in the next reply (rules 63, 137)."""
+        if self.plan.demand.forced:
+            return "anywhere"
+        return "never" if self.shows else "reply"
 
     @property
     def reads_text(self) -> bool:

@@ -27,21 +27,23 @@ _HARMLESS = frozenset({Reason.STRAY_MARKER})
 
 
 class Lookout(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: the tools on offer, the dialects, and who separates reasoning."""
+    """What to look for: the tools on offer, the dialects, who separates reasoning, and what a JSON object alone is."""
 
     tools: tuple[Tool, ...]
     dialects: tuple[str, ...] = ("auto",)
     loose: bool = False
     separated: bool = False
+    alone: Literal["reply", "anywhere", "never"] = "reply"
 
     def scanner(self) -> Scanner:
         """Return a scanner for one text."""
-        dialects: Literal["auto"] | Iterable[str] = "auto" if "auto" in self.dialects else self.dialects
+        dialects: Literal["auto"] | Iterable[str] = "auto" if self.dialects == _AUTO else self.dialects
         return Scanner(
             dialects=dialects,
             tools=self.tools,
             loose=self.loose,
             reasoning="separated" if self.separated else "marked",
+            alone=self.alone,
         )
 
     def is_plain(self, text: str) -> bool:

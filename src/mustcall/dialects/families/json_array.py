@@ -84,6 +84,9 @@ def _render_apertus(calls: Sequence[WrittenCall]) -> str:
     return f"<|tools_prefix|>{dump(items)}<|tools_suffix|>"
 
 
+#: What models write behind the ticks of a fence that is a call; seen from Qwen2.5-Coder, Llama 3 and Mistral.
+_INFO_STRINGS = ("json", "JSON", "", "tool_call", "tool_calls", "tool", "function_call", "function")
+
 _TOOL_CALLS = Opener("<tool_calls>", _array("</tool_calls>"), ("[",))
 
 DIALECTS = (
@@ -180,10 +183,9 @@ DIALECTS = (
         "fenced_json",
         "JSON array",
         "any model asked for JSON",
-        (Opener("```json", _fenced, ("[", "{"), Anchor.LINE, soft=True),),
+        tuple(Opener(f"```{info}", _fenced, ("[", "{"), Anchor.LINE, soft=True, alone=True) for info in _INFO_STRINGS),
         ("```",),
         array_renderer("```json\n", "\n```"),
-        Standing.NAMED,
     ),
     Dialect(
         "apertus",
@@ -197,7 +199,7 @@ DIALECTS = (
         "json_array",
         "JSON array",
         "any, under constrained decoding",
-        (Opener("[", _bare, ("{",), Anchor.BARE, soft=True),),
+        (Opener("[", _bare, ("{",), Anchor.BARE, soft=True, alone=True),),
         (),
         array_renderer("", "", arguments="parameters"),
     ),

@@ -118,7 +118,7 @@ DIALECTS = (
         "Llama 3.1-3.3, Llama 4",
         (
             Opener("<|python_tag|>", _objects(separators=";"), ("{",)),
-            Opener("{", _bare, ('"',), Anchor.BARE, soft=True),
+            Opener("{", _bare, ('"',), Anchor.BARE, soft=True, alone=True),
         ),
         (),
         _renderer("<|python_tag|>", "", "parameters", "; "),

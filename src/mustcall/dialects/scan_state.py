@@ -1,0 +1,153 @@
+"""What a scan has read so far, and how text leaves it: the state that every mode of the scanner shares.
+
+It releases text, keeps track of lines, and lets the lookout see what was released. What is read and why is decided in
+`scan.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mustcall.dialects.anchored import Lookout
+from mustcall.dialects.candidate import Candidate
+from mustcall.dialects.code import Code, Lines
+from mustcall.dialects.damage import Damage
+from mustcall.dialects.effort import Effort
+from mustcall.dialects.events import ScanEvent, Text
+from mustcall.dialects.grammar import Grammar, marks_of
+from mustcall.dialects.names import Offered
+from mustcall.dialects.reader import BLANKS, Parse, Reader
+from mustcall.dialects.reasoning import Section
+from mustcall.dialects.span import Indices, Span
+
+__all__ = ["ScanState"]
+
+
+class ScanState:
+    """The state of one scan. `in_reasoning` scans read a section for its parent and take no markup out of it."""
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        offered: Offered,
+        indices: Indices,
+        *,
+        sections: bool,
+        in_reasoning: bool = False,
+        effort: Effort | None = None,
+        at_once: bool = False,
+    ) -> None:
+        self._grammar = grammar
+        self._effort = effort or Effort()
+        self._offered = offered
+        self._indices = indices
+        self._reads_sections = sections
+        self._keeps_markup = in_reasoning
+        self._reader = Reader()
+        self._events: list[ScanEvent] = []
+        self._lookout = Lookout(offered, in_reasoning=in_reasoning)
+        self._unwatched: list[str] = []
+        # The function that reads on; see there.
+        self._mode: Callable[[Any], bool]
+        self._lines = Lines()
+        self._gap: list[str] | None = None
+        self._gap_is_text = False
+        self._owed: set[str] = set()
+        self._spare: frozenset[str] = frozenset()
+        self._wrapping: set[str] = set()
+        self._wrappers = 0
+        self._tokens = 0
+        self._span: Span | None = None
+        self._parse: Parse[None] | None = None
+        self._code: Code | None = None
+        self._damage = Damage()
+        self._passed = marks_of("\n")
+        self._passed_closers: tuple[str, ...] = ()
+        self._passed_lookout: Lookout | None = None
+        self._called = False
+        self._mentioned: set[str] = set()
+        self._section: Section | None = None
+        self._section_seen = False
+        self._ended_open = False
+        # Whether calls that must stand alone are made at once, wherever they stand (rule 137).
+        self._at_once = at_once
+        # Whether a text so far that was taken for such calls has turned out to be something else.
+        self._accompanied = in_reasoning
+        self._candidate: Candidate | None = None
+
+    @property
+    def holds_call(self) -> bool:
+        """Whether a call is held back that is one only if nothing follows it."""
+        return self._candidate is not None and self._candidate.called
+
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether the text stands in a reasoning section; after `close`, whether one was never closed."""
+        return self._section is not None
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether the input ended with a complete call whose closing marker had not come."""
+        return self._ended_open
+
+    def _take_events(self) -> list[ScanEvent]:
+        events = self._events
+        if not events:
+            # Not the list itself, which goes on growing.
+            return []
+        self._events = []
+        if self._span is not None:
+            self._span.events = self._events
+        return events
+
+    def _say(self, text: str, *, watch: bool = True) -> None:
+        """Release text and keep track of lines."""
+        if not text:
+            return
+        self._events.append(Text(text))
+        self._lines.note(text)
+        if watch:
+            self._unwatched.append(text)
+
+    def _watch_said(self) -> None:
+        """Show the lookout what was released since the last time: once per piece, however many texts it made."""
+        if self._unwatched:
+            self._lookout.watch("".join(self._unwatched))
+            self._unwatched.clear()
+
+    def _report_seen(self) -> None:
+        self._watch_said()
+        self._lookout.close(self._events)
+
+    def _skip(self, end: int) -> str:
+        """Read up to `end` and return what was read."""
+        reader = self._reader
+        text = reader.buffer[reader.position : end]
+        reader.position = reader.start = end
+        return text
+
+    def _read_gap(self, gap: list[str]) -> bool:
+        """Hold blanks that only separate a call or a reasoning section from what follows."""
+        reader = self._reader
+        found = BLANKS.match(reader.buffer, reader.position)
+        assert found is not None
+        if found.end() > reader.position:
+            gap.append(self._skip(found.end()))
+        if reader.position < len(reader.buffer):
+            return True
+        if reader.closed:
+            self._flush_gap()
+        return False
+
+    def _flush_gap(self) -> None:
+        if self._gap is not None:
+            text = "".join(self._gap) if self._gap_is_text else ""
+            self._gap = None
+            self._wrapping.clear()
+            self._say(text)
+
+    def _open_gap(self, text: str = "", *, is_text: bool) -> None:
+        self._gap = [text] if text else []
+        self._gap_is_text = is_text or self._keeps_markup
+
+    def _new_lookout(self) -> Lookout:
+        return Lookout(self._offered, in_reasoning=self._keeps_markup)

@@ -1,0 +1,149 @@
+"""JSON call objects without markup of their own: a call where they are the reply, text everywhere else (rule 63)."""
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialects.scanning import TOOLS, cuts, scan
+from mustcall.dialects import CallEnd, Malformed, Scanner, Text
+
+OBJECT = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+OTHER = '{"name": "get_time", "arguments": {"zone": "CET"}}'
+FENCE = f"```json\n{OBJECT}\n```"
+
+
+def names(text: str, **options: object) -> list[str]:
+    """Return the tools called in a text; the same for every cut of it."""
+    found = [[e.name for e in scan(pieces, **options) if isinstance(e, CallEnd)] for pieces in cuts(text)]  # pyright: ignore[reportArgumentType]
+    assert all(one == found[0] for one in found)
+    return found[0]
+
+
+def text_of(text: str, **options: object) -> str:
+    """Return what of a text stays text."""
+    return "".join(event.text for event in scan([text], **options) if isinstance(event, Text))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (OBJECT, 1),
+        (FENCE, 1),
+        (f"\n\n{FENCE}\n\n\n", 1),
+        (f"```\n{OBJECT}\n```", 1),
+        (f"```tool_call\n{OBJECT}\n```", 1),
+        (f"```JSON\n{OBJECT}\n```", 1),
+        (f"I'll check the weather.\n\n{FENCE}", 1),
+        (f"Let me read the file first:\n{FENCE}\nDone.", 1),
+        (f"[{OBJECT}, {OTHER}]", 2),
+        (f"```json\n[{OBJECT}, {OTHER}]\n```", 2),
+        (f"{FENCE}\n```json\n{OTHER}\n```", 2),
+        (f"{OBJECT}\n{OTHER}", 2),
+        (f"{FENCE}<|im_end|>", 1),
+        (f"{FENCE}\n\n<|im_e", 1),
+    ],
+)
+def test_a_call_that_is_the_reply(text: str, calls: int) -> None:
+    """Rule 63: a JSON call object, fenced or bare, alone or behind a short lead-in, is a call."""
+    assert len(names(text)) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Here is an example of a call:\n\n{FENCE}",
+        f"The format is as follows.\n{FENCE}",
+        f"You can use it like this:\n{FENCE}",
+        f"{FENCE}\n\nThis asks for the weather in Oslo.",
+        f"{OBJECT}\nis how the request looks on the wire.",
+        f"First paragraph.\n\nSecond paragraph.\n\n{FENCE}",
+        "A long lead-in. " * 40 + f"\n{FENCE}",
+        f"# Calling a tool\n{FENCE}",
+        f"- step one\n{FENCE}",
+        f"> {OBJECT}",
+        f"~~~json\n{OBJECT}\n~~~",
+        f"```python\n{OBJECT}\n```",
+        f"{FENCE}\n```python\nprint('the weather in Oslo')\n```",
+        '```json\n{"name": "web", "arguments": {"city": "Oslo"}}\n```',
+        '```json\n{"name": "get_weather", "version": "1.0.0"}\n```',
+    ],
+)
+def test_text_that_holds_a_call(text: str) -> None:
+    """Rules 63, 122: what is shown, quoted, explained or not on offer stays text, unchanged."""
+    assert names(text) == []
+    assert text_of(text) == text
+
+
+@pytest.mark.parametrize("text", [f"Here is an example of a call:\n\n{FENCE}", f"{FENCE}\nand so on and on and on"])
+def test_a_demanded_call_counts_at_once(text: str) -> None:
+    """Rule 137: under a force the object is a call as soon as it is complete, whatever stands around it."""
+    assert names(text, alone="anywhere") == ["get_weather"]
+    scanner = Scanner(tools=TOOLS, alone="anywhere")
+    events = list(itertools.chain.from_iterable(scanner.feed(c) for c in text[: text.index("}}") + 2]))
+    assert any(isinstance(event, CallEnd) for event in events)
+
+
+@pytest.mark.parametrize("text", [FENCE, OBJECT, f"[{OBJECT}]"])
+def test_never(text: str) -> None:
+    """Rule 63: where the user asked for JSON, the object is text; marked calls are still calls."""
+    assert names(text, alone="never") == []
+    assert text_of(text, alone="never") == text
+    assert names(f"<tool_call>\n{OBJECT}\n</tool_call>", alone="never") == ["get_weather"]
+
+
+def test_a_named_dialect_counts_anywhere() -> None:
+    """Rule 57: a format that is named explicitly is read wherever it stands, `auto` beside it."""
+    text = f"Here is an example of a call:\n\n{FENCE}\n\nIt asks for the weather in Oslo."
+    assert names(text, dialects=["auto", "fenced_json"]) == ["get_weather"]
+    assert names(text) == []
+
+
+def test_a_cut_call_is_reported() -> None:
+    """Rule 40: a fenced call that the end cuts off is no call, and is reported as truncated."""
+    text = FENCE[:-12]
+    events = scan([text])
+    assert [event.reason for event in events if isinstance(event, Malformed)] == ["truncated"]
+    assert text_of(text) == text
+
+
+def test_other_fences_flow_line_by_line() -> None:
+    """Rule 113: the text of a fence that cannot become a call is released as it comes."""
+    scanner = Scanner(tools=TOOLS)
+    out = [
+        len("".join(e.text for e in scanner.feed(c) if isinstance(e, Text))) for c in '```json\n{"key": 1,\n"b": 2}\n'
+    ]
+    assert sum(out[:20]) >= 12
+    assert sum(out) == len(out)
+
+
+@given(
+    lead=st.sampled_from(["", "Sure.\n", "I'll look.\n\n", "An example:\n", "x" * 500 + "\n", "- item\n"]),
+    body=st.sampled_from([OBJECT, FENCE, f"[{OTHER}]", FENCE + "\n" + FENCE, FENCE[:30]]),
+    tail=st.text(alphabet="ab `{}\n.", max_size=60),
+    seed=st.integers(0, 1000),
+)
+def test_no_character_is_lost(lead: str, body: str, tail: str, seed: int) -> None:
+    """Rule 63: cuts change nothing, and whatever is no call comes out as the text that went in."""
+    text = lead + body + tail
+    whole = scan([text])
+    place = seed % (len(text) + 1)
+    assert scan([text[:place], text[place:]]) == whole
+    if not any(isinstance(event, CallEnd) for event in whole):
+        assert "".join(event.text for event in whole if isinstance(event, Text)) == text
+
+
+def test_linear_in_the_reply() -> None:
+    """Rule 68: a held text is given back once: the scanner's own work grows with the text, not with its square."""
+    item = json.dumps({"name": "get_weather", "arguments": {"city": "x" * 50}})
+    text = "\n".join([item] * 400) + "\nand that is all there is to say about it"
+    assert names_of(text) == []
+
+
+def names_of(text: str) -> list[str]:
+    """Return the tools called in a long text, fed in small pieces."""
+    scanner = Scanner(tools=TOOLS)
+    events = [e for start in range(0, len(text), 64) for e in scanner.feed(text[start : start + 64])]
+    return [event.name for event in (*events, *scanner.close()) if isinstance(event, CallEnd)]
