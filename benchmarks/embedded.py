@@ -19,7 +19,7 @@ from mustcall.engine.turns import House
 from mustcall.policy.controls import Controls
 from mustcall.policy.profile import Protocol
 from mustcall.testing.gateway import RunningGateway
-from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
+from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fetching import pull
 from mustcall.upstream.embedded.store import Store
 
@@ -226,8 +226,8 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--bare", type=int, default=50)
     options = parser.parse_args()
-    pull(find_weights(DEFAULT), Store())
-    flag = f"local:chat=embedded:{DEFAULT}"
+    pull(find_weights(FALLBACK), Store())
+    flag = f"local:chat=embedded:{FALLBACK}"
     asked = prompts(options.prompts)
     scores = {name: Score() for name in (*WIRES, "all")}
     with RunningGateway(flag) as gateway:

@@ -11,19 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.upstream.embedded.catalogue import DEFAULT
-from mustcall.upstream.embedded.store import Store
-from support.embedded import readied
+from support.embedded import NAME, small_cache
 from support.terminal import TERMINALS
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
 
 
 @pytest.fixture(scope="module")
-def weights() -> Path:
-    """The cache that holds the weights."""
-    readied()
-    return Store().directory.parent
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a person who has the smallest model only."""
+    return small_cache(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
@@ -48,7 +45,7 @@ def test_chat_lists_a_folder(environment: dict[str, str], tmp_path: Path) -> Non
     (shared / "readme.txt").write_text("All is well.")
     kind = TERMINALS[-1]  # tmux where it is, a pseudo-terminal otherwise
     with kind([*MUSTCALL, "chat", "--root", str(shared), "--max-tokens", "150"], environment, shared) as terminal:
-        terminal.wait_for(f"{DEFAULT} with 4 tools", "you>")
+        terminal.wait_for("mustcall models pull", f"{NAME} with 4 tools", "you>")
         terminal.type(f"List files in {shared}")
         terminal.wait_for(f'→ list_directory(path="{shared}")', "✓", "readme.txt (12 bytes)", "you>")
         terminal.type("/trace")
@@ -73,6 +70,9 @@ def test_run_expands_home(environment: dict[str, str], tmp_path: Path) -> None:
     call = told["calls"][0]
     assert (call["name"], call["arguments"], call["status"]) == ("list_directory", {"path": "$HOME/notes"}, "ok")
     assert "plan.txt (9 bytes)" in call["result"]
+    assert told["model"] == NAME
+    (note,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert "qwen2.5-coder-0.5b, the default, is not here" in note
     assert [change["detail"] for change in call["adaptations"]] == ["$HOME"]
     assert told["answer"].strip()
     assert told["force_satisfied"] is True

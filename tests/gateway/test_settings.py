@@ -9,7 +9,8 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.settings import load_settings, settings_from_flags
 from mustcall.policy.controls import OnUnmet
-from support.embedded import readied
+from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
+from mustcall.upstream.embedded.store import Store
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
 
@@ -163,11 +164,49 @@ def test_keys_are_not_shown(tmp_path: Path) -> None:
     assert "secret" not in f"{settings.endpoints[0]!r}"
 
 
-def test_the_embedded_model_is_the_upstream_where_none_is_named() -> None:
-    """Without a file, flags or environment the model in this process is served, once its weights are here."""
-    readied()
-    (endpoint,) = load_settings(environment={}).endpoints
-    assert (endpoint.name, endpoint.wire, endpoint.base_url) == ("local", Wire.CHAT, "embedded:smollm2-135m")
+def held(cache: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Make a cache the user's, with files of the right size for these weights."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(cache))
+    store = Store()
+    store.directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with store.path(find_weights(name)).open("wb") as file:
+            file.truncate(find_weights(name).size)
+
+
+@pytest.mark.parametrize(
+    ("here", "asked", "used", "noted"),
+    [
+        ([DEFAULT], "", DEFAULT, False),
+        ([DEFAULT, FALLBACK], "", DEFAULT, False),
+        ([FALLBACK], "", FALLBACK, True),
+        ([DEFAULT, FALLBACK], FALLBACK, FALLBACK, False),
+        (["qwen2.5-coder-1.5b"], "qwen2.5-coder-1.5b", "qwen2.5-coder-1.5b", False),
+    ],
+)
+def test_the_embedded_model_is_the_upstream_where_none_is_named(
+    *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], asked: str, used: str, noted: bool
+) -> None:
+    """Without a file, flags or environment a model in this process is served; where it stands in, a note says so."""
+    held(tmp_path, monkeypatch, *here)
+    settings = load_settings(environment={}, embedded=asked)
+    (endpoint,) = settings.endpoints
+    assert (endpoint.name, endpoint.wire, endpoint.base_url) == ("local", Wire.CHAT, f"embedded:{used}")
+    assert ["mustcall models pull" in line and DEFAULT in line for line in settings.notes] == [True] * noted
+
+
+def test_an_address_without_a_name_gets_that_of_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`embedded:` in a file means the model used without a name; its profile is found by that name."""
+    held(tmp_path, monkeypatch, FALLBACK)
+    settings = load_settings(upstream_flags=["chat=embedded:"], environment={})
+    assert settings.endpoints[0].base_url == f"embedded:{FALLBACK}"
+
+
+def test_a_named_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is a demand: no other model stands in, and the command that fetches it is said."""
+    held(tmp_path, monkeypatch, DEFAULT)
+    with pytest.raises(ConfigError, match=f"mustcall models pull {FALLBACK}"):
+        load_settings(environment={}, embedded=FALLBACK)
 
 
 def test_without_weights_the_fix_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

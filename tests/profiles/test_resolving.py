@@ -234,7 +234,7 @@ def test_prefixes_change_nothing(model: str, prefix: str) -> None:
     ("base_url", "inside", "small"),
     [
         ("embedded:smollm2-135m", True, True),
-        ("embedded:", True, True),
+        ("embedded:", True, False),
         ("embedded:/models/SmolLM2-135M-Instruct.Q4_1.gguf", True, True),
         ("embedded:/models/my-smollm2-135m.gguf", True, True),
         ("embedded:qwen2.5-coder-0.5b", True, False),

@@ -10,21 +10,32 @@ from typing import Any, Self
 import pytest
 
 from mustcall.upstream.embedded import engine
-from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
+from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fetching import pull
 from mustcall.upstream.embedded.store import Store
 
-__all__ = ["BASE_URL", "FLAG", "TOOLS", "Endless", "offered", "readied", "schema_of"]
+__all__ = ["BASE_URL", "FLAG", "NAME", "TOOLS", "Endless", "offered", "readied", "schema_of", "small_cache"]
 
-BASE_URL = f"embedded:{DEFAULT}"
+#: Tests run the smallest model; the default one is five times as large to fetch.
+NAME = FALLBACK
+BASE_URL = f"embedded:{NAME}"
 FLAG = f"local:chat={BASE_URL}"
 
 
 @cache
 def readied() -> str:
     """Return the upstream flag of the model once its weights are here; test workers wait for the one that fetches."""
-    pull(find_weights(DEFAULT), Store())
+    pull(find_weights(NAME), Store())
     return FLAG
+
+
+def small_cache(folder: Path) -> Path:
+    """Return a cache (for `MUSTCALL_CACHE`) that holds this model and no other, whatever this machine's own holds."""
+    readied()
+    (folder / "models").mkdir(parents=True)
+    kept = Store().path(find_weights(NAME))
+    (folder / "models" / kept.name).symlink_to(kept)
+    return folder
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Chat:
 
     def hold(self) -> None:
         """Read and answer until there is nothing more to read, or the person leaves."""
+        for line in self._session.notes:
+            click.echo(f"note: {line}", err=True)
         if self._lines.interactive:
             tools = len(self._session.kit.tools)
             self._screen.note(f"{self._talk.model} with {tools} tools; /help lists the commands, Ctrl-D leaves")

@@ -34,6 +34,8 @@ def check(file: Path | None) -> None:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+    for line in settings.notes:
+        click.echo(f"note         {line}")
     click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""

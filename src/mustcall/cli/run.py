@@ -65,6 +65,8 @@ def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> 
     if force is not None and force not in (_ANY, *names):
         raise ConfigError(f"--force {force!r} is not one of the tools: {', '.join(names)}, or {_ANY}")
     if not quiet:
+        for line in session.notes:
+            screen.note(f"note: {line}")
         screen.wait()
     events = session.background.iterate(session.conversation.ask(question, force=demand))
     try:

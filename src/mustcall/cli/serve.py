@@ -158,6 +158,8 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
         click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:
         click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}")
+    for line in settings.notes:
+        click.echo(f"  note: {line}", err=True)
     if settings.ledger is not None:
         click.echo(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):

@@ -26,7 +26,7 @@ from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -80,7 +80,11 @@ _OPTIONS = (
         help="Where the model is: chat=http://127.0.0.1:9000/v1.  [default: mustcall.toml, else the embedded model]",
     ),
     click.option("--config", "file", type=_FILE, help="The file to read.  [default: mustcall.toml if it is there]"),
-    click.option("--model", "-m", help="The model to ask.  [default: the first one the upstream lists]"),
+    click.option(
+        "--model",
+        "-m",
+        help="The model to ask, also one of `mustcall models list`.  [default: the first one the upstream lists]",
+    ),
     click.option("--gguf", type=_FILE, help="Run this model file in the process."),
     click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key."),
     click.option(
@@ -123,6 +127,8 @@ class Session(msgspec.Struct, frozen=True):
     background: Background
     conversation: Conversation
     kit: Kit
+    #: What the person should know before it begins, a line each.
+    notes: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -143,7 +149,7 @@ def opened(flags: Flags) -> Generator[Session]:
                     house=settings.house,
                 )
                 connect = connector(settings, transport)
-                yield Session(background, Conversation(kit, connect, manner, model), kit)
+                yield Session(background, Conversation(kit, connect, manner, model), kit, settings.notes)
             finally:
                 background.run(kit.__aexit__(None, None, None))
         finally:
@@ -174,7 +180,8 @@ def settings_of(flags: Flags) -> Settings:
         if upstreams:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
-    settings = load_settings(flags.file, upstream_flags=upstreams)
+    embedded = flags.model if flags.model is not None and is_weights(flags.model) else ""
+    settings = load_settings(flags.file, upstream_flags=upstreams, embedded=embedded)
     endpoints = tuple(with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)
 
@@ -216,12 +223,13 @@ async def first_model(settings: Settings, transport: Transport) -> str:
 
 
 def connector(settings: Settings, transport: Transport) -> Callable[[str], Upstream]:
-    """Return what finds the upstream that serves a model."""
+    """Return what finds the upstream that serves a model; of the embedded ones each is its own."""
     endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
 
     def connect(model: str) -> Upstream:
         destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors)
         endpoint = endpoints[destination.upstream]
+        endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, destination.model))
         return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.house.overrides)
 
     return connect

@@ -23,9 +23,8 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
-from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.engine import engine_problem
-from mustcall.upstream.embedded.store import SCHEME, locate
+from mustcall.upstream.embedded.store import SCHEME, Located, locate, stand_in_note, weights_without_name
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
@@ -114,6 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where state is kept; None for nowhere.
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
+    #: What the person who starts it should know, a line each.
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
@@ -128,6 +129,7 @@ def load_settings(
     file: Path | None = None,
     *,
     upstream_flags: Sequence[str] = (),
+    embedded: str = "",
     host: str | None = None,
     port: int | None = None,
     ledger: str | None = None,
@@ -137,7 +139,7 @@ def load_settings(
     """Read and check the configuration; raise `ConfigError` naming the place and the fix.
 
     Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them. Where none
-    is named, the embedded model is the upstream.
+    is named, the embedded model is the upstream: the one called `embedded`, else the default one.
     """
     env = os.environ if environment is None else environment
     name = env.get("MUSTCALL_CONFIG")
@@ -149,8 +151,9 @@ def load_settings(
     upstreams, routes = read.upstream, read.route
     if flags:
         upstreams, routes = _from_flags(flags), ()
+    notes: tuple[str, ...] = ()
     if not upstreams:
-        upstreams = _embedded_default()
+        upstreams, notes = _embedded_upstream(embedded)
     server = over(read.server, "MUSTCALL_SERVER_", env, but=("host", "port"))
     changes: dict[str, object] = {}
     if host is not None or "MUSTCALL_HOST" in env:
@@ -170,6 +173,7 @@ def load_settings(
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
         house=msgspec.structs.replace(_house(read, path, env), budget=budget),
         session_by=session_by,
+        notes=notes,
     )
     _check(settings)
     return settings
@@ -224,14 +228,16 @@ def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
     return tuple(upstreams)
 
 
-def _embedded_default() -> tuple[UpstreamSettings, ...]:
-    """Return the upstream of those who named none: the model in this process, if it can be run here."""
-    upstream = UpstreamSettings(name="local", wire=Wire.CHAT, base_url=f"{SCHEME}:{DEFAULT}")
+def _embedded_upstream(name: str) -> tuple[tuple[UpstreamSettings, ...], tuple[str, ...]]:
+    """Return the upstream of those who named none, the model in this process, and what they should know of it."""
+    weights = weights_without_name()
+    upstream = UpstreamSettings(name="local", wire=Wire.CHAT, base_url=f"{SCHEME}:{name or weights.name}")
     try:
-        _check_embedded(upstream, "the embedded model")
+        _locate_embedded(upstream, "the embedded model")
     except ConfigError as error:
         raise ConfigError(f"{error.message}. {ANOTHER_UPSTREAM}") from None
-    return (upstream,)
+    note = None if name else stand_in_note(weights)
+    return (upstream,), () if note is None else (note,)
 
 
 def _read_file(path: Path) -> _File:
@@ -274,8 +280,11 @@ def _port(text: str) -> int:
 
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
+    base_url = upstream.base_url.rstrip("/")
     if upstream.base_url.startswith(f"{SCHEME}:"):
-        _check_embedded(upstream, where)
+        located = _locate_embedded(upstream, where)
+        # The address without a name gets the one of the model behind it, which its profile is known by.
+        base_url = f"{SCHEME}:{located.name}" if upstream.base_url == f"{SCHEME}:" else base_url
     else:
         _check_address(upstream, where)
     for name, value in upstream.headers.items():
@@ -298,7 +307,7 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     return Endpoint(
         name=upstream.name,
         wire=upstream.wire,
-        base_url=upstream.base_url.rstrip("/"),
+        base_url=base_url,
         api_key=key,
         forward_key=upstream.forward_key,
         headers=upstream.headers,
@@ -310,15 +319,15 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     )
 
 
-def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
-    """Raise unless the model is there and is asked on the wire it speaks."""
+def _locate_embedded(upstream: UpstreamSettings, where: str) -> Located:
+    """Return the model file; raise unless it is there and is asked on the wire it speaks."""
     if upstream.wire is not Wire.CHAT:
         raise ConfigError(f"{where}: the embedded model speaks the wire chat, not {upstream.wire}")
     problem = engine_problem()
     if problem is not None:
         raise ConfigError(f"{where}: {problem}")
     try:
-        locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
+        return locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}") from None
 

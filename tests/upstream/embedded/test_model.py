@@ -13,14 +13,13 @@ import pytest
 from mustcall.core.errors import UpstreamTimeout
 from mustcall.core.origin import Wire
 from mustcall.upstream.embedded.bodies import Asked, read_request
-from mustcall.upstream.embedded.catalogue import DEFAULT
 from mustcall.upstream.embedded.engine import Chunk, Engine, EngineClosed
 from mustcall.upstream.embedded.store import locate
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 from mustcall.wire.registry import codec_for
-from support.embedded import BASE_URL, readied
+from support.embedded import BASE_URL, NAME, readied
 
 CODEC = codec_for(Wire.CHAT)
 HELLO = [{"role": "user", "content": "What is the capital of Norway?"}]
@@ -133,7 +132,7 @@ async def test_models_are_listed(model: EmbeddedTransport) -> None:
 async def test_a_request_given_up_while_its_prompt_is_read() -> None:
     """A running request and a waiting one are given up: the model is free for the next one."""
     readied()
-    engine = Engine(locate(DEFAULT).path)
+    engine = Engine(locate(NAME).path)
     try:
         long, short = (read_request(json.dumps({"messages": said, "max_tokens": 1}).encode()) for said in (LONG, HELLO))
         assert isinstance(long, Asked)

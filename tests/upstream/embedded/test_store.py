@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, find_weights
-from mustcall.upstream.embedded.store import Store, cache_directory, locate
+from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, find_weights
+from mustcall.upstream.embedded.store import Store, address_for, locate
 
 WEIGHTS = find_weights(DEFAULT)
 
 
-def test_the_cache_is_where_the_user_says() -> None:
-    """`MUSTCALL_CACHE` names the directory; otherwise it is the platform's, below a name of our own."""
-    assert cache_directory({"MUSTCALL_CACHE": "/somewhere"}) == Path("/somewhere/models")
-    if sys.platform == "linux":
-        assert cache_directory({"XDG_CACHE_HOME": "/xdg"}) == Path("/xdg/mustcall/models")
-        assert cache_directory({}) == Path.home() / ".cache" / "mustcall" / "models"
+def place(store: Store, *names: str) -> None:
+    """Put files of the right size where these weights would be."""
+    store.directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with store.path(find_weights(name)).open("wb") as file:
+            file.truncate(find_weights(name).size)
 
 
 def test_only_a_whole_file_is_here(tmp_path: Path) -> None:
@@ -38,6 +38,36 @@ def test_only_a_whole_file_is_here(tmp_path: Path) -> None:
     assert locate("", store).name == DEFAULT
 
 
+def test_without_a_name_the_smaller_model_stands_in(tmp_path: Path) -> None:
+    """Where only the smaller model is here, it is the one used without a name; a name is a demand."""
+    store = Store(tmp_path)
+    place(store, FALLBACK)
+    assert locate("", store).name == FALLBACK
+    with pytest.raises(ConfigError, match=f"weights of {DEFAULT} are not here"):
+        locate(DEFAULT, store)
+    place(store, DEFAULT)
+    assert locate("", store).name == DEFAULT
+    assert locate(FALLBACK, store).name == FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "address"),
+    [
+        (f"embedded:{DEFAULT}", FALLBACK, f"embedded:{FALLBACK}"),
+        (f"embedded:{DEFAULT}", "local", f"embedded:{DEFAULT}"),
+        ("embedded:/path/to.gguf", FALLBACK, "embedded:/path/to.gguf"),
+        ("http://127.0.0.1:9/v1", FALLBACK, "http://127.0.0.1:9/v1"),
+    ],
+)
+def test_a_model_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_url: str, model: str, address: str
+) -> None:
+    """A name of the catalogue selects these weights, where the address is one of the catalogue too."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
+    place(Store(), FALLBACK)
+    assert address_for(base_url, model) == address
+
+
 def test_removing_takes_the_rest_of_a_download_along(tmp_path: Path) -> None:
     """`remove` frees the file and its part, and says how much that was."""
     store = Store(tmp_path)
@@ -51,8 +81,10 @@ def test_removing_takes_the_rest_of_a_download_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (DEFAULT, ["98 MB", "mustcall models pull"]),
-        ("qwen2.5-coder-0.5b", ["mustcall models pull qwen2.5-coder-0.5b"]),
+        (DEFAULT, ["491 MB", "mustcall models pull (", "98 MB", f"mustcall models pull {FALLBACK}"]),
+        ("", ["491 MB", "mustcall models pull ("]),
+        (FALLBACK, ["98 MB", f"mustcall models pull {FALLBACK}"]),
+        ("qwen2.5-coder-1.5b", ["1117 MB", "mustcall models pull qwen2.5-coder-1.5b"]),
         ("no-such-model", ["no-such-model", *(weights.name for weights in CATALOGUE)]),
         ("/no/such/file.gguf", ["/no/such/file.gguf"]),
     ],
@@ -79,13 +111,6 @@ def test_a_file_that_is_no_model_is_said(tmp_path: Path, content: bytes) -> None
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=r"bad\.gguf is no model"):
         locate(str(file))
-
-
-def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """A cache that is no directory is an error with the fix."""
-    (tmp_path / "taken").write_bytes(b"")
-    with pytest.raises(ConfigError, match="MUSTCALL_CACHE"), Store(tmp_path / "taken" / "models").lock(WEIGHTS):
-        pass
 
 
 def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:

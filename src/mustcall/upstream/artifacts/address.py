@@ -54,9 +54,11 @@ def _append(source: UrlSource, part: Part, have: int) -> str:
         answer = _answer(request)
     except urllib.error.HTTPError as error:
         with error:
+            problem = f"{source.where} answered HTTP {error.code} {error.reason}"
             if error.code == 416:  # nothing is there from this place on: what we have is not the beginning of it
                 part.discard()
-            raise SourceFailed(f"{source.where} answered HTTP {error.code} {error.reason}") from None
+                return problem
+            raise SourceFailed(problem) from None
     except TimeoutError:
         raise SourceFailed(f"{source.where} did not answer within {_ANSWER:g} s") from None
     except (OSError, http.client.HTTPException) as error:

@@ -146,7 +146,7 @@ class _Watched:
         while not self._over.wait(_LOOK_EVERY):
             for path in self._room.rglob("*"):
                 try:
-                    seen = max(seen, path.stat().st_size)
+                    seen = max(seen, path.stat().st_size if path.is_file() else 0)
                 except OSError:
                     continue  # moved meanwhile
             self._part.tell(self._start + min(seen, self._size))

@@ -1,20 +1,29 @@
-"""The user's cache of weights: where it is, what is in it, and what an `embedded:` address means.
+"""The user's cache of weights: what is in it, which weights are used where none are named, what an address means.
 
 A file is in the store only whole and checked: it is made under another name and renamed. Nothing is fetched here.
 """
 
-import os
-import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, Weights, find_weights
+from mustcall.upstream.artifacts.places import Place, cache_directory
+from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
 
-__all__ = ["SCHEME", "Located", "Store", "cache_directory", "locate"]
+__all__ = [
+    "SCHEME",
+    "Located",
+    "Store",
+    "address_for",
+    "is_weights",
+    "locate",
+    "megabytes",
+    "stand_in_note",
+    "weights_without_name",
+]
 
 SCHEME = "embedded"
 
@@ -26,42 +35,23 @@ class Located(msgspec.Struct, frozen=True):
     path: Path
 
 
-def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the directory weights are kept in: `$MUSTCALL_CACHE`, else the platform's cache for this user."""
-    env = os.environ if environment is None else environment
-    own = env.get("MUSTCALL_CACHE")
-    if own:
-        return Path(own).expanduser() / "models"
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "mustcall" / "models"
-
-
 class Store:
     """The weights in one directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.directory = directory if directory is not None else cache_directory()
+        self.directory = directory if directory is not None else cache_directory("models")
 
     def path(self, weights: Weights) -> Path:
         """Return where these weights are, or would be."""
-        return self.directory / weights.file
+        return self._place(weights).path
 
     def part(self, weights: Weights) -> Path:
-        """Return where a download of these weights grows; its name has the hash, so another version starts afresh."""
-        return self.directory / f".{weights.file}.{weights.sha256[:12]}.part"
+        """Return where a download of these weights grows."""
+        return self._place(weights).part
 
     def holds(self, weights: Weights) -> bool:
-        """Tell whether these weights are here. Only what was checked is ever put in place; the size is looked at."""
-        try:
-            return self.path(weights).stat().st_size == weights.size
-        except OSError:
-            return False
+        """Tell whether these weights are here."""
+        return self._place(weights).held()
 
     def held(self) -> tuple[Weights, ...]:
         """Return the weights that are here."""
@@ -69,48 +59,50 @@ class Store:
 
     def remove(self, weights: Weights) -> int:
         """Remove these weights and what is left of a download of them; return the bytes freed."""
-        freed = 0
-        with self.lock(weights):
-            for path in (self.path(weights), self.part(weights)):
-                if path.is_file():
-                    freed += path.stat().st_size
-                    path.unlink()
-        return freed
+        return self._place(weights).remove()
 
     @contextmanager
     def lock(self, weights: Weights) -> Generator[None]:
-        """Hold the store for these weights, across processes; whoever comes second waits.
-
-        The lock is the system's own, so one that a dead process held is free again.
-        """
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            handle = (self.directory / f".{weights.file}.lock").open("a+b")
-        except OSError as error:
-            raise ConfigError(
-                f"cannot keep weights in {self.directory}: {error.strerror}; set MUSTCALL_CACHE to a directory that "
-                "can be written to"
-            ) from None
-        with handle:
-            _lock(handle.fileno())
+        """Hold the store for these weights, across processes; whoever comes second waits."""
+        with self._place(weights).lock():
             yield
 
+    def _place(self, weights: Weights) -> Place:
+        return Place(weights, self.directory)
 
-def _lock(descriptor: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415  this platform's own
 
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-    else:
-        import fcntl  # noqa: PLC0415  the other platforms' own
+def megabytes(weights: Weights) -> str:
+    """Return the size of weights for messages."""
+    return f"{weights.size / 1e6:.0f} MB"
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+def is_weights(name: str) -> bool:
+    """Tell whether this is a name of the catalogue."""
+    return any(weights.name == name for weights in CATALOGUE)
+
+
+def weights_without_name(store: Store | None = None) -> Weights:
+    """Return the weights used where none are named: the default ones, or the fallback's where only those are here."""
+    kept = store or Store()
+    default, fallback = find_weights(DEFAULT), find_weights(FALLBACK)
+    return fallback if kept.holds(fallback) and not kept.holds(default) else default
+
+
+def stand_in_note(used: Weights) -> str | None:
+    """Return the line for whoever named no weights and gets the fallback's; None where it is the default ones."""
+    default = find_weights(DEFAULT)
+    if used.name == default.name:
+        return None
+    return (
+        f"{used.name} is used because {default.name}, the default, is not here; it is much better and is fetched once "
+        f"({megabytes(default)}) with: mustcall models pull"
+    )
 
 
 def locate(source: str, store: Store | None = None) -> Located:
     """Return the model file an `embedded:` address means: a name of the catalogue, or the path of a GGUF file.
 
-    Raise `ConfigError` with the command that helps where the file is not there.
+    No name means `weights_without_name`. Raise `ConfigError` with the command that helps where the file is not there.
     """
     if _is_path(source):
         path = Path(source).expanduser()
@@ -119,15 +111,32 @@ def locate(source: str, store: Store | None = None) -> Located:
         if not _is_gguf(path):
             raise ConfigError(f"the file {path} is no model: it does not begin as a GGUF file does")
         return Located(path.stem, path)
-    weights = find_weights(source or DEFAULT)
     kept = store or Store()
+    weights = find_weights(source) if source else weights_without_name(kept)
     if not kept.holds(weights):
-        command = "mustcall models pull" if weights.name == DEFAULT else f"mustcall models pull {weights.name}"
         raise ConfigError(
-            f"the weights of {weights.name} are not here yet ({weights.size / 1e6:.0f} MB); fetch them once with: "
-            f"{command}"
+            f"the weights of {weights.name} are not here yet ({megabytes(weights)}); fetch them once with: "
+            f"{_command(weights)}"
         )
     return Located(weights.name, kept.path(weights))
+
+
+def address_for(base_url: str, model: str) -> str:
+    """Return the address that serves a model: a name of the catalogue replaces the one `embedded:NAME` names.
+
+    Other addresses are returned as they are. Raise `ConfigError` where these weights are not here.
+    """
+    named = base_url.removeprefix(f"{SCHEME}:")
+    if named == base_url or not is_weights(named) or not is_weights(model):
+        return base_url
+    return f"{SCHEME}:{locate(model).name}"
+
+
+def _command(weights: Weights) -> str:
+    if weights.name != DEFAULT:
+        return f"mustcall models pull {weights.name}"
+    small = find_weights(FALLBACK)
+    return f"mustcall models pull (or, {megabytes(small)} and much weaker: mustcall models pull {small.name})"
 
 
 def _is_gguf(path: Path) -> bool:
