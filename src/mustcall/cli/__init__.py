@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),
     "demo": ("mustcall.cli.demo", "Measure a model with and without mustcall."),
+    "eval": ("mustcall.cli.eval", "Measure a model on a suite, with and without mustcall."),
     "bench": ("mustcall.cli.bench", "Measure what the gateway costs here."),
     "dialects": ("mustcall.cli.dialects", "List the ways models write tool calls as text."),
 }

@@ -2,8 +2,8 @@
 
 Bare sends the client's own body over the transport once and takes what the server itself returns as calls: nothing is
 mended or asked again; only transport failures are tried again, as SDKs do, by the same rule in every arm. A model whose
-server has no place for tools is asked in words, and the JSON form those words ask for is read back. mustcall takes a turn
-with the full contract. No file and no terminal is known here, and nothing is judged.
+server has no place for tools is asked in words, and the JSON form those words ask for is read back. mustcall takes a
+turn with the full contract. No file and no terminal is known here, and nothing is judged.
 """
 
 import contextlib

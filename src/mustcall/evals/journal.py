@@ -1,7 +1,7 @@
 """The file a run keeps its replies in: one line of JSON for the circumstances, then one for each reply, as it comes.
 
-A line is written whole and flushed before the next question is asked, so that a run that was stopped, at any moment, goes
-on from its file; half a line at the end is what a stopped process left, and is cut off. A file of other circumstances is
+A line is written whole before the next question is asked, so that a run that was stopped, at any moment, goes on from
+its file; half a line at the end is what a stopped process left, and is cut off. A file of other circumstances is
 refused. Of two lines about the same question and arm the later one counts.
 """
 
@@ -117,7 +117,8 @@ class Journal:
         kept, rows, whole = _parse(data, self.file)
         if differences := self.facts.differences(kept):
             raise ConfigError(
-                f"{self.file} holds the replies of another run ({'; '.join(differences)}); give another --out, or remove it"
+                f"{self.file} holds the replies of another run ({'; '.join(differences)}); name another file with "
+                "--out, or remove this one"
             )
         self.rows = tuple(row for row in _latest(rows) if row.fault is None or not row.fault.upstream)
         if whole < len(data):
@@ -142,8 +143,8 @@ class Journal:
         except OSError as error:
             os.truncate(self.file, place)
             raise ConfigError(
-                f"cannot write {self.file}: {error.strerror}; the replies before are kept, and the same command goes on "
-                "from there"
+                f"cannot write {self.file}: {error.strerror}; the replies before are kept, and the same command goes "
+                "on from there"
             ) from None
 
     def close(self) -> None:

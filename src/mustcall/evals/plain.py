@@ -16,7 +16,7 @@ _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 def read_plainly(text: str) -> tuple[MadeCall, ...]:
-    """Return the calls that are the reply: `{"name": …, "arguments": {…}}`, or a list of such; none for anything else."""
+    """Return the calls that are the reply: `{"name": …, "arguments": {…}}` or a list of such; none otherwise."""
     stripped = text.strip()
     fenced = _FENCE.fullmatch(stripped)
     try:

@@ -31,7 +31,7 @@ async def ask_all(
     """
     turns, outage, answered = dict.fromkeys(askers, 0), 0, bool(done)
     for number, question in enumerate(questions):
-        order = list(askers) if number % 2 == 0 else list(reversed(askers))
+        order = list(askers)[:: -1 if number % 2 else 1]
         rows: list[Row] = []
         for arm in order:
             if (question.id, arm) in done:
@@ -46,6 +46,6 @@ async def ask_all(
             assert rows[0].fault is not None
             which = "the first question" if not answered else f"{_OUTAGE} questions in a row"
             raise ConfigError(
-                f"the upstream {name!r} answered neither arm of {which}: {rows[0].fault.message}; check its address, the "
-                "model's name and the key"
+                f"the upstream {name!r} answered neither arm of {which}: {rows[0].fault.message}; check its address, "
+                "the model's name and the key"
             )

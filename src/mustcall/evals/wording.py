@@ -40,9 +40,9 @@ def _rounded(rate: float) -> int:
     return math.floor(rate * 100 + 0.5 + 1e-9)
 
 
-def interval(share: Share) -> str:
+def interval(share: Share, unit: str = " %") -> str:
     """Write the 95 % interval, in percent."""
-    return f"{_rounded(share.low)}–{_rounded(share.high)} %"  # noqa: RUF001  a range is written with a dash
+    return f"{_rounded(share.low)}–{_rounded(share.high)}{unit}"  # noqa: RUF001  a range is written with a dash
 
 
 def of(share: Share) -> str:

@@ -13,6 +13,7 @@ from mustcall.gateway.app import Gateway
 from mustcall.gateway.server import bind, server_config
 from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
 from mustcall.upstream.retry import Clock
+from mustcall.upstream.seam import Transport
 
 __all__ = ["RunningGateway"]
 
@@ -32,13 +33,14 @@ class RunningGateway:
         settings: Settings | None = None,
         house: House | None = None,
         clock: Clock | None = None,
+        transport: Transport | None = None,
         **server: Any,
     ) -> None:
         given = settings or settings_from_flags(*upstreams, house=house)
         changed: ServerSettings = msgspec.structs.replace(
             given.server, **{"port": 0, "shutdown_grace": _PATIENCE / 5, **server}
         )
-        self.app = Gateway(msgspec.structs.replace(given, server=changed), clock=clock)
+        self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)
         self._listener: socket.socket = bind(changed)
         self._server = uvicorn.Server(server_config(self.app, changed))
         self._thread = threading.Thread(

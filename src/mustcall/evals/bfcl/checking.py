@@ -1,7 +1,7 @@
 """Whether the calls of a reply are the right ones, by the benchmark's AST rules. Pure.
 
-One function must be called once, or each of several calls made in any order, as the set says. Arguments must be there if
-required, be declared, and be right by `values`. Where no call is right, any readable call is wrong.
+One function must be called once, or each of several calls made in any order, as the set says. Arguments must be there
+if required, be declared, and be right by `values`. Where no call is right, any readable call is wrong.
 """
 
 import json
@@ -12,7 +12,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.evals.bfcl.entries import WITHOUT_CALLS, Entry, Function, Truth
 from mustcall.evals.bfcl.offers import offered_name
 from mustcall.evals.bfcl.values import may_be_absent, value_problem
-from mustcall.evals.scoring import MadeCall
+from mustcall.evals.rows import MadeCall
 
 __all__ = ["read_calls", "reply_problem"]
 

@@ -1,10 +1,8 @@
 """Writes the benchmark's function documents as tools, in the form it sends them to OpenAI-style endpoints. Pure.
 
-Its types are Python's; endpoints take JSON Schema's. Names lose their dots, which endpoints refuse. Each description ends
-with the benchmark's own remark about the language, and that of a fraction with a remark that it is one.
+Its types are Python's; endpoints take JSON Schema's. Names lose their dots, which endpoints refuse. Each description
+ends with the benchmark's own remark about the language, and that of a fraction with a remark that it is one.
 """
-
-from typing import Any
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
@@ -57,12 +55,12 @@ def _property(schema: JsonObject) -> JsonObject:
 def _schema(schema: JsonObject) -> JsonObject:
     """Return a schema with JSON Schema's types, all the way down."""
     written: JsonObject = {**schema, "type": _TYPES.get(schema.get("type", ""), "string")}
-    if isinstance(properties := schema.get("properties"), dict):
-        written["properties"] = _properties(properties)
-    if isinstance(items := schema.get("items"), dict):
-        written["items"] = _schema(items)
+    if "properties" in schema:
+        written["properties"] = _properties(schema["properties"])
+    if "items" in schema:
+        written["items"] = _schema(schema["items"])
     return written
 
 
-def _properties(properties: dict[str, Any]) -> JsonObject:
+def _properties(properties: dict[str, JsonObject]) -> JsonObject:
     return {name: _property(schema) for name, schema in properties.items()}

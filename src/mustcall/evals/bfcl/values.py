@@ -1,9 +1,9 @@
 """Whether one argument is among the values a right answer allows, by the benchmark's AST rules. Pure.
 
-Types are compared exactly (a boolean is no integer, a fraction no whole number), except that a whole number stands for a
-fraction. Texts are compared without case, blanks and light punctuation, also inside lists and objects, one level deep.
-An empty text among the allowed values means that the argument may be left out. Where the answer's values are of another
-type than the function declares, the answer's type holds and values are compared as they are.
+Types are compared exactly (a boolean is no integer, a fraction no whole number), except that a whole number stands for
+a fraction. Texts are compared without case, blanks and light punctuation, also inside lists and objects, one level
+deep. An empty text among the allowed values means that the argument may be left out. Where the answer's values are of
+another type than the function declares, the answer's type holds and values are compared as they are.
 """
 
 import re
@@ -56,11 +56,15 @@ def value_problem(value: Any, schema: JsonObject, allowed: list[Any]) -> str | N
 
 def _usual_type(allowed: Iterable[Any]) -> type | None:
     """Return the type of the first value, None if there is none but the mark of an argument that may be absent."""
-    return next((cast("type", type(value)) for value in allowed if value != ""), None)
+    return next((_type(value) for value in allowed if value != ""), None)
+
+
+def _type(value: object) -> type:
+    return type(value)
 
 
 def _items_fit(items: list[Any], alternative: Any, inner: type) -> bool:
-    """Tell whether a list's items have the declared type or that of an alternative; one that is no list says nothing."""
+    """Tell whether a list's items have the declared type or that of an alternative; one that is no list allows any."""
     if not isinstance(alternative, list):
         return True
     types = {inner, _usual_type(cast("list[Any]", alternative))}
@@ -76,7 +80,7 @@ def _is_right(value: Any, allowed: list[Any], inner: type | None) -> bool:
             return any(_are_objects(cast("list[Any]", value), alternative) for alternative in allowed)
         case list():
             items = list(map(_fold, cast("list[Any]", value)))
-            return items in [list(map(_fold, each)) for each in allowed if isinstance(each, list | str)]
+            return any(_listed(each) == items for each in allowed)
         case str():
             return _fold(value) in [_fold(each) for each in allowed if isinstance(each, str)]
         case _:
@@ -85,9 +89,8 @@ def _is_right(value: Any, allowed: list[Any], inner: type | None) -> bool:
 
 def _are_objects(values: list[Any], alternative: Any) -> bool:
     """Tell whether a list of objects is this one, object by object."""
-    if not isinstance(alternative, list | str) or len(values) != len(alternative):
-        return False
-    return all(map(_is_object, values, alternative))
+    wanted = _listed(alternative)
+    return wanted is not None and len(values) == len(wanted) and all(map(_is_object, values, wanted))
 
 
 def _is_object(value: Any, alternative: Any) -> bool:
@@ -96,10 +99,14 @@ def _is_object(value: Any, alternative: Any) -> bool:
         return False
     given, wanted = cast("JsonObject", value), cast("JsonObject", alternative)
     for key, each in given.items():
-        choices = wanted.get(key)
-        if not isinstance(choices, list | str) or _fold(each) not in list(map(_fold, choices)):
+        if _fold(each) not in (_listed(wanted.get(key)) or []):
             return False
     return all(key in given or may_be_absent(choices) for key, choices in wanted.items())
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """Return the items of a list as they are compared; a text is the list of its characters, as in Python."""
+    return list(map(_fold, cast("Iterable[Any]", value))) if isinstance(value, list | str) else None
 
 
 def _fold(value: Any) -> Any:

@@ -1,0 +1,52 @@
+"""What comes of a run of `mustcall eval`: the files that were asked for, the tables, and the exit code."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from mustcall.cli.measuring import check_files
+from mustcall.core.errors import ConfigError
+from mustcall.evals.floors import Floor, missed_floors
+from mustcall.evals.summary import Summary
+
+__all__ = ["Reports", "check_reports", "report"]
+
+_MISSED = 1
+
+
+class Reports(msgspec.Struct, frozen=True, kw_only=True):
+    """Which reports are wanted, and what the run must reach."""
+
+    page: Path | None
+    picture: Path | None
+    data: Path | None
+    old: Path | None
+    floors: tuple[Floor, ...]
+
+
+def check_reports(reports: Reports) -> None:
+    """Raise now what would be raised after minutes of measuring."""
+    check_files(reports.page, reports.data, picture=reports.picture)
+
+
+def report(summary: Summary, reports: Reports) -> int:
+    """Write the files, print the figures, and return the exit code."""
+    from mustcall.cli.eval_screen import print_summary  # noqa: PLC0415  `--help` needs no rich
+
+    try:
+        if reports.data is not None:
+            reports.data.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from None
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
+    print_summary(summary)
+    for path in (reports.page, reports.picture, reports.data):
+        if path is not None:
+            click.echo(f"wrote {path}")
+    missed = missed_floors(summary, reports.floors)
+    for line in missed:
+        click.echo(f"below --at-least: {line}", err=True)
+    return _MISSED if missed else 0
