@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
 from support.embedded import NAME, small_cache
 from support.terminal import TERMINALS
 
@@ -76,3 +77,23 @@ def test_run_expands_home(environment: dict[str, str], tmp_path: Path) -> None:
     assert [change["detail"] for change in call["adaptations"]] == ["$HOME"]
     assert told["answer"].strip()
     assert told["force_satisfied"] is True
+
+
+def test_run_with_a_model_by_its_name(environment: dict[str, str], tmp_path: Path) -> None:
+    """`--model` runs these weights and nothing is noted, whatever else is here: the default here is an empty file."""
+    both = small_cache(tmp_path / "both")
+    default = find_weights(DEFAULT)
+    with (both / "models" / default.file).open("wb") as file:
+        file.truncate(default.size)
+    done = subprocess.run(  # noqa: S603  our own command
+        [*MUSTCALL, "run", "What files are in $HOME/notes?", "--json", "--max-tokens", "50", "--model", NAME],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**environment, "MUSTCALL_CACHE": str(both)},
+        cwd=tmp_path,
+    )
+    told = json.loads(done.stdout)
+    assert (told["model"], told["calls"][0]["status"]) == (NAME, "ok")
+    assert "note: " not in done.stderr

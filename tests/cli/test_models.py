@@ -97,7 +97,9 @@ def test_pull_falls_back_to_the_smaller_model(cache: Store) -> None:
     code, said = run("pull")
     assert code == 0
     assert "note: the hub cannot be reached" in said
-    assert f"note: cannot fetch {DEFAULT}: nobody has it. {FALLBACK} (98 MB) is used instead" in said
+    assert (
+        f"note: cannot fetch {DEFAULT}: nobody has it. {FALLBACK} (98 MB), a much weaker model, is used instead" in said
+    )
     assert said.endswith(f"{FALLBACK} is ready, 98 MB, hash checked: {cache.path(WEIGHTS)}\n")
 
 

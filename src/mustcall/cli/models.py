@@ -38,7 +38,7 @@ def pull_command(name: str | None) -> None:
     store = Store()
     try:
         if name is None:
-            pull_default(store, lambda weights: _pull_with_progress(weights, store), _note)
+            pull_default(lambda weights: _pull_with_progress(weights, store), _note)
         else:
             _pull_with_progress(find_weights(name), store)
     except KeyboardInterrupt:

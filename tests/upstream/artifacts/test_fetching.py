@@ -145,7 +145,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_asked(
         return msgspec.defstruct("Usage", [("total", int), ("free", int)])(10**9, 1000)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    with pytest.raises(FetchFailed, match=r"not enough disk space .* tiny \(1 MB\).*MUSTCALL_CACHE"):
+    with pytest.raises(FetchFailed, match=r"not enough disk space .* tiny \(1 MB\): .*MUSTCALL_CACHE"):
         fetch(tiny, tmp_path)
     assert index.asked == []
     assert only_the_lock(tmp_path)

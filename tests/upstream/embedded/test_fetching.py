@@ -6,7 +6,7 @@ import pytest
 
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.values import RegistrySource, UrlSource
-from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
+from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights
 from mustcall.upstream.embedded.fetching import pull, pull_default
 from mustcall.upstream.embedded.store import Store
 from support.artifacts import CONTENT, artifact, serving
@@ -45,38 +45,30 @@ def test_pull_fetches_into_the_store(tmp_path: Path) -> None:
     assert Store(tmp_path).holds(tiny)
 
 
-def test_the_default_is_enough(tmp_path: Path) -> None:
+def test_the_default_is_enough() -> None:
     """Where it can be fetched, nothing else is asked for or said."""
     puller = Puller()
-    assert pull_default(Store(tmp_path), puller, puller.notes.append).name == DEFAULT
+    assert pull_default(puller, puller.notes.append).name == DEFAULT
     assert (puller.asked, puller.notes) == ([DEFAULT], [])
 
 
-def test_the_smaller_model_stands_in(tmp_path: Path) -> None:
+def test_the_smaller_model_stands_in() -> None:
     """Where the default cannot be fetched, one line says why and what is used instead."""
     puller = Puller(DEFAULT)
-    assert pull_default(Store(tmp_path), puller, puller.notes.append).name == FALLBACK
+    assert pull_default(puller, puller.notes.append).name == FALLBACK
     assert puller.asked == [DEFAULT, FALLBACK]
     (note,) = puller.notes
     assert f"cannot fetch {DEFAULT}: nobody has it" in note
-    assert f"{FALLBACK} (98 MB) is used instead" in note
+    assert f"{FALLBACK} (98 MB), a much weaker model, is used instead" in note
 
 
-def test_the_smaller_model_is_not_fetched_where_it_is_here(tmp_path: Path) -> None:
-    """What stands in may be here already."""
-    store = Store(tmp_path)
-    with store.path(find_weights(FALLBACK)).open("wb") as file:
-        file.truncate(find_weights(FALLBACK).size)
-    puller = Puller(DEFAULT)
-    assert pull_default(store, puller, puller.notes.append).name == FALLBACK
-    assert puller.asked == [DEFAULT]
-
-
-def test_neither_can_be_fetched(tmp_path: Path) -> None:
-    """The error says both reasons."""
+def test_neither_can_be_fetched() -> None:
+    """The error says why the smaller one failed; the note before it said why the default one did."""
     puller = Puller(DEFAULT, FALLBACK)
-    with pytest.raises(FetchFailed, match=f"neither.*{DEFAULT}: nobody has it; cannot fetch {FALLBACK}"):
-        pull_default(Store(tmp_path), puller, puller.notes.append)
+    with pytest.raises(
+        FetchFailed, match=f"cannot fetch {FALLBACK}: nobody has it. {DEFAULT} could not be fetched either"
+    ):
+        pull_default(puller, puller.notes.append)
 
 
 @pytest.mark.parametrize("weights", CATALOGUE, ids=[weights.name for weights in CATALOGUE])

@@ -92,8 +92,8 @@ def _failure(error: OSError, artifact: Artifact, part: Part) -> FetchFailed:
         return FetchFailed(f"cannot write {artifact.name} to {where}: {error.strerror or error}")
     part.discard()
     return FetchFailed(
-        f"there is not enough disk space in {where} for {artifact.name} ({artifact.size / 1e6:.0f} MB); nothing of it "
-        "was kept. Free some, or set MUSTCALL_CACHE to a directory on another disk"
+        f"there is not enough disk space in {where} for {artifact.name} ({artifact.size / 1e6:.0f} MB): free some, or "
+        "set MUSTCALL_CACHE to a directory on another disk"
     )
 
 

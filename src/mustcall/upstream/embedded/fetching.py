@@ -16,7 +16,7 @@ def pull(weights: Weights, store: Store, watch: Watcher | None = None, note: Not
     return fetch(weights, store.directory, watch, note)
 
 
-def pull_default(store: Store, pull_one: Callable[[Weights], object], note: Note) -> Weights:
+def pull_default(pull_one: Callable[[Weights], object], note: Note) -> Weights:
     """Return the default weights once `pull_one` has fetched them, else the fallback's, with a note that says why.
 
     Raise `FetchFailed` where neither can be had.
@@ -25,15 +25,10 @@ def pull_default(store: Store, pull_one: Callable[[Weights], object], note: Note
     try:
         pull_one(default)
     except FetchFailed as failed:
-        note(f"{failed.message}. {fallback.name} ({megabytes(fallback)}) is used instead, a much weaker model")
-        if not store.holds(fallback):
-            _pull_also(fallback, pull_one, failed)
+        note(f"{failed.message}. {fallback.name} ({megabytes(fallback)}), a much weaker model, is used instead")
+        try:
+            pull_one(fallback)
+        except FetchFailed as also:
+            raise FetchFailed(f"{also.message}. {default.name} could not be fetched either") from None
         return fallback
     return default
-
-
-def _pull_also(fallback: Weights, pull_one: Callable[[Weights], object], before: FetchFailed) -> None:
-    try:
-        pull_one(fallback)
-    except FetchFailed as failed:
-        raise FetchFailed(f"neither of the models could be fetched: {before.message}; {failed.message}") from None
