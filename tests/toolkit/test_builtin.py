@@ -50,7 +50,10 @@ def test_every_tool_does_what_it_says(folder: Path) -> None:
     assert call(tools["list_directory"], {"path": "."}).endswith("a.md (13 bytes)")
     assert call(tools["read_file"], {"path": "a.md"}) == "one\ntwo\nthree"
     assert call(tools["read_file"], {"path": "a.md", "first_line": 3}) == "three"
-    assert call(tools["calculator"], {"expression": "6*7"}) == "42"
+    assert call(tools["list_directory"], {}).endswith("a.md (13 bytes)")
+    assert call(tools["calculator"], {"expression": "6*7"}) == "6*7 = 42"
+    assert call(tools["calculator"], {"expression": "square root of 144"}) == "sqrt(144) = 12"
+    assert call(tools["calculator"], {"expression": "3,421 * 0.5"}) == "3421 * 0.5 = 1710.5"
     assert call(tools["current_time"], {"zone": "UTC"}).startswith("Sunday 2026-03-29 12:00:05")
     assert "local time" in call(tools["current_time"], {})
     assert "[a.md:1]" in call(tools["search_docs"], {"query": "two"})
@@ -109,8 +112,17 @@ def test_reports_are_bounded() -> None:
         ("What files are in $HOME/notes?", "list_directory"),
         ("please show me the files here", "list_directory"),
         ("What time is it in Oslo?", "current_time"),
+        ("What day is it today?", "current_time"),
+        ("What's today's date?", "current_time"),
         ("Calculate 12 * 12", "calculator"),
+        ("What is 17.5% of 3421?", "calculator"),
+        ("What is the square root of 144?", "calculator"),
+        ("add 17 and 25", "calculator"),
         ("Read the file notes.txt", "read_file"),
+        ("What does notes.txt say?", "read_file"),
+        ("What's in this folder?", "list_directory"),
+        ("half an hour later", None),
+        ("Are you open 24/7?", None),
         ("How do I profile a Python program?", None),
         ("What is a list in Python?", None),
         ("Tell me about time zones", None),

@@ -1,7 +1,7 @@
 """Which tool a user's words call for (rules 12 to 19), and where in a request the user's latest words are.
 
-A rule is data: triggers and a target tool. Only the latest user message counts, and only until a tool result answers
-it. Nothing here knows the caller's own choice, settings or models: what a match leads to is `policy.demand`'s.
+A rule is data: triggers, signs and a target tool. Only the latest user message counts, and only until a tool result
+answers it. Nothing here knows the caller's own choice, settings or models: what a match leads to is `policy.demand`'s.
 
 Triggers are phrases, not regular expressions:
 
@@ -29,6 +29,7 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
+from mustcall.policy.signs import Sign, shows
 from mustcall.wire.naming import flat_name
 
 __all__ = [
@@ -56,11 +57,13 @@ _BETWEEN = r"[\s\-]++"
 
 
 class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When the user's latest message holds a trigger, the first step must call `tool` (rule 12)."""
+    """When the user's latest message holds a trigger or shows a sign, the first step must call `tool` (rule 12)."""
 
     name: str
-    triggers: tuple[str, ...] | str
+    triggers: tuple[str, ...] | str = ()
     tool: str
+    #: What the message may look like instead (`policy.signs`): a sum, a file to be read.
+    signs: tuple[Sign, ...] = ()
     #: What is said to the model besides the force; the default sentence if None (rule 17).
     directive: str | None = None
 
@@ -170,7 +173,7 @@ def check_rules(rules: Iterable[GroundingRule]) -> None:
         if not rule.tool.strip():
             raise ConfigError(f"{where}: tool must name the tool to call")
         triggers = _alternatives(rule.triggers)
-        if not triggers:
+        if not triggers and not rule.signs:
             raise ConfigError(f"{where}: triggers must hold at least one phrase, such as 'hero os'")
         for trigger in triggers:
             if not any(map(_is_solid, trigger)):
@@ -215,12 +218,15 @@ def _without_client_text(text: str) -> str:
 
 
 def _matches(rules: Iterable[GroundingRule], texts: Iterable[str]) -> Iterator[GroundingRule]:
-    plain = [_plain(text) for text in texts]
+    given = list(texts)
+    plain = [_plain(text) for text in given]
     if not plain:
         return
     for rule in rules:
         phrases = _compiled(rule.triggers)
-        if any(anchor in text and pattern.search(text) for text in plain for anchor, pattern in phrases):
+        if any(anchor in text and pattern.search(text) for text in plain for anchor, pattern in phrases) or any(
+            shows(sign, text) for sign in rule.signs for text in given
+        ):
             yield rule
 
 

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
 from mustcall.core.errors import ToolError
+from mustcall.policy.sums import sums_in
 from mustcall.toolkit.numbers import CONSTANTS, FUNCTIONS, Number, apply_operator, read_number
 
-__all__ = ["LONGEST", "compute"]
+__all__ = ["LONGEST", "compute", "readable"]
 
 LONGEST: Final = 1000
 _DEEPEST: Final = 50
@@ -41,6 +42,16 @@ def compute(expression: str) -> Number:
     if len(expression) > LONGEST:
         raise ToolError(f"the expression has {len(expression)} characters; at most {LONGEST} are read")
     return _Parser(_read(expression)).whole()
+
+
+def readable(text: str) -> str:
+    """Return what can be computed of a text: itself, or the one sum it asks for in words (`square root of 144`)."""
+    try:
+        compute(text)
+    except ToolError:
+        said = sums_in(text)
+        return said[0] if len(said) == 1 else text
+    return text
 
 
 def _read(expression: str) -> list[_Token]:

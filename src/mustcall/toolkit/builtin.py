@@ -6,6 +6,7 @@ first (rule 80), and what was expanded is reported. The descriptions are short b
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -15,15 +16,17 @@ from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolSettings
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.paths import expand_arguments
-from mustcall.toolkit.arithmetic import LONGEST, compute
+from mustcall.policy.signs import Sign
+from mustcall.toolkit.arithmetic import LONGEST, compute, readable
 from mustcall.toolkit.clock import current_time
 from mustcall.toolkit.files import list_directory, read_file
+from mustcall.toolkit.holding import hold_arguments
 from mustcall.toolkit.numbers import show_number
 from mustcall.toolkit.reports import Reports
 from mustcall.toolkit.roots import Roots
 from mustcall.toolkit.search import Documents
 
-__all__ = ["RULES", "VARIABLES", "PathTool", "builtin_tools"]
+__all__ = ["RULES", "VARIABLES", "BuiltinTool", "builtin_tools"]
 
 #: The variables that paths may be written with. None of them holds anything but a place.
 VARIABLES: Final = ("HOME", "TMPDIR", "PWD")
@@ -36,25 +39,33 @@ RULES: Final = (
         name="builtin-list",
         triggers=(
             "list files|list the files|list all files|list all the files|list my files|show files|show the files",
-            "show me the files|what files|which files|list directory|list the directory|list folder|list the folder",
-            "list the contents|what is in the folder|what is in the directory|what's in the folder",
+            "show me the files|show me all files|what files|which files|list directory|list the directory",
+            "list folder|list the folder|list this folder|list this directory|list the contents",
+            "what is in the folder|what is in the directory|what's in the folder|what's in the directory",
+            "what is in this folder|what is in this directory|what's in this folder|what's in this directory",
+            "how many files",
         ),
         tool="list_directory",
     ),
     GroundingRule(
         name="builtin-read",
-        triggers=("read the file|read file|open the file|show the file|print the file|summarise the file",),
+        triggers=("read the file|read file|open the file|show the file|print the file|summari*e the file",),
+        signs=(Sign.FILE,),
         tool="read_file",
     ),
     GroundingRule(
         name="builtin-time",
         triggers=(
-            "what time is it|what is the time|what's the time|current time|what day is it|what date is it",
-            "today's date|what is the date|what's the date",
+            "what time is it|what is the time|what's the time|tell me the time|current time|the time now|time is it",
+            "what day is it|what day is today|which day is it|day of the week is it|day is it today",
+            "what date is it|today's date|current date|what is the date|what's the date",
+            "tell me the date|what year is it|what month is it",
         ),
         tool="current_time",
     ),
-    GroundingRule(name="builtin-calculate", triggers=("calculate|compute|work out",), tool="calculator"),
+    GroundingRule(
+        name="builtin-calculate", triggers=("calculate|compute|work out",), signs=(Sign.SUM,), tool="calculator"
+    ),
     GroundingRule(
         name="builtin-search",
         triggers=("search the docs|search the documents|search the documentation|in the docs|what do the docs say",),
@@ -63,8 +74,11 @@ RULES: Final = (
 )
 
 
-class PathTool(FunctionTool):
-    """A tool with paths among its parameters: `~` and the variables of `values` are expanded first (rule 80)."""
+class BuiltinTool(FunctionTool):
+    """A tool that comes with mustcall. Before it runs, paths among its arguments are expanded (rule 80).
+
+    Where there is a question, what the model passed is held to it first (`toolkit.holding`).
+    """
 
     def __init__(
         self,
@@ -73,21 +87,23 @@ class PathTool(FunctionTool):
         schema: JsonObject,
         run: Callable[[JsonObject], Any],
         *,
-        paths: Sequence[str],
-        values: Mapping[str, str],
+        paths: Sequence[str] = (),
+        values: Mapping[str, str] = MappingProxyType({}),
+        question: Callable[[], str | None] = lambda: None,
         reports: Reports,
-        settings: ToolSettings | None = None,
     ) -> None:
-        super().__init__(name, description, schema, run, settings=settings)
+        super().__init__(name, description, schema, run, settings=_SETTINGS)
         self._paths = tuple(paths)
         self._values = values
+        self._question = question
         self._reports = reports
 
     def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
-        """Return the call with its paths expanded; what was expanded is reported under the call's id."""
+        """Return the call, ready to be made; what was changed in its arguments is reported under the call's id."""
         log = AdaptationLog()
         given: JsonObject = msgspec.json.decode(arguments)
-        expanded = expand_arguments(given, self._paths, self._values, log, tool=self.name)
+        held = hold_arguments(self.name, given, self._question() or "", log)
+        expanded = expand_arguments(held, self._paths, self._values, log, tool=self.name)
         if log.entries:
             self._reports.add(context.call.id, log.entries)
         return super().prepare(msgspec.json.encode(expanded).decode(), context)
@@ -99,35 +115,40 @@ def builtin_tools(
     documents: Documents | None = None,
     values: Mapping[str, str] | None = None,
     reports: Reports | None = None,
+    question: Callable[[], str | None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[FunctionTool, ...]:
-    """Return the built-in tools; `values` are the variables paths are expanded with, none by default (rule 80)."""
+    """Return the built-in tools; `values` are the variables paths are expanded with, none by default (rule 80).
+
+    `question` gives what the person asked where arguments are to be held to it (small models), else None.
+    """
     known, noted = values or {}, reports or Reports()
 
     def listing(arguments: JsonObject) -> str:
-        return list_directory(roots, arguments["path"])
+        return list_directory(roots, arguments.get("path", "."))
 
     def reading(arguments: JsonObject) -> str:
         return read_file(roots, arguments["path"], arguments.get("first_line", 1))
 
     def calculating(arguments: JsonObject) -> str:
-        return show_number(compute(arguments["expression"]))
+        expression = " ".join(readable(arguments["expression"]).split())
+        return f"{expression} = {show_number(compute(expression))}"
 
     def telling(arguments: JsonObject) -> str:
         return current_time(now(), arguments.get("zone"))
 
     tools: list[FunctionTool] = [
-        PathTool(
+        BuiltinTool(
             "list_directory",
             "List the files in a folder.",
-            _schema(path=_text("The folder, such as /tmp or . for the current one.")),
+            _schema((), path=_text("The folder, such as /tmp; the current one, ., by default.")),
             listing,
             paths=("path",),
             values=known,
+            question=question,
             reports=noted,
-            settings=_SETTINGS,
         ),
-        PathTool(
+        BuiltinTool(
             "read_file",
             "Read a text file, some lines at a time.",
             _schema(
@@ -138,22 +159,24 @@ def builtin_tools(
             reading,
             paths=("path",),
             values=known,
+            question=question,
             reports=noted,
-            settings=_SETTINGS,
         ),
-        FunctionTool(
+        BuiltinTool(
             "calculator",
             "Compute an arithmetic expression.",
-            _schema(expression={**_text("Such as (2 + 3) * 4 or sqrt(16)."), "maxLength": LONGEST}),
+            _schema(expression={**_text("Such as (2 + 3) * 4, sqrt(16) or 15% of 80."), "maxLength": LONGEST}),
             calculating,
-            settings=_SETTINGS,
+            question=question,
+            reports=noted,
         ),
-        FunctionTool(
+        BuiltinTool(
             "current_time",
             "Tell the date and time.",
             _schema((), zone=_text("A time zone, such as Europe/Oslo; the local one by default.")),
             telling,
-            settings=_SETTINGS,
+            question=question,
+            reports=noted,
         ),
     ]
     if documents is not None:
@@ -163,12 +186,13 @@ def builtin_tools(
             return folder.answer(arguments["query"])
 
         tools.append(
-            FunctionTool(
+            BuiltinTool(
                 "search_docs",
                 f"Search the documents in {folder.folder.name}.",
                 _schema(query=_text("Words to look for.")),
                 searching,
-                settings=_SETTINGS,
+                question=question,
+                reports=noted,
             )
         )
     return tuple(tools)

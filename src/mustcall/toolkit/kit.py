@@ -55,7 +55,11 @@ class Kit:
                 raise ConfigError(f"--docs {os.fspath(settings.docs)!r} is not a folder")
             documents = Documents(settings.docs)
         values = {name: env[name] for name in settings.variables if env.get(name)}
-        self._builtin = builtin_tools(self.roots, documents=documents, values=values, reports=self.reports)
+        #: What the person asked, where the arguments of built-in tools are to be held to it.
+        self.question: str | None = None
+        self._builtin = builtin_tools(
+            self.roots, documents=documents, values=values, reports=self.reports, question=lambda: self.question
+        )
         taken = {tool.name for tool in self._builtin}
         self._servers = tuple(McpServer(command, taken=taken) for command in settings.mcp)
         self._only = settings.only

@@ -156,6 +156,12 @@ def _square_root(value: Number) -> Number:
     return math.sqrt(value)
 
 
+def _cube_root(value: Number) -> Number:
+    root = math.cbrt(value)
+    whole = Fraction(round(root))
+    return whole if whole**3 == value else root
+
+
 def _factorial(value: Number) -> Number:
     if value < 0 or value != int(value) or value > _LARGEST_FACTORIAL:
         raise ToolError(f"a factorial needs a whole number from 0 to {_LARGEST_FACTORIAL}, got {show_number(value)}")
@@ -250,6 +256,7 @@ class Function(NamedTuple):
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         "sqrt": Function(_square_root),
+        "cbrt": Function(_cube_root),
         "abs": Function(_absolute),
         "round": Function(_round, 1, 2),
         "floor": Function(_whole("floor")),
