@@ -85,6 +85,8 @@ _OCCASIONS = {
     "tool_happened": "a durable run was interrupted while it ran, and its `check` says that it took effect",
     "hops_spent": "the tool executions before a structured answer are used up",
     "money_spent": "a run has reached its cost cap, and the mode is `enforce`",
+    "result_told": "`check_answers`: in place of an answer that departs from a result of one line",
+    "result_told_lines": "the same for a result of several lines",
 }
 
 #: Who is asked, and how reasoning stands: the rows of the ladder table.

@@ -22,6 +22,7 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings, load_settings
+from mustcall.policy.faithful import AnswerCheck
 from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
@@ -67,6 +68,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int = 8
     max_tokens: int | None = None
     ground: bool = True
+    check: str = AnswerCheck.SMALL
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -105,6 +107,13 @@ _OPTIONS = (
         "--ground/--no-ground",
         default=True,
         help="Whether what a built-in tool knows (files, time, sums) must be looked up with it.  [default: --ground]",
+    ),
+    click.option(
+        "--check",
+        type=click.Choice(list(AnswerCheck)),
+        default=AnswerCheck.SMALL,
+        show_default=True,
+        help="Whose arguments are held to the question and whose answers to the results: of small models, of all, off.",
     ),
 )
 
@@ -147,6 +156,7 @@ def opened(flags: Flags) -> Generator[Session]:
                     max_steps=flags.max_steps,
                     options=Options(max_tokens=flags.max_tokens),
                     house=settings.house,
+                    check=AnswerCheck(flags.check),
                 )
                 connect = connector(settings, transport)
                 yield Session(background, Conversation(kit, connect, manner, model), kit, settings.notes)

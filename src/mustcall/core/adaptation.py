@@ -40,6 +40,7 @@ class AdaptationKind(StrEnum):
     MARKUP_STRIPPED = "markup_stripped"
     FINISH_CORRECTED = "finish_corrected"
     TEXT_DROPPED = "text_dropped"
+    ANSWER_REPLACED = "answer_replaced"
     REPORTED = "reported"
     LEARNT = "learnt"
 

@@ -17,6 +17,8 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.turns import House
+from mustcall.policy.faithful import AnswerCheck
+from mustcall.policy.sizes import is_small
 from mustcall.toolkit.kit import Kit
 
 __all__ = ["INSTRUCTIONS", "Conversation", "Manner"]
@@ -37,6 +39,8 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 600.0
     options: Options = Options()
     house: House = House()
+    #: Whose arguments are held to the question, and whose answers to the results.
+    check: AnswerCheck = AnswerCheck.SMALL
 
 
 class Conversation:
@@ -75,6 +79,7 @@ class Conversation:
         sayable = question.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         asked = Message(role=Role.USER, parts=(Text(text=sayable),))
         before: Sequence[Message] = (*self.history, asked)
+        self._kit.question = sayable if self._checks else None
         stream = self._agent.stream(before, force=force)
         try:
             async with stream:
@@ -88,6 +93,12 @@ class Conversation:
             if len(self.last.messages) > len(before):
                 self.history = self.last.messages
 
+    @property
+    def _checks(self) -> bool:
+        """Whether the model is one whose arguments are held to the question."""
+        check = self._manner.check
+        return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(self._agent.model))
+
     def _make(self, model: str) -> Agent:
         manner, house = self._manner, self._manner.house
         return Agent(
@@ -100,4 +111,5 @@ class Conversation:
             options=manner.options,
             max_steps=manner.max_steps,
             timeout=manner.timeout,
+            check_answers=manner.check,
         )

@@ -7,8 +7,9 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
@@ -34,7 +35,9 @@ from mustcall.engine.turns import House, Turns
 from mustcall.policy.budget import Caps
 from mustcall.policy.claims import Claims
 from mustcall.policy.controls import Controls, OnUnmet
+from mustcall.policy.faithful import AnswerCheck
 from mustcall.policy.grounding import GroundingRule, check_rules
+from mustcall.policy.sizes import is_small
 from mustcall.policy.wording import Wording, check_wording
 
 if TYPE_CHECKING:
@@ -54,7 +57,9 @@ class Agent:
     every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
     run; its accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is
     durable, else in this process's memory. With `claims="report"` what an answer
-    says was done is held against the calls that ran.
+    says was done is held against the calls that ran. With `check_answers` numbers, dates, times and file names of an
+    answer are held against the results of its calls, and one that departs from them is replaced by the results:
+    "small" does that for models whose name says that they are small, "always" for all.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
@@ -93,6 +98,7 @@ class Agent:
         session: str | None = None,
         meter: Meter | None = None,
         claims: Claims | str = Claims.OFF,
+        check_answers: AnswerCheck | str = AnswerCheck.OFF,
         ledger: "Place | None" = None,
         lease: float = 30.0,
         contents: str | None = None,
@@ -123,7 +129,8 @@ class Agent:
             hooks=tuple(hooks),
             metering=_metering(budget, self.upstream, meter or shared_meter()),
             session=session,
-            claims=_read_claims(claims),
+            claims=_read_setting("claims", Claims, claims),
+            compares=_compares(check_answers, self.model),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._ledger, self._lease, self._contents = ledger, lease, contents
@@ -378,11 +385,20 @@ async def _turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> 
     return turns
 
 
-def _read_claims(claims: Claims | str) -> Claims:
+_S = TypeVar("_S", bound=StrEnum)
+
+
+def _read_setting(name: str, kind: type[_S], given: str) -> _S:
     try:
-        return Claims(claims)
+        return kind(given)
     except ValueError:
-        raise ConfigError(f"claims must be one of {', '.join(Claims)}, got {claims!r}") from None
+        raise ConfigError(f"{name} must be one of {', '.join(kind)}, got {given!r}") from None
+
+
+def _compares(given: str, model: str) -> bool:
+    """Tell whether a model's answers are held against the results of its calls."""
+    check = _read_setting("check_answers", AnswerCheck, given)
+    return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(model))
 
 
 def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:

@@ -21,6 +21,7 @@ from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.engine.agent.claiming import claims_of
+from mustcall.engine.agent.comparing import Told, instead_of, instead_of_failure
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -33,7 +34,7 @@ from mustcall.engine.agent.events import (
 from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing, Taken
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import text_message
-from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied, stopped_by
 from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
 from mustcall.engine.answers.envelopes import (
@@ -63,7 +64,7 @@ from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Asked", "Emit", "Hook", "Plan", "Run", "stopped_by", "text_of"]
+__all__ = ["Asked", "Emit", "Hook", "Plan", "Run", "text_of"]
 
 _logger = logging.getLogger("mustcall.engine")
 
@@ -71,12 +72,6 @@ Hook = Callable[[RunEvent], Awaitable[None] | None]
 """Sees every event of a run. What it raises is logged; it never ends the run."""
 
 Emit = Callable[[RunEvent], Awaitable[None]]
-
-_STOPPED = {
-    FinishReason.LENGTH: Stopped.LENGTH,
-    FinishReason.REFUSAL: Stopped.REFUSED,
-    FinishReason.CONTENT_FILTER: Stopped.FILTERED,
-}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +95,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     metering: Metering | None = None
     session: str | None = None
     claims: Claims = Claims.OFF
+    #: Whether answers are held against the results of the calls before them (small models).
+    compares: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -174,7 +171,7 @@ class Run:
             usage=self._usage,
             usage_by_model=dict(self._usage_by),
             cost_cap=None if self._purse is None else self._purse.cost_cap,
-            force_satisfied=_force_satisfied(self._steps),
+            force_satisfied=force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
             kept=self._kept,
@@ -296,7 +293,7 @@ class Run:
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
                 self._saying.append(delta.text)
-            if plan.answering is None:
+            if plan.answering is None and not self._compares:
                 await self._tell(delta, emit)
             else:  # until it is known whether it is the answer
                 held.append(delta)
@@ -304,6 +301,9 @@ class Run:
         try:
             reply, usage = await self._take(turns, plan, asked, say)
         except ModelError as error:
+            if self._compares:
+                await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
+                return
             malformed = malformed_call(error, plan.wording)
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
                 raise self._ended(error, asked) from None
@@ -316,6 +316,9 @@ class Run:
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
             raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
+        if self._compares and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording)):
+            await self._say_instead(told, emit)
+            return
         accepted = bool(calls) or self._answers(reply, roster, asked)
         if accepted:
             self._hear(reply, calls)
@@ -327,6 +330,20 @@ class Run:
         elif accepted:
             capped = asked.capped and self._reminder is None
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
+
+    @property
+    def _compares(self) -> bool:
+        """Whether the next answer is held against results: there are some, and it is not held to a schema."""
+        return self._plan.compares and self._plan.answering is None and bool(self._calls)
+
+    async def _say_instead(self, told: Told, emit: Emit) -> None:
+        """End the run with the results themselves, and report it."""
+        record = self._steps[-1]
+        record.adaptations = (*record.adaptations, told.note)
+        self._hear(told.reply, ())
+        await self._tell(TextDelta(self._text), emit)
+        await self._tell(StepFinished(record, self._number, record.usage or Usage()), emit)
+        self._stopped = Stopped.ANSWERED
 
     def _capped_by(self) -> Stopped:
         """Return which cap a run ended by."""
@@ -574,19 +591,6 @@ class Run:
         await emit(event)
 
 
-def stopped_by(finish: FinishReason) -> Stopped:
-    """Return why a run ended with a reply that finished so."""
-    return _STOPPED.get(finish, Stopped.ANSWERED)
-
-
 def text_of(reply: Reply) -> str:
     """Return what a reply says, a refusal included."""
     return "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
-
-
-def _force_satisfied(steps: list[TurnRecord]) -> bool | None:
-    """Return whether what was demanded was called: None if nothing was."""
-    forces = {step.force for step in steps}
-    if "met" in forces and "unmet" not in forces:
-        return True
-    return False if forces & {"unmet", "dropped"} else None

@@ -22,9 +22,9 @@ from mustcall.core.tools import Tool
 from mustcall.dialects import ScanEvent
 from mustcall.dialects import Text as ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
-from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, stopped_by, text_of
+from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, text_of
 from mustcall.engine.agent.prompts import text_message
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.results import RunResult, stopped_by
 from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, validated_once
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner

@@ -1,5 +1,6 @@
 """What a run came to: plain values, whole at any moment of it."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -7,13 +8,13 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
-from mustcall.core.reply import Usage
+from mustcall.core.reply import FinishReason, Usage
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.budget import CostCap
 from mustcall.policy.claims import UnbackedClaim
 
-__all__ = ["RunResult", "Stopped"]
+__all__ = ["RunResult", "Stopped", "force_satisfied", "stopped_by"]
 
 
 class Stopped(StrEnum):
@@ -71,3 +72,23 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def estimated(self) -> bool:
         """Whether something of the cost is not known: a price, or the tokens of an attempt."""
         return any(step.estimated for step in self.steps)
+
+
+_STOPPED = {
+    FinishReason.LENGTH: Stopped.LENGTH,
+    FinishReason.REFUSAL: Stopped.REFUSED,
+    FinishReason.CONTENT_FILTER: Stopped.FILTERED,
+}
+
+
+def stopped_by(finish: FinishReason) -> Stopped:
+    """Return why a run ended with a reply that finished so."""
+    return _STOPPED.get(finish, Stopped.ANSWERED)
+
+
+def force_satisfied(steps: Sequence[TurnRecord]) -> bool | None:
+    """Return whether what was demanded was called: None if nothing was."""
+    forces = {step.force for step in steps}
+    if "met" in forces and "unmet" not in forces:
+        return True
+    return False if forces & {"unmet", "dropped"} else None

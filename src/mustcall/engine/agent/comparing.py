@@ -1,0 +1,89 @@
+"""A run's answer held against the results of its calls (`policy.faithful`), and the results themselves in its place.
+
+For small models: an answer that departs from the results, a reply that only makes the same calls again, and a turn that
+came to nothing all end the run with what the tools gave.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.errors import ModelError
+from mustcall.core.message import Message, Role
+from mustcall.core.parts import Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.policy.faithful import Outcome, departure
+from mustcall.policy.wording import Wording, fill
+
+__all__ = ["Told", "instead_of", "instead_of_failure"]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The results in plain words, as a reply, and why they stand in place of the model's own."""
+
+    reply: Reply
+    note: Adaptation
+
+
+def instead_of(
+    reply: Reply,
+    calls: Sequence[ToolCall],
+    made: Sequence[ExecutedCall],
+    messages: Sequence[Message],
+    wording: Wording,
+) -> Told | None:
+    """Return what is said in place of a reply, None where the reply stands. `calls` are those it would make."""
+    if calls:
+        known = [_key(each.call) for each in made]
+        why = "the same call was made before" if all(_key(call) in known for call in calls) else None
+    else:
+        question, known_texts = _said(messages)
+        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        outcomes = [Outcome(each.name, each.result, each.ok) for each in made]
+        why = departure(text, outcomes, question, known_texts)
+    return None if why is None else _told(reply, made, why, wording)
+
+
+def instead_of_failure(error: ModelError, made: Sequence[ExecutedCall], wording: Wording) -> Told:
+    """Return what is said where a model's turn came to nothing after its calls."""
+    reply = Reply(id="", model="", parts=(), finish=FinishReason.STOP)
+    return _told(reply, made, f"the model gave no answer ({error.code})", wording)
+
+
+def _told(reply: Reply, made: Sequence[ExecutedCall], why: str, wording: Wording) -> Told:
+    # What went wrong on the way to a result is of no interest once there is one.
+    shown = [each for each in made if each.ok] or made[-1:]
+    texts = dict.fromkeys(_sentence(each, wording) for each in shown)
+    parts = (Text(text="\n\n".join(texts)),)
+    note = Adaptation(AdaptationKind.ANSWER_REPLACED, "answer", f"by the tool's own result: {why}")
+    return Told(reply.evolve(parts=parts, finish=FinishReason.STOP, reported_finish=None), note)
+
+
+def _sentence(call: ExecutedCall, wording: Wording) -> str:
+    if not call.ok:
+        return call.result
+    template = wording.result_told_lines if "\n" in call.result.strip() else wording.result_told
+    return fill(template, tool=call.name, result=call.result.strip())
+
+
+def _said(messages: Sequence[Message]) -> tuple[str, tuple[str, ...]]:
+    """Return the user's latest words, and everything that was said before them."""
+    place = max((index for index, each in enumerate(messages) if each.role is Role.USER), default=-1)
+    texts = [_text(message) for message in messages[: place + 1]]
+    return (texts[-1], tuple(texts[:-1])) if texts else ("", ())
+
+
+def _text(message: Message) -> str:
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    texts += [piece.text for result in message.results for piece in result.content if isinstance(piece, Text)]
+    return "\n".join(texts)
+
+
+def _key(call: ToolCall) -> tuple[str, Any]:
+    try:
+        return call.name, msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return call.name, call.arguments

@@ -1,0 +1,118 @@
+"""Answers held against the results of their calls: what is replaced, what stays, and for whom."""
+
+import pytest
+
+from mustcall import Agent, RunResult, TextDelta
+from mustcall.core.adaptation import AdaptationKind
+from mustcall.core.errors import ConfigError, MustcallError, ToolError
+from mustcall.core.parts import Text
+from mustcall.engine.agent.results import Stopped
+from mustcall.testing import Answer, Call, Say, ScriptedUpstream, Turn
+from support.agents import WIRES, agent_on, collect
+
+
+def add(first: int, second: int) -> str:
+    """Add two numbers."""
+    if first < 0:
+        raise ToolError("negative numbers are not added")
+    return f"{first} + {second} = {first + second}"
+
+
+CALL = Turn(Call("add", {"first": 17, "second": 25}))
+TOLD = "According to `add`: 17 + 25 = 42"
+
+
+async def asked(
+    script: list[Answer], wire: str = "chat", *, stream: bool = False, model: str = "tiny-0.5b", check: str = "small"
+) -> RunResult:
+    """Run a script to its end."""
+    with ScriptedUpstream(script) as upstream:
+        agent = agent_on(upstream, wire, tools=[add], model=model, check_answers=check)
+        if stream:
+            events, result = await collect(agent.stream("What is 17 + 25?"))
+            assert "".join(event.text for event in events if isinstance(event, TextDelta)) == result.text
+            return result
+        return await agent.run("What is 17 + 25?")
+
+
+def replaced(result: RunResult) -> list[str]:
+    """Why answers were replaced."""
+    kind = AdaptationKind.ANSWER_REPLACED
+    return [change.detail for step in result.steps for change in step.adaptations if change.kind is kind]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_wrong_sentence_is_replaced(wire: str, *, stream: bool) -> None:
+    """A small model's sentence that contradicts the result is replaced by it, seen once, kept and reported."""
+    result = await asked([CALL, Turn(Say("17 + 25 is 52."))], wire, stream=stream)
+    assert (result.text, result.stopped) == (TOLD, Stopped.ANSWERED)
+    assert result.messages[-1].parts == (Text(text=TOLD),)
+    assert replaced(result) == ["by the tool's own result: the number 52 is in no result"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_right_sentence_stays(*, stream: bool) -> None:
+    """What the result bears out is the answer, word for word, and nothing is reported."""
+    result = await asked([CALL, Turn(Say("17 + 25 is 42."))], stream=stream)
+    assert result.text == "17 + 25 is 42."
+    assert replaced(result) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "check", "text"),
+    [
+        ("tiny-0.5b", "off", "It is 52."),
+        ("large-70b", "small", "It is 52."),
+        ("unknown", "small", "It is 52."),
+        ("unknown", "always", TOLD),
+    ],
+)
+async def test_only_small_models_unless_asked_for(model: str, check: str, text: str) -> None:
+    """A model of large or unknown size is believed unless somebody wants otherwise."""
+    result = await asked([CALL, Turn(Say("It is 52."))], model=model, check=check)
+    assert result.text == text
+
+
+async def test_the_same_call_again_ends_the_run() -> None:
+    """A small model that only repeats its call has its result: it is told, and the tool is not run again."""
+    result = await asked([CALL, CALL, CALL])
+    assert result.text == TOLD
+    assert len(result.calls) == 1
+    assert replaced(result) == ["by the tool's own result: the same call was made before"]
+
+
+async def test_what_failed_is_told() -> None:
+    """Where every call failed and the answer does not say so, the failure itself is the answer."""
+    failing = Turn(Call("add", {"first": -1, "second": 2}))
+    result = await asked([failing, Turn(Say("The sum is -1."))])
+    assert result.text == "The tool `add` failed: negative numbers are not added."
+
+
+async def test_nothing_said_after_a_result() -> None:
+    """A model that says nothing about its result, however often it is asked, does not fail the run."""
+    empty = Turn(Say(""))
+    result = await asked([CALL, empty, empty, empty, empty, empty])
+    assert (result.text, result.stopped) == (TOLD, Stopped.ANSWERED)
+    assert "the model gave no answer" in replaced(result)[0]
+
+
+async def test_without_calls_nothing_is_compared() -> None:
+    """A plain answer, and a plain failure, are what they were."""
+    result = await asked([Turn(Say("It is 52."))])
+    assert result.text == "It is 52."
+    with pytest.raises(MustcallError, match="Empty"):
+        await asked([Turn(Say(""))] * 6)
+
+
+async def test_other_calls_are_made() -> None:
+    """Another call after a result is a call like any other; all results are told if the answer departs."""
+    second = Turn(Call("add", {"first": 1, "second": 2}))
+    result = await asked([CALL, second, Turn(Say("Done: 99."))])
+    assert result.text == f"{TOLD}\n\nAccording to `add`: 1 + 2 = 3"
+
+
+def test_the_setting_is_checked() -> None:
+    """A word that is none of the three is refused with the words there are."""
+    with pytest.raises(ConfigError, match="check_answers must be one of off, small, always"):
+        Agent("chat=http://127.0.0.1:1/v1#m", check_answers="sometimes")
