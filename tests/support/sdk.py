@@ -15,6 +15,7 @@ import openai
 __all__ = ["PARALLEL", "Ask", "Failure", "Handed", "Seen", "ask"]
 
 PARALLEL = "parallel"
+_MODES = ("auto", "required")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request, said once for all wires."""
+    """One request, said once for all wires. `choice` is `auto`, `required` or the name of a tool."""
 
     user: str = "What is the weather?"
     system: str | None = "Be brief."
@@ -37,6 +38,10 @@ class Ask:
     effort: str | None = None
     echo: "Seen | None" = None
     model: str = "test-model"
+    choice: str | None = None
+    limit: int | None = None
+    temperature: float | None = None
+    patience: float = 20
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,11 @@ class Failure:
 def ask(wire: str, url: str, request: Ask, *, stream: bool) -> Seen | Failure:
     """Ask as a client of the wire would."""
     return {"chat": _chat, "responses": _responses, "messages": _messages}[wire](url, request, stream)
+
+
+def _shared(request: Ask) -> dict[str, Any]:
+    """Return the fields that every wire writes alike; not every SDK has an argument for each."""
+    return {} if request.temperature is None else {"extra_body": {"temperature": request.temperature}}
 
 
 def _untyped(value: Any) -> Any:
@@ -102,12 +112,17 @@ def _chat_messages(request: Ask) -> list[Any]:
 
 
 def _chat(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=20)
-    options: dict[str, Any] = {}
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience)
+    options = _shared(request)
     if request.tools:
         options["tools"] = [
             {"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in request.tools
         ]
+    if request.choice:
+        named = {"type": "function", "function": {"name": request.choice}}
+        options["tool_choice"] = request.choice if request.choice in _MODES else named
+    if request.limit:
+        options["max_tokens"] = request.limit
     if request.effort:
         options["reasoning_effort"] = request.effort
     text: list[str] = []
@@ -209,8 +224,8 @@ def _responses_input(request: Ask) -> list[Any]:
 
 
 def _responses(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=20)
-    options: dict[str, Any] = {
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience)
+    options: dict[str, Any] = _shared(request) | {
         "model": request.model,
         "input": _responses_input(request),
         "store": False,
@@ -222,6 +237,11 @@ def _responses(url: str, request: Ask, stream: bool) -> Seen | Failure:
         options["tools"] = [
             {"type": "function", "name": name, "parameters": schema, "strict": False} for name, schema in request.tools
         ]
+    if request.choice:
+        named = {"type": "function", "name": request.choice}
+        options["tool_choice"] = request.choice if request.choice in _MODES else named
+    if request.limit:
+        options["max_output_tokens"] = request.limit
     if request.effort:
         options["reasoning"] = {"effort": request.effort, "summary": "auto"}
     text: list[str] = []
@@ -296,12 +316,16 @@ def _messages_turns(request: Ask) -> list[Any]:
 
 
 def _messages(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = anthropic.Anthropic(base_url=url, api_key="sk-test", max_retries=0, timeout=20)
-    options: dict[str, Any] = {"model": request.model, "max_tokens": 4096, "messages": _messages_turns(request)}
+    client = anthropic.Anthropic(base_url=url, api_key="sk-test", max_retries=0, timeout=request.patience)
+    options: dict[str, Any] = _shared(request) | {"model": request.model, "messages": _messages_turns(request)}
+    options["max_tokens"] = request.limit or 4096
     if request.system:
         options["system"] = request.system
     if request.tools:
         options["tools"] = [{"name": name, "input_schema": schema} for name, schema in request.tools]
+    if request.choice:
+        named = {"type": "tool", "name": request.choice}
+        options["tool_choice"] = {"auto": {"type": "auto"}, "required": {"type": "any"}}.get(request.choice, named)
     if request.effort:
         options["thinking"] = {"type": "enabled", "budget_tokens": 2048}
     text: list[str] = []

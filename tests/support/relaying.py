@@ -1,0 +1,102 @@
+"""A relay between a gateway and a real server: passes every byte on, and keeps what went either way.
+
+It is how tests count the requests a server really got, and compare what it answered with what the caller received. A
+caller that leaves is passed on too: the server's connection is closed.
+"""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+__all__ = ["Relay", "Relayed"]
+
+_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
+
+
+@dataclass
+class Relayed:
+    """One exchange; `status` is 0 until the server has answered, `whole` says that the answer came to its end."""
+
+    path: str
+    request: bytes
+    status: int = 0
+    answer: bytearray = field(default_factory=bytearray)
+    whole: bool = False
+
+
+class Relay:
+    """Listens on loopback in a thread of its own and passes requests on to `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.exchanges: list[Relayed] = []
+        self._target = url
+        self._port = 0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        """The address that ends in `/v1`."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def take(self) -> list[Relayed]:
+        """Return the exchanges since the last time, and forget them."""
+        taken, self.exchanges = self.exchanges, []
+        return taken
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(20), "the relay did not start"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(20)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._listen())
+
+    async def _listen(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(auto_decompress=False, timeout=timeout) as session:
+
+            async def relay(request: web.BaseRequest) -> web.StreamResponse:
+                return await self._relay(session, request)
+
+            listener = web.Server(relay, handler_cancellation=True, access_log=None)
+            server = await self._loop.create_server(listener, "127.0.0.1", 0)
+            self._port = server.sockets[0].getsockname()[1]
+            self._ready.set()
+            await self._closing.wait()
+            server.close()
+            listener.pre_shutdown()
+            await listener.shutdown(timeout=1)
+            await server.wait_closed()
+
+    async def _relay(self, session: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
+        kept = Relayed(request.path, await request.content.read())
+        if request.method == "POST":
+            self.exchanges.append(kept)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        target = f"{self._target}{request.path_qs}"
+        async with session.request(request.method, target, data=kept.request, headers=headers) as answer:
+            passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
+            response = web.StreamResponse(status=answer.status, headers=passed)
+            kept.status = answer.status
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                kept.answer += piece
+                await response.write(piece)
+            kept.whole = True
+            await response.write_eof()
+            return response
