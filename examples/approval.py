@@ -25,7 +25,7 @@ def pay_invoice(amount: int) -> str:
 
 def main() -> None:
     """Pay one invoice below the limit and one above it."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:")
     model = os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local")
     agent = Agent(Upstream(where, model=model), tools=[pay_invoice], options=Options(max_tokens=60))
     for amount in (20, 5000):

@@ -21,7 +21,7 @@ def role(*script: str | Call) -> Upstream:
     """Return the model that plays a role: the one that was named, else one that keeps to a script."""
     where = os.environ.get("MUSTCALL_EXAMPLE")
     if where is None:
-        return ScriptedModel(script) if script else Upstream("chat=embedded:smollm2-135m", model="local")
+        return ScriptedModel(script) if script else Upstream("chat=embedded:", model="local")
     return Upstream(where, model=os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local"))
 
 

@@ -19,7 +19,7 @@ def search_hero_docs(query: str) -> str:
 
 def main() -> None:
     """Ask two questions; only the one about the product has to be looked up."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:")
     model = os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local")
     agent = Agent(
         Upstream(where, model=model),

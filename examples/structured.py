@@ -22,7 +22,7 @@ def get_weather(city: str) -> str:
 
 def main() -> None:
     """Ask for a report; the answer is a `Report`, whatever the model is like."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:")
     model = os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local")
     agent = Agent(Upstream(where, model=model), tools=[get_weather])
     result = agent.run_sync("What is the weather in Oslo?", output=Report, hops=1)

@@ -28,7 +28,7 @@ def serve() -> None:
 
 def main() -> None:
     """Ask something that the server knows."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:")
     server = McpServer(join([sys.executable, str(Path(__file__).resolve()), "serve"]))
     model = os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local")
     agent = Agent(Upstream(where, model=model), tools=[server], options=Options(max_tokens=60))

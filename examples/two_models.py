@@ -26,7 +26,7 @@ def planner() -> Upstream:
 
 def main() -> None:
     """Ask a question that takes a call."""
-    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:smollm2-135m")
+    where = os.environ.get("MUSTCALL_EXAMPLE", "chat=embedded:")
     caller = Upstream(where, model=os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local"))
     agent = Agent(planner=planner(), caller=caller, tools=[get_weather])
     result = agent.run_sync("Do I need an umbrella for the weather in Oslo?")

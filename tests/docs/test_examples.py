@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.embedded import readied
+from support.embedded import small_cache
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -34,9 +34,9 @@ SHOWN = {
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No example is pointed elsewhere by the environment."""
-    readied()
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No example is pointed elsewhere by the environment; the smallest model is the one that is here."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(small_cache(tmp_path)))
     for name in ("", "_MODEL", "_PLANNER", "_PLANNER_MODEL"):
         monkeypatch.delenv(f"MUSTCALL_EXAMPLE{name}", raising=False)
 

@@ -14,7 +14,7 @@
     │   └── BodyTooLarge            413  over the limit
     ├── GatewayBusy                 503  the concurrency limit is reached, or the gateway is stopping
     ├── ConfigError                 500  the configuration cannot be used
-    ├── FetchFailed                 500  the weights of an embedded model could not be fetched
+    ├── FetchFailed                 500  weights or benchmark data could not be fetched
     ├── ToolError                   500  a tool's own word for the model on what went wrong; stays inside a run
     │   └── ToolRefused             500  the tool will not do it: a policy says no
     ├── RoleFailed                  502  a role that a coordinated answer cannot do without gave no usable answer
@@ -253,7 +253,7 @@ class ConfigError(MustcallError):
 
 
 class FetchFailed(MustcallError):
-    """The weights of an embedded model could not be fetched; it ends a command, never a request."""
+    """Weights or benchmark data could not be fetched; it ends a command, never a request."""
 
     code = "fetch_failed"
 

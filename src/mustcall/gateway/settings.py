@@ -24,7 +24,7 @@ from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
 from mustcall.upstream.embedded.engine import engine_problem
-from mustcall.upstream.embedded.store import SCHEME, Located, locate, stand_in_note, weights_without_name
+from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
@@ -233,7 +233,7 @@ def _embedded_upstream(name: str) -> tuple[tuple[UpstreamSettings, ...], tuple[s
     weights = weights_without_name()
     upstream = UpstreamSettings(name="local", wire=Wire.CHAT, base_url=f"{SCHEME}:{name or weights.name}")
     try:
-        _locate_embedded(upstream, "the embedded model")
+        _check_embedded(upstream, "the embedded model")
     except ConfigError as error:
         raise ConfigError(f"{error.message}. {ANOTHER_UPSTREAM}") from None
     note = None if name else stand_in_note(weights)
@@ -280,11 +280,8 @@ def _port(text: str) -> int:
 
 def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     where = f"upstream {upstream.name!r}"
-    base_url = upstream.base_url.rstrip("/")
     if upstream.base_url.startswith(f"{SCHEME}:"):
-        located = _locate_embedded(upstream, where)
-        # The address without a name gets the one of the model behind it, which its profile is known by.
-        base_url = f"{SCHEME}:{located.name}" if upstream.base_url == f"{SCHEME}:" else base_url
+        _check_embedded(upstream, where)
     else:
         _check_address(upstream, where)
     for name, value in upstream.headers.items():
@@ -307,7 +304,7 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     return Endpoint(
         name=upstream.name,
         wire=upstream.wire,
-        base_url=base_url,
+        base_url=named_address(upstream.base_url.rstrip("/")),
         api_key=key,
         forward_key=upstream.forward_key,
         headers=upstream.headers,
@@ -319,15 +316,15 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     )
 
 
-def _locate_embedded(upstream: UpstreamSettings, where: str) -> Located:
-    """Return the model file; raise unless it is there and is asked on the wire it speaks."""
+def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
+    """Raise unless the model is there and is asked on the wire it speaks."""
     if upstream.wire is not Wire.CHAT:
         raise ConfigError(f"{where}: the embedded model speaks the wire chat, not {upstream.wire}")
     problem = engine_problem()
     if problem is not None:
         raise ConfigError(f"{where}: {problem}")
     try:
-        return locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
+        locate(upstream.base_url.removeprefix(f"{SCHEME}:"))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}") from None
 

@@ -15,6 +15,7 @@ from mustcall.engine.accounts import MemoryBreakers
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.metering import Breakers
 from mustcall.profiles import Learnt, ProfileOverride
+from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
@@ -26,9 +27,9 @@ __all__ = ["Upstream"]
 class Upstream:
     """An endpoint and a model.
 
-    `where` is `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`), or an `Endpoint`; a `model` of its own
-    stands over the one in the address. A `transport` that is handed in is
-    used as it is and never closed. `overrides` are facts about the model that stand over the known ones
+    `where` is `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`; `chat=embedded:` is the model in this
+    process), or an `Endpoint`; a `model` of its own stands over the one in the address. A `transport` that is handed in
+    is used as it is and never closed. `overrides` are facts about the model that stand over the known ones
     (`profiles.read_overrides`). `stateful` lets a Responses upstream keep the conversation: steps then send
     `previous_response_id` and what is new (rule 78).
     """
@@ -96,6 +97,7 @@ def _read(where: str) -> tuple[Endpoint, str]:
     if not equals or wire not in list(Wire):
         words = ", ".join(Wire)
         raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL[#model] with one of the wires {words}")
+    url = named_address(url)
     host = _host_of(url, where)
     return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/")), model
 

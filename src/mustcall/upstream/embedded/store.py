@@ -21,6 +21,7 @@ __all__ = [
     "is_weights",
     "locate",
     "megabytes",
+    "named_address",
     "stand_in_note",
     "weights_without_name",
 ]
@@ -119,6 +120,11 @@ def locate(source: str, store: Store | None = None) -> Located:
             f"{_command(weights)}"
         )
     return Located(weights.name, kept.path(weights))
+
+
+def named_address(base_url: str) -> str:
+    """Return the address with the model's name, by which its profile is known, where it is `embedded:` without one."""
+    return f"{SCHEME}:{weights_without_name().name}" if base_url == f"{SCHEME}:" else base_url
 
 
 def address_for(base_url: str, model: str) -> str:
