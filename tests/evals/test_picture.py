@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.picture import check_drawable, draw_picture
+from mustcall.evals.chart import check_drawable
+from mustcall.evals.picture import draw_picture
 from mustcall.evals.results import Run
 from support.evaluating import run_of, small_run
 

@@ -226,7 +226,7 @@ def score_command(
         raise ConfigError(
             f"{replies} holds replies to other data of {suite.name} ({facts.data}) than is here ({suite.version})"
         )
-    sys.exit(report(summarise(facts, rows, suite), reports))
+    sys.exit(report(summarise(facts, rows, suite), suite, reports))
 
 
 def _opened(name: str) -> Suite:
@@ -249,7 +249,7 @@ def _evaluate(name: str, settings: Settings, options: Options, reports: Reports)
     if run.facts is None or not run.rows:
         click.echo("mustcall: stopped before anything was measured", err=True)
         sys.exit(INTERRUPTED)
-    code = report(summarise(run.facts, list(run.rows.values()), suite), reports)
+    code = report(summarise(run.facts, list(run.rows.values()), suite), suite, reports)
     click.echo(f"replies kept in {run.file}")
     sys.exit(INTERRUPTED if interrupted else code)
 

@@ -8,8 +8,12 @@ import msgspec
 
 from mustcall.cli.measuring import check_files
 from mustcall.core.errors import ConfigError
+from mustcall.evals.comparing import compare_runs, read_summary
 from mustcall.evals.floors import Floor, missed_floors
+from mustcall.evals.suites import Suite
 from mustcall.evals.summary import Summary
+from mustcall.evals.summary_page import write_summary_page
+from mustcall.evals.summary_picture import draw_summary_picture
 
 __all__ = ["Reports", "check_reports", "report"]
 
@@ -29,20 +33,27 @@ class Reports(msgspec.Struct, frozen=True, kw_only=True):
 def check_reports(reports: Reports) -> None:
     """Raise now what would be raised after minutes of measuring."""
     check_files(reports.page, reports.data, picture=reports.picture)
+    if reports.old is not None:
+        read_summary(reports.old)
 
 
-def report(summary: Summary, reports: Reports) -> int:
+def report(summary: Summary, suite: Suite, reports: Reports) -> int:
     """Write the files, print the figures, and return the exit code."""
     from mustcall.cli.eval_screen import print_summary  # noqa: PLC0415  `--help` needs no rich
 
+    changes = compare_runs(read_summary(reports.old), summary) if reports.old is not None else None
     try:
         if reports.data is not None:
             reports.data.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+        if reports.page is not None:
+            reports.page.write_text(write_summary_page(summary, suite, changes), encoding="utf-8")
+        if reports.picture is not None:
+            draw_summary_picture(summary, reports.picture)
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from None
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
-    print_summary(summary)
+    print_summary(summary, changes)
     for path in (reports.page, reports.picture, reports.data):
         if path is not None:
             click.echo(f"wrote {path}")

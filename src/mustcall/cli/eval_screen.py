@@ -3,7 +3,7 @@
 Every number comes from `evals.summary`. Progress goes to standard error, the report to standard output.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -11,21 +11,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from mustcall.evals.comparing import Change
 from mustcall.evals.rows import Arm, Row
-from mustcall.evals.statistics import Share
 from mustcall.evals.suites import Suite
-from mustcall.evals.summary import Column, Summary
-from mustcall.evals.wording import interval, percent, seconds
+from mustcall.evals.summary import Summary
+from mustcall.evals.summary_wording import (
+    CHANGE_HEADS,
+    COST_HEADS,
+    COST_NOTE,
+    RIGHT_HEADS,
+    RIGHT_NOTE,
+    change_rows,
+    circumstances,
+    cost_rows,
+    count_lines,
+    headline,
+    partial_note,
+    right_rows,
+)
 
 __all__ = ["print_summary", "progress_bar"]
 
 _EVERY = 10
 _LOG_WIDTH = 120
-_RIGHT_NOTE = (
-    "In brackets: 95 % interval (Wilson). plain: the bare replies, a call that is the whole text read as one. gain, "
-    "loss: questions that only mustcall, only bare got right; p: exact McNemar test of the two."
-)
-_COST_NOTE = "valid, called: share of replies. read, written: tokens. sends: upstream calls a turn; later: without the first turn."
 
 
 @contextmanager
@@ -76,92 +84,33 @@ def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], 
         yield advance
 
 
-def print_summary(summary: Summary) -> None:
-    """Print the figures of a run."""
+def print_summary(summary: Summary, changes: Sequence[Change] | None = None) -> None:
+    """Print the figures of a run, and what changed since an earlier one."""
     console = Console(highlight=False)
     if not console.is_terminal:  # a log or a file: nobody's window is too narrow
         console = Console(highlight=False, width=_LOG_WIDTH)
-    facts = summary.facts
-    console.print(Text(f"{facts.suite}: {facts.model} at {facts.address}", style="bold"))
-    choice = facts.choice or "auto"
-    console.print(
-        f"tool_choice {choice}, wire {facts.wire}{', streamed' if facts.stream else ''}, via {facts.via}, "
-        f"seed {facts.seed}; {summary.asked} of {facts.planned} questions asked in both arms",
-        style="dim",
-    )
+    console.print(Text(headline(summary), style="bold"))
+    console.print(Text(circumstances(summary), style="dim"))
+    if summary.partial:
+        console.print(partial_note(summary), style="bold yellow")
     console.print()
-    console.print(_right_table(summary))
-    console.print(_RIGHT_NOTE, style="dim")
+    console.print(_table(RIGHT_HEADS, right_rows(summary)))
+    console.print(RIGHT_NOTE, style="dim")
     console.print()
-    console.print(_cost_table(summary))
-    console.print(_COST_NOTE, style="dim")
+    console.print(_table(COST_HEADS, cost_rows(summary)))
+    console.print(COST_NOTE, style="dim")
     console.print()
-    for name, of in (("errors", "errors"), ("verdicts", "verdicts"), ("rungs", "rungs")):
-        for line in _counts(summary, of):
-            console.print(f"{name}, {line}")
+    for line in count_lines(summary):
+        console.print(line)
+    if changes is not None:
+        console.print()
+        console.print(_table(CHANGE_HEADS, change_rows(changes)))
 
 
-def _table(*columns: str) -> Table:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for number, column in enumerate(columns):
+    for number, column in enumerate(heads):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+    for first, *others in rows:
+        table.add_row(Text(first, style="" if others else "italic"), *others)
     return table
-
-
-def _right_table(summary: Summary) -> Table:
-    table = _table("right", "n", "bare", "plain", "mustcall", "gain", "loss", "p")
-    for figures in summary.sets:
-        bare, plain, mustcall = (figures.columns[column].right for column in Column)
-        against = figures.against_bare
-        table.add_row(
-            figures.name,
-            str(mustcall.of),
-            _share(bare),
-            percent(plain.rate),
-            _share(mustcall),
-            str(against.only_second),
-            str(against.only_first),
-            f"{against.p:.2g}",
-        )
-    return table
-
-
-def _share(share: Share) -> str:
-    return f"{percent(share.rate)} ({interval(share, unit='')})"
-
-
-def _cost_table(summary: Summary) -> Table:
-    table = _table("cost", "valid", "called", "errors", "median", "p90", "read", "written", "sends", "later")
-    for figures in summary.sets:
-        table.add_row(figures.name)
-        for arm in (Column.BARE, Column.MUSTCALL):
-            one = figures.columns[arm]
-            table.add_row(
-                f"  {arm}",
-                percent(one.valid.rate),
-                percent(one.called.rate),
-                str(sum(one.errors.values())),
-                seconds(one.median_seconds),
-                seconds(one.p90_seconds),
-                _thousands(one.input_tokens),
-                _thousands(one.output_tokens),
-                _mean(one.sends_per_turn),
-                _mean(one.sends_later),
-            )
-    return table
-
-
-def _thousands(count: int) -> str:
-    return f"{count / 1000:.1f}k" if count >= 10_000 else str(count)
-
-
-def _mean(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
-
-
-def _counts(summary: Summary, what: str) -> Generator[str]:
-    for figures in summary.sets[-1:]:
-        for arm in (Column.BARE, Column.MUSTCALL):
-            counted: Mapping[str, int] = getattr(figures.columns[arm], what)
-            if counted:
-                yield f"{arm}: " + ", ".join(f"{word} {count}" for word, count in counted.items())

@@ -15,7 +15,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
 from mustcall.evals.arms import Subject, settle_form, warm_up
 from mustcall.evals.asking import Sampling
-from mustcall.evals.picture import check_drawable
+from mustcall.evals.chart import check_drawable
 from mustcall.evals.questions import Question
 from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose

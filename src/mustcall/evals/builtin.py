@@ -32,6 +32,10 @@ class BuiltinSuite:
         prompts = [prompt for prompt in load_prompts() if choice is not None or prompt.demand == name]
         return [as_question(prompt, choice) for prompt in prompts]
 
+    def words(self, question: str) -> str:
+        """Return what the user says."""
+        return _prompt(question).says
+
     def grade(self, question: str, calls: Sequence[MadeCall]) -> Grade:
         """Grade calls by the prompt's own comparisons."""
         prompt = _prompt(question)

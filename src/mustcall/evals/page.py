@@ -5,21 +5,18 @@ Every number comes from `figures`; the look is the style sheet beside this modul
 
 from collections.abc import Iterator
 from html import escape
-from importlib import resources
 
 from mustcall.evals.figures import Figures, Measure, add_up
+from mustcall.evals.html import bar, document, table
 from mustcall.evals.results import Pair, Run, Trial
-from mustcall.evals.rows import Arm
+from mustcall.evals.rows import Arm, Form
 from mustcall.evals.scoring import Score
-from mustcall.evals.statistics import Share
 from mustcall.evals.wording import (
     ARMS,
     cost_rows,
     headline,
-    interval,
     of,
     partial_note,
-    percent,
     seconds,
     unread_note,
     when,
@@ -35,19 +32,22 @@ DEFINITIONS = {
     Measure.RIGHT_ARGUMENTS: "it calls the right tool, with the arguments the prompt gives",
 }
 
+#: How the bare arm got its tools.
+_FORMS = {
+    Form.NATIVE: "what the server itself returned as tool calls counts, and text does not.",
+    Form.WORDS: "the model's chat template has no place for tools, so they were listed in a system message that asks "
+    "for a call as JSON, and such JSON counts as a call.",
+}
+
 _GRADES = ("no valid call", "valid call, wrong tool", "right tool, wrong arguments", "right arguments")
 
 
 def write_page(run: Run) -> str:
     """Return the report."""
     figures = add_up(run)
-    return "\n".join(
+    return document(
+        headline(figures),
         [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(headline(figures))}</title>",
-            f"<style>{_style()}</style></head><body><main>",
             *_opening(run, figures),
             *_chart(figures),
             *_cells(run),
@@ -55,14 +55,8 @@ def write_page(run: Run) -> str:
             *_by_demand(figures),
             *_method(run, figures),
             *_prompts(run),
-            "</main></body></html>",
-            "",
-        ]
+        ],
     )
-
-
-def _style() -> str:
-    return resources.files("mustcall.evals").joinpath("data", "report.css").read_text(encoding="utf-8")
 
 
 def _opening(run: Run, figures: Figures) -> Iterator[str]:
@@ -83,25 +77,7 @@ def _chart(figures: Figures) -> Iterator[str]:
     for measure in Measure:
         yield f"<h3>{measure}</h3>"
         for arm in Arm:
-            share = figures.shares[arm][measure]
-            yield (
-                f'<div class="bar"><span>{ARMS[arm]}</span>{_bar(arm, measure, share)}'
-                f'<span class="value"><b>{percent(share.rate)}</b> <span class="faint">{of(share)}</span></span></div>'
-            )
-
-
-def _bar(arm: Arm, measure: Measure, share: Share) -> str:
-    """Draw one bar: lengths are percentages, so that it fits any width."""
-    low, high = f"{share.low * 100:.2f}%", f"{share.high * 100:.2f}%"
-    label = f"{measure}, {ARMS[arm]}: {of(share)}, {percent(share.rate)}, 95 % interval {interval(share)}"
-    return (
-        f'<svg role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>'
-        '<rect class="track" width="100%" height="100%" rx="4"/>'
-        f'<rect class="fill {arm}" width="{share.rate * 100:.2f}%" height="100%" rx="4"/>'
-        f'<line class="whisker" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'
-        f'<line class="whisker" x1="{low}" x2="{low}" y1="30%" y2="70%"/>'
-        f'<line class="whisker" x1="{high}" x2="{high}" y1="30%" y2="70%"/></svg>'
-    )
+            yield bar(ARMS[arm], arm, measure, figures.shares[arm][measure])
 
 
 def _grade(score: Score) -> int:
@@ -123,11 +99,8 @@ def _cells(run: Run) -> Iterator[str]:
 
 
 def _cost(figures: Figures) -> Iterator[str]:
-    yield '<h2>What it cost</h2><div class="scroll"><table><tr><th></th><th class="n">bare</th>'
-    yield '<th class="n">mustcall</th><th class="n">change</th></tr>'
-    for name, *values in cost_rows(figures):
-        yield f"<tr><td>{name}</td>" + "".join(f'<td class="n">{value}</td>' for value in values) + "</tr>"
-    yield "</table></div>"
+    yield "<h2>What it cost</h2>"
+    yield from table(("", "bare", "mustcall", "change"), cost_rows(figures))
 
 
 def _by_demand(figures: Figures) -> Iterator[str]:
@@ -146,9 +119,9 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
     yield "<h2>How it was measured</h2>"
     yield (
         "<p>Both arms were sent the same requests: one user message, one to four tools, the "
-        "<code>tool_choice</code>. <b>Bare</b> is the upstream's own reply, one call for each prompt; what the server "
-        "itself returned as tool calls counts, and text does not. <b>mustcall</b> is the same request through "
-        "mustcall's contract; its extra calls are counted above. The arms took turns in going first.</p><dl>"
+        "<code>tool_choice</code>. <b>Bare</b> is the upstream's own reply, one call for each prompt; "
+        f"{_FORMS[told.form]} <b>mustcall</b> is the same request through mustcall's contract; its extra calls are "
+        "counted above. The arms took turns in going first.</p><dl>"
     )
     for measure, words in DEFINITIONS.items():
         yield f"<dt>{measure}</dt><dd>{words}</dd>"

@@ -52,6 +52,10 @@ class Suite(Protocol):
         """Return the questions of a set, in the suite's order."""
         ...
 
+    def words(self, question: str) -> str:
+        """Return what the user says in the question with this id, for reports."""
+        ...
+
     def grade(self, question: str, calls: Sequence[MadeCall]) -> Grade:
         """Grade the calls of a reply to the question with this id; raise `ConfigError` for an unknown one."""
         ...

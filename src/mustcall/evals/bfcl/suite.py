@@ -56,6 +56,10 @@ class BfclSuite:
             for entry in self._entries(name).values()
         ]
 
+    def words(self, question: str) -> str:
+        """Return the last thing the user says."""
+        return self._entry(question).messages[-1].text
+
     def grade(self, question: str, calls: Sequence[MadeCall]) -> Grade:
         """Grade calls by the AST rules."""
         entry = self._entry(question)
