@@ -7,6 +7,7 @@ import msgspec
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.reply import Reply
 from mustcall.policy.controls import Controls
+from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
@@ -29,6 +30,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     learnt: Learnt
     controls: Controls = Controls()
+    wording: Wording = Wording()
     notes: tuple[Adaptation, ...] = ()
     tally: Tally | None = None
 

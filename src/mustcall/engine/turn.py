@@ -29,6 +29,7 @@ from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.counting import Counting
 from mustcall.engine.delivery import Delivery
+from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
 from mustcall.engine.flow import Flow
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
@@ -103,6 +104,7 @@ class Turn:
         self._body: tuple[Shaped, bytes] | None = None
         self._limit: int | None = None
         self._skimmed: bytes | None = None
+        self._echoing = Echoing(inbound.body, request, course, setting.wording)
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
 
@@ -291,7 +293,7 @@ class Turn:
         return self._theirs.stream_decoder(self._provenance)
 
     def _lens(self) -> Lens:
-        return Lens(self._course.lookout(), self._token)
+        return self._echoing.lens(self._token)
 
     async def _send(self) -> Answer:
         """Make the next attempt's exchange."""
@@ -432,7 +434,8 @@ class Turn:
         finally:
             await upstream.close()
         own = self._forwards and self._names.trivial and not self._setting.metadata
-        if skims and (own or not self._same_wire) and (skimmed := skim(self._theirs.wire, body)) is not None:
+        skimmed = skim(self._theirs.wire, body) if skims and (own or not self._same_wire) else None
+        if skimmed is not None and self._echoing.is_clear(skimmed):
             self._skimmed = body
             return skimmed, body
         reply = self._theirs.decode_reply(body, self._provenance)
@@ -441,13 +444,14 @@ class Turn:
         return reply, body
 
     def _restored(self, reply: Reply) -> Reply:
-        return restored(reply, self._binding, self._names)
+        """Return a reply in the caller's own names, and without what is ours (rule 146)."""
+        return self._echoing.clear(restored(reply, self._binding, self._names))
 
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         bound = prompt_bound(self._request, len(self._inbound.body), reply.usage)
-        judged = judge(self._course.case(self._token, bound, self._limit), reply, found)
+        judged = self._echoing.noted(judge(self._course.case(self._token, bound, self._limit), reply, found))
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
@@ -528,7 +532,7 @@ class Turn:
         reply = harvested(info, self._lens(), self._token, self._request.model)
         if reply is not None:
             self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
-            return reply
+            return self._restored(reply)
         again, lesson = self._course.refused(info)
         if lesson is not None:
             self._setting.learnt.learn(

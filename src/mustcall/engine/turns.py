@@ -159,7 +159,14 @@ class Turns:
             rules=self.house.rules,
             kept=keeps_reply(inbound.wire, endpoint, request),
         )
-        setting = Setting(transport=transport, clock=self._clock, learnt=self.learnt, controls=controls, tally=metered)
+        setting = Setting(
+            transport=transport,
+            clock=self._clock,
+            learnt=self.learnt,
+            controls=controls,
+            wording=self.house.wording,
+            tally=metered,
+        )
         turn = Turn(
             inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
         )

@@ -13,10 +13,10 @@ import msgspec
 
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import ToolReturn
+from mustcall.policy.echoes import TAG
 
 __all__ = ["Output", "as_line", "cut", "neutralised", "read_output", "wrapped"]
 
-_TAG = "untrusted-data"
 #: Characters that show nothing; a tag with some of them in it still reads as the tag.
 _INVISIBLE = (
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -85,7 +85,7 @@ def cut(text: str, cap: int) -> str:
 def wrapped(tool: str, text: str) -> str:
     """Return an output's text between the tags that mark it as data."""
     name = re.sub(r"[^\w.:/-]", "_", tool)
-    return f'<{_TAG} from="{name}">\n{neutralised(text)}\n</{_TAG}>'
+    return f'<{TAG} from="{name}">\n{neutralised(text)}\n</{TAG}>'
 
 
 def neutralised(text: str) -> str:

@@ -1,0 +1,59 @@
+"""Echoes of ours in one turn's replies (rule 146): what an attempt may bring, how it is erased, what is noted."""
+
+import msgspec
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
+from mustcall.policy.clearing import ClearLens, cleared
+from mustcall.policy.course import Course
+from mustcall.policy.echoes import Echoes, echoes_in
+from mustcall.policy.judge import Judgement
+from mustcall.policy.lens import Lens
+from mustcall.policy.shape import Shaped
+from mustcall.policy.wording import Wording
+
+__all__ = ["Echoing"]
+
+_ERASED = Adaptation(AdaptationKind.MARKUP_STRIPPED, "text", "what the layer itself had put around data")
+
+
+class Echoing:
+    """Keeps what is ours out of a turn's replies. `body` are the bytes of the caller's `request`."""
+
+    __slots__ = ("_body", "_carried", "_course", "_erased", "_request", "_wording")
+
+    def __init__(self, body: bytes, request: Request, course: Course, wording: Wording) -> None:
+        self._body = body
+        self._request = request
+        self._course = course
+        self._wording = wording
+        self._carried: tuple[Shaped, Echoes] | None = None
+        self._erased = False
+
+    @property
+    def _echoes(self) -> Echoes:
+        """What the model may say back in this attempt."""
+        shaped = self._course.shaped()
+        if self._carried is None or self._carried[0] is not shaped:
+            self._carried = (shaped, echoes_in(self._body, self._request, shaped.request, self._wording))
+        return self._carried[1]
+
+    def lens(self, token: str) -> Lens:
+        """Return what looks through the attempt's text."""
+        lookout, echoes = self._course.lookout(), self._echoes
+        return ClearLens(lookout, token, echoes) if echoes else Lens(lookout, token)
+
+    def is_clear(self, reply: Reply) -> bool:
+        """Tell whether a reply holds nothing of ours."""
+        return cleared(reply, self._echoes) is reply
+
+    def clear(self, reply: Reply) -> Reply:
+        """Return the attempt's reply without what is ours; the same object if there is nothing of it."""
+        clear = cleared(reply, self._echoes)
+        self._erased = clear is not reply
+        return clear
+
+    def noted(self, judged: Judgement) -> Judgement:
+        """Return what was made of the attempt's reply, with a note if something was erased from it."""
+        return msgspec.structs.replace(judged, notes=(*judged.notes, _ERASED)) if self._erased else judged
