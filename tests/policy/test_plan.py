@@ -18,19 +18,19 @@ from support.values import ANY, NOTHING, asked, demand, named, user
 
 HABITS = {False: ReasoningHabit.NEVER, True: ReasoningHabit.ALWAYS}
 
-#: What is tried with a model that has neither schema output nor a grammar, by forced choice and reasoning.
-#: A number behind a rung is its firmness.
-HYBRID: dict[tuple[Forcing, bool], str] = {
-    (Forcing.ALWAYS, False): "native native1 text",
-    (Forcing.ALWAYS, True): "native native1 text",
-    (Forcing.WITHOUT_REASONING, False): "native native1 text",
-    (Forcing.WITHOUT_REASONING, True): "soft soft1 soft2 soft3",
-    (Forcing.NEVER, False): "soft soft1 text",
-    (Forcing.NEVER, True): "soft soft1 soft2 soft3",
-    (Forcing.IGNORED, False): "soft soft1 text",
-    (Forcing.IGNORED, True): "soft soft1 text",
-    (Forcing.UNKNOWN, False): "native native1 text",
-    (Forcing.UNKNOWN, True): "soft native text",
+#: What is tried with a model of whose schema output nothing is known, by forced choice and reasoning: where text may
+#: carry calls, and with a first-party provider. A number behind a rung is its firmness.
+LADDERS: dict[tuple[Forcing, bool], tuple[str, str]] = {
+    (Forcing.ALWAYS, False): ("native native1 schema text", "native native1"),
+    (Forcing.ALWAYS, True): ("native native1 schema text", "native native1"),
+    (Forcing.WITHOUT_REASONING, False): ("native native1 schema text", "native native1"),
+    (Forcing.WITHOUT_REASONING, True): ("soft soft1 soft2 soft3 schema", "soft soft1 soft2 soft3"),
+    (Forcing.NEVER, False): ("soft soft1 schema text", "soft soft1"),
+    (Forcing.NEVER, True): ("soft soft1 soft2 soft3 schema", "soft soft1 soft2 soft3"),
+    (Forcing.IGNORED, False): ("schema soft text", "soft soft1"),
+    (Forcing.IGNORED, True): ("schema soft text", "soft soft1"),
+    (Forcing.UNKNOWN, False): ("native schema soft text", "native soft"),
+    (Forcing.UNKNOWN, True): ("native schema soft text", "native soft"),
 }
 
 
@@ -50,12 +50,12 @@ def plan_of(
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize(("forced", "reasoning"), list(itertools.product(Forcing, [False, True])))
 def test_ladder_for_every_kind_of_upstream(protocol: Protocol, forced: Forcing, reasoning: bool) -> None:
-    """Rules 20, 28, 30, 70, 74: forced choice, reasoning and protocol give one ladder, written out here by hand."""
+    """Rules 20, 22, 28, 30, 70, 74, 140: forced choice, reasoning and protocol give one ladder, written out by hand."""
     plan = plan_of(Profile(protocol=protocol, forced=forced, reasoning=HABITS[reasoning]))
     expected = {
-        Protocol.HYBRID: HYBRID[forced, reasoning],
-        Protocol.NATIVE: HYBRID[forced, reasoning].removesuffix(" text"),
-        Protocol.PROMPT: "text text1",
+        Protocol.HYBRID: LADDERS[forced, reasoning][0],
+        Protocol.NATIVE: LADDERS[forced, reasoning][1],
+        Protocol.PROMPT: "text text1 schema",
         Protocol.OFF: "plain",
     }
     assert spell(plan) == expected[protocol]
@@ -69,35 +69,35 @@ def test_ladder_for_every_kind_of_upstream(protocol: Protocol, forced: Forcing, 
         (Profile(forced=Forcing.WITHOUT_REASONING, reasoning_off=True), "soft hard"),
         (Profile(forced=Forcing.WITHOUT_REASONING, schema_output=True), "soft soft1 soft2 soft3 schema"),
         (Profile(forced=Forcing.NEVER, schema_output=True, grammar_field="g"), "soft soft1 soft2 soft3 schema"),
-        (Profile(forced=Forcing.IGNORED, schema_output=True, grammar_field="g"), "soft schema grammar text"),
-        (Profile(forced=Forcing.UNKNOWN, reasoning_off=True), "soft hard text"),
-        (Profile(forced=Forcing.UNKNOWN, schema_output=True), "soft native schema text"),
-        (Profile(forced=Forcing.ALWAYS, grammar_field="g"), "native native1 grammar text"),
-        (Profile(forced=Forcing.ALWAYS, grammar_field="g", constrain_first=True), "grammar soft"),
-        (Profile(forced=Forcing.ALWAYS, constrain_first=True), "native native1 text"),
-        (Profile(protocol=Protocol.PROMPT, schema_output=True), "text text1 schema"),
+        (Profile(forced=Forcing.IGNORED, schema_output=True, grammar_field="g"), "schema grammar soft text"),
+        (Profile(forced=Forcing.UNKNOWN, reasoning_off=True), "native hard schema soft text"),
+        (Profile(forced=Forcing.UNKNOWN, schema_output=False), "native soft text"),
+        (Profile(forced=Forcing.UNKNOWN, local=True), "native schema grammar soft text"),
+        (Profile(forced=Forcing.UNKNOWN, forced_by=("schema", "text")), "schema text native soft"),
+        (Profile(forced=Forcing.ALWAYS, grammar_field="g", schema_output=False), "native native1 grammar text"),
+        (Profile(forced=Forcing.ALWAYS, grammar_field="g", constrain_first=True), "schema grammar soft"),
+        (Profile(forced=Forcing.ALWAYS, constrain_first=True, schema_output=False), "native native1 text"),
+        (Profile(protocol=Protocol.PROMPT, schema_output=False), "text text1"),
         (Profile(protocol=Protocol.PROMPT, schema_output=True, constrain_first=True), "schema text"),
     ],
 )
 def test_ladder_with_more_means(profile: Profile, ladder: str) -> None:
-    """Rules 23, 28, 76: with reasoning on, what else a server can do is tried in its place."""
+    """Rules 23, 28, 76, 139, 140: with reasoning on, what else a server can do is tried in its place."""
     thinking = asked(reasoning=ReasoningConfig(mode=ReasoningMode.ENABLED, budget_tokens=1024))
-    if profile.forced is Forcing.UNKNOWN and not profile.reasoning_off and profile.protocol is not Protocol.PROMPT:
-        thinking = asked()  # unknown whether it reasons, and not asked to
     assert spell(plan_of(profile, thinking)) == ladder
 
 
-def test_reasoning_that_was_asked_for_is_not_met_with_a_forced_choice() -> None:
-    """Rules 22, 74: an unknown model that was told to reason is reminded rather than sent what it may refuse."""
+def test_an_unknown_model_gets_what_the_caller_sent() -> None:
+    """Rules 22, 74: the forced choice goes first as it came, whether the request turns reasoning on or not."""
     thinking = asked(reasoning=ReasoningConfig(effort="high"))
-    assert spell(plan_of(Profile(), thinking)) == "soft soft1 text"
-    assert spell(plan_of(Profile(), asked())) == "soft native text"
+    assert spell(plan_of(Profile(), thinking)) == "native schema soft text"
+    assert spell(plan_of(Profile(), asked())) == "native schema soft text"
 
 
 @pytest.mark.parametrize("reminders", [0, 1, 3, 5])
 def test_reminders_are_a_setting(reminders: int) -> None:
     """Rule 28: as many firmer reminders as the limit says."""
-    profile = Profile(forced=Forcing.NEVER, reasoning=ReasoningHabit.ALWAYS)
+    profile = Profile(forced=Forcing.NEVER, reasoning=ReasoningHabit.ALWAYS, schema_output=False)
     plan = plan_of(profile, controls=Controls(limits=Limits(reminders=reminders)))
     assert [rung.firmness for rung in plan.rungs] == list(range(reminders + 1))
 
@@ -108,8 +108,8 @@ def test_bound_reasoning_keeps_the_tools_where_they_are() -> None:
     history = asked(user("a"), Message(role=Role.ASSISTANT, parts=(bound, Text(text="b"))), user("c"))
     profile = Profile(prefix_bound=True)
     assert holds_bound_reasoning(history)
-    assert spell(plan_of(profile, history)) == "soft native"
-    assert spell(plan_of(profile, asked())) == "soft native text"
+    assert spell(plan_of(profile, history)) == "native schema soft"
+    assert spell(plan_of(profile, asked())) == "native schema soft text"
     assert not holds_bound_reasoning(asked(user("a"), Message(role=Role.ASSISTANT, parts=(Reasoning(text="t"),))))
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_climbed_without_a_force() -> None:
 def test_the_callers_protocol_wins() -> None:
     """Rule 70: a protocol in the controls is used instead of the profile's."""
     plan = plan_of(Profile(protocol=Protocol.NATIVE), controls=Controls(protocol=Protocol.PROMPT))
-    assert (plan.protocol, spell(plan)) == (Protocol.PROMPT, "text text1")
+    assert (plan.protocol, spell(plan)) == (Protocol.PROMPT, "text text1 schema")
 
 
 ON = ReasoningConfig(mode=ReasoningMode.ADAPTIVE)
@@ -138,11 +138,11 @@ OFF = ReasoningConfig(mode=ReasoningMode.DISABLED)
         (ReasoningHabit.ASKED, False, True, False),
         (ReasoningHabit.DEFAULT, True, True, False),
         (ReasoningHabit.ALWAYS, True, True, True),
-        (ReasoningHabit.UNKNOWN, True, True, False),
+        (ReasoningHabit.UNKNOWN, False, True, False),
     ],
 )
 def test_reasoning_counts_as_active(habit: ReasoningHabit, silent: bool, on: bool, off: bool) -> None:
-    """Rule 22: configured, or not known to be off."""
+    """Rule 22: the request or the profile turns it on."""
     profile = Profile(reasoning=habit)
     assert is_reasoning(asked(), profile) is silent
     assert is_reasoning(asked(reasoning=ON), profile) is on
@@ -168,7 +168,9 @@ profiles = st.builds(
     reasoning=st.sampled_from(ReasoningHabit),
     reasoning_off=st.sampled_from([None, True, False]),
     prefix_bound=st.booleans(),
-    schema_output=st.booleans(),
+    schema_output=st.sampled_from([None, True, False]),
+    local=st.booleans(),
+    forced_by=st.lists(st.sampled_from([str(kind) for kind in RungKind]), unique=True, max_size=3).map(tuple),
     grammar_field=st.sampled_from([None, "guided_json"]),
     constrain_first=st.booleans(),
 )
@@ -195,10 +197,13 @@ def test_every_rung_is_legal_for_its_profile(
         assert RungKind.NATIVE not in kinds
     if profile.forced in (Forcing.NEVER, Forcing.IGNORED) or not profile.reasoning_off or not plan.reasoning:
         assert RungKind.HARD not in kinds
-    if profile.forced is Forcing.UNKNOWN and plan.reasoning:
-        assert kinds[0] is not RungKind.NATIVE
-    assert profile.schema_output or RungKind.SCHEMA not in kinds
-    assert profile.grammar_field or RungKind.GRAMMAR not in kinds
+    if profile.forced is Forcing.UNKNOWN and plan.protocol is Protocol.HYBRID and not profile.constrain_first:
+        assert RungKind.NATIVE in kinds
+    unknown = plan.protocol is not Protocol.NATIVE
+    assert profile.schema_output or (profile.schema_output is None and unknown) or RungKind.SCHEMA not in kinds
+    assert profile.grammar_field or (profile.local and unknown) or RungKind.GRAMMAR not in kinds
+    proven = [kind for kind in profile.forced_by if kind in kinds]
+    assert list(dict.fromkeys(kinds))[: len(proven)] == proven
     if plan.protocol is Protocol.NATIVE:
         assert RungKind.TEXT not in kinds
     if plan.protocol is Protocol.PROMPT:

@@ -211,10 +211,12 @@ def test_a_family_that_answers_in_reasoning() -> None:
 
 
 def test_cut_calls() -> None:
-    """Rules 40, 123: a cut call is asked for once more; a cut answer under a force is not continued."""
+    """Rules 26, 40, 123, 138: a cut call is asked for once more; under a force another rung is taken, never the same."""
     assert remedy(Verdict.TRUNCATED, cut_call=True) is Remedy.REMIND
     assert remedy(Verdict.TRUNCATED, cut_call=True, tried=1, extra=1) is Remedy.FAIL
-    assert remedy(Verdict.TRUNCATED, rungs_left=True, forced=True) is Remedy.FAIL
+    for cut in (False, True):
+        assert remedy(Verdict.TRUNCATED, rungs_left=True, forced=True, cut_call=cut) is Remedy.CLIMB
+        assert remedy(Verdict.TRUNCATED, forced=True, cut_call=cut) is Remedy.FAIL
 
 
 def test_loops_block_only_where_the_tool_says_so() -> None:

@@ -26,7 +26,7 @@ ROWS: list[tuple[str, str, Wire, dict[str, Any]]] = [
         MSG,
         {"forced": F.WITHOUT_REASONING, "reasoning": H.ASKED, "reasoning_off": True, "prefill": True},
     ),
-    ("claude-opus-4-20250514", CLAUDE, MSG, {"forced": F.WITHOUT_REASONING, "prefill": True, "schema_output": False}),
+    ("claude-opus-4-20250514", CLAUDE, MSG, {"forced": F.WITHOUT_REASONING, "prefill": True, "schema_output": None}),
     ("claude-opus-4-8", CLAUDE, MSG, {"forced": F.WITHOUT_REASONING, "prefill": False, "schema_output": True}),
     ("claude-opus-5", CLAUDE, MSG, {"reasoning": H.DEFAULT, "reasoning_off": True, "prefix_bound": False}),
     ("claude-opus-5", UNKNOWN, CHAT, {"reasoning_off_fields": {"thinking": {"type": "disabled"}}}),

@@ -24,6 +24,7 @@ COMMANDS = {
     "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
+    "profiles": ("mustcall.cli.profiles", "Show or forget what was learnt about models."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),

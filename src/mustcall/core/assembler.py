@@ -21,7 +21,7 @@ from mustcall.core.events import (
     UsageUpdated,
 )
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import Reply, Usage, derive_finish
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 
 __all__ = ["Assembler"]
 
@@ -142,6 +142,19 @@ class Assembler:
     def parts(self) -> tuple[Part, ...]:
         """Return all parts as they stand, in the order they started."""
         return tuple(self._slots[index].build() for index in sorted(self._slots))
+
+    def so_far(self, usage: Usage) -> Reply:
+        """Return the reply as if it ended here, with `usage` where none has come."""
+        started = self._started or Started(id="", model="")
+        return Reply(
+            id=started.id,
+            model=started.model,
+            parts=self.parts(),
+            finish=FinishReason.STOP,
+            reported_finish=None,
+            usage=self._usage or usage,
+            created=started.created,
+        )
 
     def reply(self) -> Reply:
         """Return the reply; raise the stream's own error, or `UpstreamUnavailable` if it never finished."""

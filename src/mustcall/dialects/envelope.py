@@ -308,6 +308,7 @@ def read_items(
 ) -> Parse[None]:
     """Read the rest of an array whose bracket was read."""
     reader = span.reader
+    span.listed = True
     if (yield from blanks(reader)) == "]":
         raise Fault(Reason.MISSING_NAME)
     while True:

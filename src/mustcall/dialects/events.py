@@ -80,13 +80,14 @@ class ArgumentDelta(msgspec.Struct, frozen=True, gc=False, tag="argument_delta")
 
 
 class CallEnd(msgspec.Struct, frozen=True, gc=False, tag="call_end"):
-    """The call is complete; `arguments` is its whole JSON object as text."""
+    """The call is complete; `arguments` is its whole JSON object as text. `listed` calls stand in one list."""
 
     index: int
     name: str
     arguments: str
     dialect: str
     in_reasoning: bool = False
+    listed: bool = False
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False, tag="malformed"):

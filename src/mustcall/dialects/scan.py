@@ -250,7 +250,16 @@ class Scan(ScanState):
         """Tell whether an opener counts here; one that must stand alone counts behind a lead-in only (rule 63)."""
         if not self._in_place(opener.anchor):
             return False
-        return not opener.alone or self._at_once or (not self._accompanied and self._lines.leads)
+        if not opener.alone or self._at_once:
+            return True
+        return not self._accompanied and self._lines.leads and not self._is_shown()
+
+    def _is_shown(self) -> bool:
+        """Tell whether the user asked to be shown what would be a call; from then on it is text."""
+        if self._shown is not None:
+            self._accompanied = self._shown()
+            self._shown = None
+        return self._accompanied
 
     def _in_place(self, anchor: Anchor) -> bool:
         match anchor:

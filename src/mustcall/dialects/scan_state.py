@@ -73,11 +73,18 @@ class ScanState:
         # Whether a text so far that was taken for such calls has turned out to be something else.
         self._accompanied = in_reasoning
         self._candidate: Candidate | None = None
+        # Tells whether the user asked to be shown such calls; asked when one is met.
+        self._shown: Callable[[], bool] | None = None
 
     @property
     def holds_call(self) -> bool:
         """Whether a call is held back that is one only if nothing follows it."""
         return self._candidate is not None and self._candidate.called
+
+    @property
+    def in_span(self) -> bool:
+        """Whether markup of a call is being read, the end of a list of calls included."""
+        return self._span is not None
 
     @property
     def in_reasoning(self) -> bool:

@@ -6,7 +6,7 @@ This file decides what a caller can choose; how the text is read is told in `sca
 `events.py`. A scanner reads one reply and never raises on any text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from mustcall.core.memo import Remembered
@@ -42,7 +42,8 @@ class Scanner(Scan):
     prompt protocol to be trusted (rule 64). `reasoning` says who separates it: `"marked"` - the markers in the
     text do; `"opened"` - so they do, and the prompt opened a section; `"separated"` - the upstream already did.
     `alone` says what a JSON call object without markup of its own is (rule 63): `"reply"` - a call where it is the
-    reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one; `"never"` - text.
+    reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one; `"never"` - text. Where it
+    is the reply, `shown` is asked, once, whether the user wanted to see it.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Scanner(Scan):
         loose: bool = False,
         reasoning: Literal["marked", "opened", "separated"] = "marked",
         alone: Literal["reply", "anywhere", "never"] = "reply",
+        shown: Callable[[], bool] | None = None,
     ) -> None:
         counts = alone != "never"
         if isinstance(tools, tuple) and dialects == "auto":
@@ -62,6 +64,7 @@ class Scanner(Scan):
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose, alone=counts)
         super().__init__(grammar, offered, Indices(), sections=reasoning != "separated", at_once=alone == "anywhere")
+        self._shown = shown
         if reasoning == "opened":
             self._enter(THINK)
 

@@ -54,8 +54,8 @@ class Span:
     dialect whose opener was found, `dialect` the one that was read behind it where relatives share an opener. `enters`
     names a reasoning section that the span's markup opened. `owes` holds closers that did not come where they belong,
     so that they do not leak as text when they come later. `silences` are the ends of text behind the span in which no
-    call counts. `fresh` tells that the reply begins here. `wraps` tells that another dialect's opener follows. In
-    reasoning no markup is taken out of the text.
+    call counts. `fresh` tells that the reply begins here. `wraps` tells that another dialect's opener follows, `listed`
+    that the calls stand in a list. In reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
@@ -73,6 +73,7 @@ class Span:
         "fresh",
         "gap",
         "in_reasoning",
+        "listed",
         "marker",
         "offered",
         "open_ended",
@@ -120,6 +121,7 @@ class Span:
         self.rejected = False
         self.open_ended = False
         self.wraps = False
+        self.listed = False
         self._indices = indices
         self._effort = effort
         self._lines = lines
@@ -329,5 +331,8 @@ class Call:
         self.flush()
         span.succeeded = True
         span.drop_call()
-        span.events.append(CallEnd(self.index, self.name, "".join(self._parts), span.dialect, span.in_reasoning))
+        arguments = "".join(self._parts)
+        span.events.append(
+            CallEnd(self.index, self.name, arguments, span.dialect, span.in_reasoning, listed=span.listed)
+        )
         span.call = None

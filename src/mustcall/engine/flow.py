@@ -10,9 +10,9 @@ they came.
 
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
-from mustcall.core.events import Ended, Event, Failed
+from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
 from mustcall.core.origin import Wire
-from mustcall.core.reply import Reply
+from mustcall.core.reply import Reply, Usage
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Found, Lens
@@ -58,6 +58,7 @@ class Flow:
         self._held: list[bytes] = []
         self._released: list[Event] = []
         self._ended = False
+        self._settled_reply: Reply | None = None
         self._stencil: Stencil | None = None
         self._part = -1
         self._patience = _STENCILS
@@ -67,6 +68,7 @@ class Flow:
         if raw and regularity is not None and delivery is not None:
             delivery.names = lambda: regularity.names
         self.failure: ErrorInfo | None = None
+        self._deltas = 0
         #: Whether the failure is the upstream's own word, in the bytes that came.
         self.said_so = False
 
@@ -165,8 +167,21 @@ class Flow:
         self.failure = error.info()
 
     def reply(self) -> Reply:
-        """Return the reply as a whole."""
-        return self._assembler.reply()
+        """Return the reply as a whole, or what is wanted of it."""
+        return self._settled_reply or self._assembler.reply()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the reply so far is all that is wanted of it."""
+        return self._settled_reply is not None
+
+    def settle(self, input_tokens: int) -> None:
+        """Take the reply as if it ended here.
+
+        A server counts tokens at the end of a reply, which does not come: what was written is counted by its pieces,
+        most servers sending one for each token, and `input_tokens` stands for the prompt.
+        """
+        self._settled_reply = self._assembler.so_far(Usage(input_tokens=input_tokens, output_tokens=self._deltas))
 
     def found(self, reply: Reply) -> Found:
         """Return what was found in the reply's text; one that was not what was streamed is looked through again.
@@ -247,7 +262,9 @@ class Flow:
         """Fold events into the reply and let out what may be seen."""
         for event in events:
             self._assembler.feed(event)
-            if isinstance(event, Ended):
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self._deltas += 1
+            elif isinstance(event, Ended):
                 self._ended = True
             elif isinstance(event, Failed):
                 self._ended = True

@@ -14,7 +14,6 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import (
     ErrorInfo,
-    InvalidRequest,
     ModelError,
     MustcallError,
     UpstreamGarbage,
@@ -32,6 +31,7 @@ from mustcall.engine.delivery import Delivery
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
 from mustcall.engine.flow import Flow
+from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, ended_stream, harvested
 from mustcall.engine.restoring import restored
@@ -39,22 +39,20 @@ from mustcall.engine.setting import Setting
 from mustcall.policy.backoff import is_transient
 from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
-from mustcall.policy.judge import Judgement, judge
+from mustcall.policy.judge import Case, Judgement, judge
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.oddities import odd_tools
-from mustcall.policy.profile import Forcing, Protocol
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
-from mustcall.policy.shape import Shaped
-from mustcall.policy.starving import prompt_bound
+from mustcall.policy.starving import lower_bound, prompt_bound
+from mustcall.profiles.tallies import subjects
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 from mustcall.wire.binding import Binding
-from mustcall.wire.codec import Provenance, StreamDecoder, Target
-from mustcall.wire.offer import offer_for
-from mustcall.wire.outline import is_error_of, rename_model
+from mustcall.wire.codec import Provenance, StreamDecoder
+from mustcall.wire.outline import is_error_of
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.skimming import skim
@@ -63,9 +61,6 @@ from mustcall.wire.written import write_body
 __all__ = ["Turn"]
 
 _logger = logging.getLogger("mustcall.engine")
-
-#: The wires' words for the cap on a reply's tokens; what is sent may be lower or higher than what was asked for.
-_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
 class Turn:
@@ -101,8 +96,7 @@ class Turn:
         self._counting = Counting(course, progress, streams=inbound.stream)
         self._tries = Tries(self._counting.may, self._counting.note)
         self._stamp = inbound.stamp(int(setting.clock.now()))
-        self._body: tuple[Shaped, bytes] | None = None
-        self._limit: int | None = None
+        self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
@@ -177,10 +171,10 @@ class Turn:
                                     self._check_deadline()
                                 if data:
                                     yield data
-                                if flow.ended:
-                                    await drain(pieces)
+                                if flow.ended or flow.lens.settled:
+                                    await self._end(flow, pieces)
                                     break
-                        if not flow.ended and (data := flow.close()):
+                        if not (flow.ended or flow.settled) and (data := flow.close()):
                             yield data
                     except MustcallError as error:
                         flow.fail(error)
@@ -304,7 +298,7 @@ class Turn:
             left = self._deadline - clock.monotonic()
             if left < self._setting.controls.limits.least_seconds:
                 raise UpstreamTimeout("the time for this request ran out before another attempt could be made")
-        body = self._outgoing()
+        body = self._outgoing.body()
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = UpstreamCall(
@@ -340,47 +334,6 @@ class Turn:
 
     _headers: Mapping[str, str] = {}
 
-    def _outgoing(self) -> bytes:
-        """Return the next attempt's bytes: the caller's own where nothing changed, the last ones if they repeat."""
-        shaped = self._course.shaped()
-        if self._body is not None and self._body[0] is shaped:
-            return self._body[1]
-        request = shaped.request
-        self._limit = request.max_tokens
-        if self._same_wire and request is self._request and not shaped.extra and request.raw_for(self._mine.wire):
-            body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
-        else:
-            body = self._encode(request, shaped.extra)
-        self._body = (shaped, body)
-        return body
-
-    def _encode(self, request: Request, extra: Mapping[str, object]) -> bytes:
-        outgoing = request if self._model is None else request.evolve(model=self._model)
-        most = self._endpoint.max_output_tokens
-        if most is not None and request.max_tokens is not None and request.max_tokens > most:
-            self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
-            outgoing = outgoing.evolve(max_tokens=most)
-        target = Target(
-            issuer=self._endpoint.name,
-            default_max_tokens=self._endpoint.default_max_tokens,
-            thinks_when_forced=self._course.profile.forced is Forcing.ALWAYS,
-        )
-        if not (self._same_wire or self.record.attempts):
-            self._refuse_lost_demand()
-        try:
-            body = self._theirs.encode_request(outgoing, target, self._log)
-            self._limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
-            return write_body({**body, **extra} if extra else body)
-        except RecursionError:  # what can just be read cannot always be written
-            raise InvalidRequest("the body is nested too deeply") from None
-
-    def _refuse_lost_demand(self) -> None:
-        """Raise if the demanded tool has no form on the upstream's wire: `auto` must not hide that (rule 8)."""
-        plan = self._course.plan
-        if plan.demand.forced and plan.protocol is not Protocol.PROMPT:
-            demanded = self._request.evolve(tool_choice=plan.demand.choice)
-            offer_for(demanded, self._endpoint.wire, AdaptationLog())
-
     async def _whole_attempt(self) -> tuple[Reply, bytes | None, Mapping[str, str]]:
         """Make attempts until one gives a reply that can be read: the reply, its bytes if they may be forwarded."""
         while True:
@@ -412,15 +365,16 @@ class Turn:
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
-        flow = Flow(self._decoder(), self._shared, Lens(None, ""), Gate(closed=True), None, raw=False)
+        lens = self._lens() if self._course.settles_early else Lens(None, "")
+        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
                     flow.feed(piece)
-                    if flow.ended:
-                        await drain(pieces)
+                    if flow.ended or flow.lens.settled:
+                        await self._end(flow, pieces)
                         break
-            if not flow.ended:
+            if not (flow.ended or flow.settled):
                 flow.close()
         finally:
             await upstream.close()
@@ -443,15 +397,26 @@ class Turn:
             return respelled(reply, self._log), None
         return reply, body
 
+    async def _end(self, flow: Flow, pieces: AsyncGenerator[bytes]) -> None:
+        """Read what follows the end of a stream; a demanded call ends one before that (rule 137)."""
+        if flow.ended:
+            await drain(pieces)
+            return
+        flow.settle(lower_bound(self._request))
+        self._log.add(AdaptationKind.REPORTED, "settled", "at the demanded call; the rest was not waited for")
+
     def _restored(self, reply: Reply) -> Reply:
         """Return a reply in the caller's own names, and without what is ours (rule 146)."""
         return self._echoing.clear(restored(reply, self._binding, self._names))
 
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, reply: Reply, found: Found) -> Judgement:
+    def _case(self, reply: Reply) -> Case:
         bound = prompt_bound(self._request, len(self._inbound.body), reply.usage)
-        judged = self._echoing.noted(judge(self._course.case(self._token, bound, self._limit), reply, found))
+        return self._course.case(self._token, bound, self._outgoing.limit)
+
+    def _judge(self, reply: Reply, found: Found) -> Judgement:
+        judged = self._echoing.noted(judge(self._case(reply), reply, found))
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
@@ -500,10 +465,18 @@ class Turn:
         if demand.forced:
             met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
             self.record.force = "met" if met else "unmet"
+            if met:
+                self._note_what_worked(judged)
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
         self.record.adaptations = self._adaptations()
+
+    def _note_what_worked(self, judged: Judgement) -> None:
+        """Count which rungs made the demanded call and which did not, and the format of one in text (rule 139)."""
+        learnt, now, model = self._setting.learnt, self._setting.clock.now(), self._model or self._request.model
+        for subject, made in subjects(self._course.missed, self._course.rung, judged.dialect):
+            learnt.observe(self._endpoint.name, model, subject, made=made, now=now)
 
     def _adaptations(self) -> tuple[Adaptation, ...]:
         notes = self._course.plan.demand.notes
@@ -536,7 +509,12 @@ class Turn:
         again, lesson = self._course.refused(info)
         if lesson is not None:
             self._setting.learnt.learn(
-                self._endpoint.name, self._model or self._request.model, lesson.field, lesson.value, lesson.why
+                self._endpoint.name,
+                self._model or self._request.model,
+                lesson.field,
+                lesson.value,
+                lesson.why,
+                at=self._setting.clock.now(),
             )
             self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
         if again:

@@ -1,7 +1,7 @@
 """Where turns begin: a request, its profile and its controls become a plan, and the plan a turn.
 
-One of these serves a whole process; it keeps what turns learn from each other (facts taught by refusals) and nothing
-of any request. Gateway and library come in here.
+One of these serves a whole process; it keeps what turns learn from each other (what was refused, what worked) and
+nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
@@ -100,7 +100,9 @@ class Turns:
     def profile(self, endpoint: Endpoint, model: str) -> Profile:
         """Return what is known of a model at an endpoint, with what this process learnt."""
         known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
-        return self.learnt.apply(endpoint.name, model, known.profile)
+        return self.learnt.apply(
+            endpoint.name, model, known.profile, configured=known.configured, now=self._clock.now()
+        )
 
     def metered(
         self,

@@ -20,10 +20,21 @@ from mustcall.engine.spending import Budget, Metering
 from mustcall.gateway.environment import over
 from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory, tenant_of_key
-from mustcall.ledger import OFF, AttemptTrace, Contents, FactRow, Ledger, TurnTrace, default_place, open_ledger
+from mustcall.ledger import (
+    OFF,
+    AttemptTrace,
+    Contents,
+    FactRow,
+    Ledger,
+    TallyRow,
+    TurnTrace,
+    default_place,
+    open_ledger,
+)
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
 from mustcall.profiles import Learnt
+from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
@@ -34,9 +45,8 @@ _SWEEP = 3600.0
 _WRITE_OFF = 3600.0
 #: Seconds after which a ledger that could not be opened is tried again.
 _OPEN_AGAIN = 10.0
-#: Seconds between two exchanges of what refusals taught, and the age beyond which that is not believed any more.
+#: Seconds between two exchanges of what was learnt.
 _SHARE = 30.0
-_LATE = 7 * 86_400.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -126,6 +136,8 @@ class Keeper:
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        #: The facts known to be in the ledger: one that is gone from there was removed by somebody.
+        self._told: set[tuple[str, str, str]] = set()
         #: Whether there is anything to write to.
         self.is_open = False
 
@@ -141,7 +153,7 @@ class Keeper:
         self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
 
     def listen(self, learnt: Learnt) -> None:
-        """Begin to share what refusals teach, and to hear of breakers that other replicas opened."""
+        """Begin to share what turns learn, and to hear of breakers that other replicas opened."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._share(learnt)))
         if self._breakers is not None:
@@ -161,16 +173,20 @@ class Keeper:
             try:
                 await self.share_facts(learnt)
             except LedgerError as error:
-                self.notices.failed("what refusals teach is not shared", error)
+                self.notices.failed("what was learnt is not shared", error)
             await asyncio.sleep(_SHARE)
 
     async def share_facts(self, learnt: Learnt) -> None:
-        """Learn what others have learnt of late, and tell what only this process knows."""
-        known = await self.ledger.facts(since=time() - _LATE)
+        """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
+        since = time() - EXPIRY
+        known = await self.ledger.facts(since=since)
+        told = {(row.upstream, row.model, row.field) for row in known}
+        for gone in self._told - told:
+            learnt.forget(*gone)
         for row in known:
             with contextlib.suppress(ConfigError, msgspec.DecodeError):  # of another version
-                learnt.learn(row.upstream, row.model, row.field, msgspec.json.decode(row.value), row.note)
-        told = {(row.upstream, row.model, row.field) for row in known}
+                learnt.learn(row.upstream, row.model, row.field, msgspec.json.decode(row.value), row.note, at=row.at)
+        news = [one for one in learnt.facts() if one.key not in told and "\0" not in one.model]
         await self.ledger.put_facts(
             [
                 FactRow(
@@ -180,9 +196,35 @@ class Keeper:
                     value=msgspec.json.encode(one.fact.value),
                     note=one.fact.note or "",
                 )
-                for one in learnt.facts()
-                if (one.endpoint, one.model, one.field) not in told and "\0" not in one.model
+                for one in news
             ]
+        )
+        self._told = told | {one.key for one in news}
+        await self._share_tallies(learnt.tallies, since)
+
+    async def _share_tallies(self, tallies: Tallies, since: float) -> None:
+        """Add what was counted here to what all have counted, and take that over."""
+        news = [one for one in tallies.news() if "\0" not in one.model]
+        rows = [
+            TallyRow(
+                upstream=one.endpoint,
+                model=one.model,
+                subject=one.subject,
+                made=one.count.made,
+                missed=one.count.missed,
+                first=one.count.first,
+                last=one.count.last,
+            )
+            for one in news
+        ]
+        await self.ledger.add_tallies(rows)
+        totals = await self.ledger.tallies(since=since)
+        tallies.share(
+            news,
+            [
+                Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
+                for row in totals
+            ],
         )
 
     async def close(self) -> None:
@@ -219,6 +261,7 @@ class Keeper:
             try:
                 await self.ledger.prune(age=age, size=size, accounts=accounts)
                 await self.ledger.write_off(age=_WRITE_OFF)
+                await self.ledger.expire_learnt(before=time() - EXPIRY)
             except LedgerError as error:
                 self.notices.failed("what is old was not removed", error)
             await asyncio.sleep(_SWEEP)

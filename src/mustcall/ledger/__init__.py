@@ -19,6 +19,7 @@ from mustcall.ledger.values import (
     RunEnd,
     RunStatus,
     StoredResponse,
+    TallyRow,
     TurnTrace,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "RunEnd",
     "RunStatus",
     "StoredResponse",
+    "TallyRow",
     "TurnTrace",
     "default_contents",
     "default_place",

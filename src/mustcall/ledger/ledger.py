@@ -27,6 +27,7 @@ from mustcall.ledger.values import (
     RunEnd,
     RunStatus,
     StoredResponse,
+    TallyRow,
     TurnTrace,
 )
 from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
@@ -258,6 +259,22 @@ class Ledger:
     async def facts(self, *, since: float = 0.0) -> list[FactRow]:
         """Return learnt facts."""
         return await self.store.read(lambda _: shared.list_facts(since), limit=self._limit)
+
+    async def add_tallies(self, tallies: Sequence[TallyRow]) -> None:
+        """Add counts of what made demanded calls to what was counted before."""
+        await self.store.write(lambda _: shared.add_tallies(tallies), limit=self._limit)
+
+    async def tallies(self, *, since: float = 0.0) -> list[TallyRow]:
+        """Return those counts."""
+        return await self.store.read(lambda _: shared.list_tallies(since), limit=self._limit)
+
+    async def forget_learnt(self, upstream: str = "", model: str = "") -> int:
+        """Remove facts and counts of an upstream's model, of all where a name is empty; return how many."""
+        return await self.store.write(lambda _: shared.forget_learnt(upstream, model), limit=self._limit)
+
+    async def expire_learnt(self, *, before: float) -> None:
+        """Remove facts and counts that nothing was added to since a time."""
+        await self.store.write(lambda _: shared.expire_learnt(before), limit=self._limit)
 
     # Keeping.
 

@@ -106,6 +106,15 @@ MIGRATIONS = (
             "CREATE INDEX mustcall_holder_at ON mustcall_holder (at)",
         ),
     ),
+    Migration(
+        "0006_tallies",
+        (
+            """CREATE TABLE mustcall_tally (
+                upstream TEXT NOT NULL, model TEXT NOT NULL, subject TEXT NOT NULL, made {int} NOT NULL,
+                missed {int} NOT NULL, first {real} NOT NULL, last {real} NOT NULL,
+                PRIMARY KEY (upstream, model, subject))""",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -135,6 +144,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "host": ("session", "host"),
     "breaker": ("name", "state", "failures", "since", "probing", "version"),
     "fact": ("upstream", "model", "field", "value", "note", "at"),
+    "tally": ("upstream", "model", "subject", "made", "missed", "first", "last"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What replicas share: breakers, and facts learnt of models.
+"""What replicas share: breakers, facts learnt of models, and counts of what worked with them.
 
 Breakers change by compare-and-swap: who read an older version changes nothing.
 """
@@ -8,10 +8,21 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.ledger import statements as sql
+from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, Program, Row, ask
-from mustcall.ledger.values import BreakerRow, FactRow
+from mustcall.ledger.values import BreakerRow, FactRow, TallyRow
 
-__all__ = ["get_breaker", "list_breakers", "list_facts", "move_breaker", "put_facts"]
+__all__ = [
+    "add_tallies",
+    "expire_learnt",
+    "forget_learnt",
+    "get_breaker",
+    "list_breakers",
+    "list_facts",
+    "list_tallies",
+    "move_breaker",
+    "put_facts",
+]
 
 
 def _breaker(row: Row) -> BreakerRow:
@@ -75,3 +86,27 @@ def list_facts(since: float) -> Program[list[FactRow]]:
         FactRow(upstream=row[0], model=row[1], field=row[2], value=bytes(row[3]), note=row[4], at=row[5])
         for row in rows
     ]
+
+
+def add_tallies(tallies: Sequence[TallyRow]) -> Program[None]:
+    """Add counts to what was counted before."""
+    if tallies:
+        yield [Ask(sql.TALLY_ADD, msgspec.structs.asdict(tally)) for tally in tallies]
+
+
+def list_tallies(since: float) -> Program[list[TallyRow]]:
+    """Return the counts that were added to since a time."""
+    rows = yield from ask(sql.TALLY_LIST, since=since)
+    return [TallyRow(**dict(zip(TABLES["tally"], row, strict=True))) for row in rows]
+
+
+def forget_learnt(upstream: str, model: str) -> Program[int]:
+    """Remove what was learnt of an upstream's model, of all where a name is empty; return how much that was."""
+    values = {"upstream": upstream, "model": model}
+    facts, tallies = yield [Ask(sql.FACT_FORGET, values), Ask(sql.TALLY_FORGET, values)]
+    return len(facts) + len(tallies)
+
+
+def expire_learnt(before: float) -> Program[None]:
+    """Remove what was learnt before a time."""
+    yield [Ask(sql.FACT_EXPIRE, {"before": before}), Ask(sql.TALLY_EXPIRE, {"before": before})]

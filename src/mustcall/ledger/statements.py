@@ -218,6 +218,26 @@ FACT_LIST = Statement(
     """SELECT upstream, model, field, value, note, at FROM mustcall_fact WHERE at >= :since
     ORDER BY upstream, model, field"""
 )
+FACT_FORGET = Statement(
+    """DELETE FROM mustcall_fact WHERE (:upstream = '' OR upstream = :upstream) AND (:model = '' OR model = :model)
+    RETURNING field"""
+)
+TALLY_ADD = Statement(
+    """INSERT INTO mustcall_tally (upstream, model, subject, made, missed, first, last)
+    VALUES (:upstream, :model, :subject, :made, :missed, :first, :last) ON CONFLICT (upstream, model, subject)
+    DO UPDATE SET made = mustcall_tally.made + excluded.made, missed = mustcall_tally.missed + excluded.missed,
+    last = {greatest}(mustcall_tally.last, excluded.last)"""
+)
+TALLY_LIST = Statement(
+    """SELECT upstream, model, subject, made, missed, first, last FROM mustcall_tally WHERE last >= :since
+    ORDER BY upstream, model, subject"""
+)
+TALLY_FORGET = Statement(
+    """DELETE FROM mustcall_tally WHERE (:upstream = '' OR upstream = :upstream) AND (:model = '' OR model = :model)
+    RETURNING subject"""
+)
+TALLY_EXPIRE = Statement("DELETE FROM mustcall_tally WHERE last < :before")
+FACT_EXPIRE = Statement("DELETE FROM mustcall_fact WHERE at < :before")
 
 # Keeping.
 
@@ -274,6 +294,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "host": ("session", "host"),
     "breaker": ("name",),
     "fact": ("upstream", "model", "field"),
+    "tally": ("upstream", "model", "subject"),
 }
 
 

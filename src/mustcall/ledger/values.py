@@ -22,6 +22,7 @@ __all__ = [
     "RunEnd",
     "RunStatus",
     "StoredResponse",
+    "TallyRow",
     "TurnTrace",
 ]
 
@@ -132,6 +133,18 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes
     note: str
     at: float = 0.0
+
+
+class TallyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a way of asking made the demanded call of a model, and how often it did not."""
+
+    upstream: str
+    model: str
+    subject: str
+    made: int
+    missed: int
+    first: float
+    last: float
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):

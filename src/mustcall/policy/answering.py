@@ -2,8 +2,8 @@
 
 Calls and an answer by schema are two things a request can ask for at once; many upstreams refuse that, or keep the
 model from calling. There the schema goes through a tool of its own, or is put in words; what comes back is read here
-and is an answer like any other. Whether it is asked for again is `remedy`'s. Without tools, and where the upstream can
-do both or nothing is known of it, nothing changes (rule 86).
+and is an answer like any other. Whether it is asked for again is `remedy`'s. Where the upstream can do what was asked,
+or nothing is known of it, nothing changes (rules 86, 140): a refusal is learnt, and the next way is taken.
 """
 
 import re
@@ -58,8 +58,11 @@ class AnswerWay(StrEnum):
 def answer_way(request: Request, plan: Plan, profile: Profile, *, kept: bool = False) -> AnswerWay:
     """Return how an answer is asked for. `kept` says that the upstream keeps replies: a call there wants a result."""
     output = request.output
-    if output is None or output.kind is OutputKind.TEXT or not request.tools:
+    if output is None or output.kind is OutputKind.TEXT:
         return AnswerWay.ASKED
+    if not request.tools:  # a schema that is known to be refused is put in words; what is not known is tried (rule 140)
+        refused = output.kind is OutputKind.SCHEMA and profile.schema_output is False
+        return AnswerWay.WORDS if refused else AnswerWay.ASKED
     # Constrained decoding would leave no room for a call in text.
     text = plan.protocol is Protocol.PROMPT
     if profile.schema_with_tools is not False and not text:
@@ -165,20 +168,21 @@ class AnswerRead(msgspec.Struct, frozen=True):
 def read_answer(output: OutputFormat, text: str, tools: Sequence[Tool], *, lenient: bool) -> AnswerRead:
     """Read a text as the answer asked for; JSON that calls one of `tools` is none (rule 81).
 
-    Lenient is what no grammar held: blanks, one code fence, and what can be mended without loss, are tolerated.
+    Blanks and one code fence around it are tolerated: what was to be held to a schema need not have been. Lenient is
+    what no grammar held for certain: what can be mended without loss is mended.
     """
     if tools and read_calls(text, tools) is not None:
         return AnswerRead(text, (_AN_ENVELOPE,))
     schema = output.schema if output.kind is OutputKind.SCHEMA else None
-    if not lenient:
-        return AnswerRead(text, answer_problems(schema, text))
+    if not lenient and not answer_problems(schema, text):
+        return AnswerRead(text)
     bare = text.strip()
     fenced = _FENCED.match(bare)
     written = fenced[1] if fenced is not None else bare
     problems = answer_problems(schema, written)
     if not problems:
         return AnswerRead(written)
-    if schema is None or types_of(schema, schema) != frozenset({"object"}):
+    if not lenient or schema is None or types_of(schema, schema) != frozenset({"object"}):
         return AnswerRead(text, problems)
     checked = check_arguments(Tool(name=_NAME, parameters=schema), written, null_is_absent=True)
     return AnswerRead(checked.arguments, checked.problems, checked.truncated)

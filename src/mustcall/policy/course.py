@@ -5,17 +5,18 @@ never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
+from mustcall.core.parts import ToolCall
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
+from mustcall.policy.arguments import check_arguments
 from mustcall.policy.controls import Controls, Limits
 from mustcall.policy.demand import Demand
 from mustcall.policy.grounding import latest_input
@@ -36,6 +37,7 @@ __all__ = ["Course", "Lesson"]
 
 
 _ACCEPT = Decision(Remedy.ACCEPT)
+_FIRST_SOFT = Rung(RungKind.SOFT)
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -81,9 +83,11 @@ class Course:
         self._tried: dict[Verdict, int] = {}
         self._refusals: set[Rejection] = set()
         self._climbed: list[Rung] = []
+        self._missed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
-        #: Whether the user asked to be shown JSON, an example or how a call is written.
-        self.shows = bool(self._offered) and asks_to_be_shown(latest_input(caller).texts)
+        self._shows: bool | None = None
+        #: Whether the upstream refused to stream a request that the caller did not want streamed.
+        self._unstreamed = False
         self.plan = plan
         self.profile = profile
         #: Upstream calls made beyond the first.
@@ -94,6 +98,11 @@ class Course:
     def rung(self) -> Rung:
         """The rung of the next attempt."""
         return self.plan.rungs[self._place]
+
+    @property
+    def missed(self) -> tuple[Rung, ...]:
+        """The rungs that were tried in this turn and did not make the call, refused ones not counted."""
+        return tuple(self._missed)
 
     @property
     def may_call(self) -> bool:
@@ -115,8 +124,25 @@ class Course:
             if not self.names.trivial:
                 plan = msgspec.structs.replace(plan, demand=self._named_demand())
             shaped = shape(request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log)
-            self._shaped = shaped if self._request.output is None else self._answering(shaped, plan)
+            if self._request.output is not None:
+                shaped = self._answering(shaped, plan)
+            if self.settles_early and not self._unstreamed and not shaped.request.stream:
+                streamed = shaped.request.evolve(stream=True, stream_usage=True)
+                shaped = msgspec.structs.replace(shaped, request=streamed)
+            self._shaped = shaped
         return self._shaped
+
+    @property
+    def settles_early(self) -> bool:
+        """Whether the next reply is settled at its first complete call (rule 137).
+
+        Not where the upstream is known to enforce the choice, and not where it constrains the reply: both end by
+        themselves. Under `native` nothing is read from text; a call of the provider's own ends by itself, too.
+        """
+        if not self.plan.demand.forced or self.rung.constrains or self.plan.protocol is Protocol.NATIVE:
+            return False
+        forcing = self.rung.kind in (RungKind.NATIVE, RungKind.HARD)
+        return not (forcing and self.profile.forced in (Forcing.ALWAYS, Forcing.WITHOUT_REASONING))
 
     def _answering(self, shaped: Shaped, plan: Plan) -> Shaped:
         """Return the request with its answer asked for as this upstream can be asked."""
@@ -172,15 +198,25 @@ class Course:
             dialects=self.profile.dialects,
             loose=self.reads_text,
             separated=native or self.profile.separates_reasoning,
-            alone=self._alone_counts,
+            alone="anywhere" if self.plan.demand.forced else "reply",
+            shown=self.shows,
+            demanded=self._is_demanded if self.settles_early else None,
         )
 
-    @property
-    def _alone_counts(self) -> Literal["reply", "anywhere", "never"]:
-        """What a JSON call object without markup of its own is in the next reply (rules 63, 137)."""
-        if self.plan.demand.forced:
-            return "anywhere"
-        return "never" if self.shows else "reply"
+    def _is_demanded(self, name: str, arguments: str) -> bool:
+        """Tell whether a call found in text is complete, on offer, valid and what the caller demanded."""
+        call = self.names.restore(ToolCall(id="", name=name, arguments=arguments))
+        for tool in functions_of(self._caller.tools):
+            if (tool.namespace, tool.name) == (call.namespace, call.name):
+                checked = check_arguments(tool, call.arguments, null_is_absent=True)
+                return not (checked.problems or checked.truncated) and self.plan.demand.permits(call)
+        return False
+
+    def shows(self) -> bool:
+        """Tell whether the user asked to be shown JSON, an example or how a call is written (rule 63)."""
+        if self._shows is None:
+            self._shows = asks_to_be_shown(latest_input(self._caller).texts)
+        return self._shows
 
     @property
     def reads_text(self) -> bool:
@@ -291,13 +327,18 @@ class Course:
 
     def _climb(self, judged: Judgement) -> None:
         """Go to the next rung; a clean answer stays in context, followed by a user turn (rule 25)."""
+        self._missed.append(self.rung)
         self._climbed.append(self.rung)
         self._place += 1
         self._shaped = None
         self._reminder = None
         answer = kept_answer(judged.reply.parts, self._offered) if judged.keeps else None
         rung = self.rung
-        if rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
+        if judged.verdict is Verdict.TRUNCATED and judged.cut_call and not rung.constrains:
+            self._reminder = user_turn(self._wording.truncated)
+        elif rung == _FIRST_SOFT and answer is None:
+            pass  # its own directive says all
+        elif rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
             asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))
             self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
             if answer is not None:
@@ -322,6 +363,14 @@ class Course:
             # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
             learnt = Lesson("forced", Forcing.NEVER, learnt.why)
         sent, self._shaped = self.shaped(), None
+        if (
+            rejection is Rejection.OTHER
+            and sent.request.stream
+            and not self._request.stream
+            and _is_about_stream(error)
+        ):
+            self._unstreamed = True
+            return True, None
         if rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
             # It is not known whether it would be refused without tools as well.
             learnt = Lesson("schema_with_tools", value=False, why=str(rejection))
@@ -409,6 +458,11 @@ class Course:
         self._place += 1
         self._reminder = None
         return True
+
+
+def _is_about_stream(error: ErrorInfo) -> bool:
+    """Tell whether a refusal speaks of the stream that was asked for."""
+    return "stream" in error.message.lower() or "stream" in (error.param or "")
 
 
 def _without_parallel(request: Request) -> Request:

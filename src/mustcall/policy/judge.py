@@ -22,14 +22,13 @@ from mustcall.policy.announcing import announces_call
 from mustcall.policy.answering import AnswerWay, read_answer
 from mustcall.policy.arguments import check_arguments, describe_problems
 from mustcall.policy.callform import read_call
-from mustcall.policy.controls import Controls, OnUnmet, OtherTool
-from mustcall.policy.demand import Demand
+from mustcall.policy.controls import OnUnmet, OtherTool
+from mustcall.policy.judgement import Case, Judgement
 from mustcall.policy.lens import Found
 from mustcall.policy.loops import loop_of
-from mustcall.policy.names import NameMap
 from mustcall.policy.oddities import names_odd_tool, odd_tools
-from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.plan import RungKind
+from mustcall.policy.profile import Protocol
 from mustcall.policy.starving import is_starved
 
 __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
@@ -48,53 +47,6 @@ _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
 _TRUE_WORDS = frozenset({"tool_calls", "tool_use", "completed"})
 
 _COUNTS_AS_TEXT_CALL = frozenset(Reason) - {Reason.STRAY_MARKER, Reason.UNKNOWN_TOOL}
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reply is judged by.
-
-    `request` is the caller's; `offered` are its tools under the `names` the upstream knows; `sent_limit` is the cap on
-    tokens that was sent.
-    """
-
-    request: Request
-    demand: Demand
-    profile: Profile
-    controls: Controls
-    protocol: Protocol
-    rung: Rung
-    names: NameMap
-    offered: tuple[Tool, ...]
-    token: str
-    prompt_bound: int = 0
-    sent_limit: int | None = None
-    answer_way: AnswerWay = AnswerWay.ASKED
-    #: The tool that takes a structured answer, where one was added for it.
-    answer_tool: Tool | None = None
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether text is the primary channel for calls."""
-        return self.protocol is Protocol.PROMPT or self.rung.kind is RungKind.TEXT
-
-
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict and what goes with it.
-
-    `reply` is what may be delivered if the verdict is accepted. `salvage` is the reply with its text calls promoted,
-    where they are complete, on offer and valid. `problem` is one neutral line for a reminder; `keeps` tells whether
-    the text may stay in context; `cut_call` whether a call was cut off; `unreadable` whether its arguments are no JSON.
-    """
-
-    verdict: Verdict
-    reply: Reply
-    salvage: Reply | None = None
-    problem: str = ""
-    keeps: bool = False
-    cut_call: bool = False
-    unreadable: bool = False
-    blocks: bool = False
-    notes: tuple[Adaptation, ...] = ()
 
 
 def is_blank(parts: Iterable[Part]) -> bool:
@@ -162,10 +114,16 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
 
 
 def _judge_calls(
-    case: Case, reply: Reply, parts: tuple[Part, ...], notes: tuple[Adaptation, ...], *, promoted: bool = False
+    case: Case,
+    reply: Reply,
+    parts: tuple[Part, ...],
+    notes: tuple[Adaptation, ...],
+    *,
+    promoted: bool = False,
+    demanded: bool = False,
 ) -> Judgement:
     """Judge the structured calls among the parts; any that does not fit spoils the reply."""
-    if reply.finish is FinishReason.LENGTH or _at_limit(case, reply):
+    if not demanded and (reply.finish is FinishReason.LENGTH or _at_limit(case, reply)):
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
     if case.answer_tool is not None:
         answers = [part for part in parts if isinstance(part, ToolCall) and part.name == case.answer_tool.name]
@@ -471,6 +429,8 @@ def _sorted_markup(case: Case, found: Found) -> tuple[list[Malformed], list[Malf
 def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     """Judge complete text calls of offered tools: promoted where text may carry calls, salvage elsewhere."""
     assert found.promoted is not None, "calls were found"
+    if found.settled:  # the token limit, and what else came behind the demanded call, do not matter (rule 137)
+        reply = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
     _, spoilt = _sorted_markup(case, found)
     if spoilt and (case.reads_text or case.protocol is Protocol.HYBRID or _is_broad(case)):
         # Parallel calls stand or fall together: the one that can be read is not run without the one that cannot.
@@ -482,8 +442,9 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     judged = (
         Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
         if suspicious
-        else _judge_calls(case, reply, promoted, (note,), promoted=True)
+        else _judge_calls(case, reply, promoted, (note,), promoted=True, demanded=found.settled)
     )
+    judged = msgspec.structs.replace(judged, dialect=found.calls[0].dialect)
     if case.reads_text:
         return judged
     valid = judged.verdict in (Verdict.CALLED, Verdict.ANSWERED)

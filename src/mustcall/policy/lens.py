@@ -5,7 +5,7 @@ very same events. It finds and decides nothing: whether a text call is promoted,
 judge's. Each character is scanned once, and a lens that looks for nothing passes everything on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Literal
 
@@ -34,6 +34,9 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
     loose: bool = False
     separated: bool = False
     alone: Literal["reply", "anywhere", "never"] = "reply"
+    shown: Callable[[], bool] | None = None
+    #: Tells whether a call is one that settles the reply: what follows it is not looked at (rule 137).
+    demanded: Callable[[str, str], bool] | None = None
 
     def scanner(self) -> Scanner:
         """Return a scanner for one text."""
@@ -44,6 +47,7 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
             loose=self.loose,
             reasoning="separated" if self.separated else "marked",
             alone=self.alone,
+            shown=self.shown,
         )
 
     def is_plain(self, text: str) -> bool:
@@ -55,7 +59,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the texts of a reply held.
 
     `cleaned` are the reply's parts without call markup and leaked reasoning, `promoted` the same with the calls in
-    their places; both are None where there was nothing to take out.
+    their places; both are None where there was nothing to take out. `settled` says that the calls are demanded ones,
+    and that nothing behind them was looked at.
     """
 
     calls: tuple[CallEnd, ...] = ()
@@ -64,6 +69,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     ended_open: bool = False
     cleaned: tuple[Part, ...] | None = None
     promoted: tuple[Part, ...] | None = None
+    settled: bool = False
 
 
 class _Kind(Enum):
@@ -71,6 +77,16 @@ class _Kind(Enum):
     REASONING = "reasoning"
     CALL = "call"
     OTHER = "other"
+    DROPPED = "dropped"  # a call that was made before the demanded one
+
+
+class _Settling(Enum):
+    """How far a reply is from being settled by a demanded call."""
+
+    OPEN = "open"
+    MET = "met"
+    OVER = "over"  # met, and what follows is not looked at
+    SPOILT = "spoilt"  # a list of calls holds one that is not demanded
 
 
 class _Slot:
@@ -110,6 +126,7 @@ class Lens:
         "_malformed",
         "_open",
         "_others",
+        "_settling",
         "_slots",
         "_token",
         "late",
@@ -125,6 +142,7 @@ class Lens:
         self._others: dict[int, int] = {}
         self._calls: list[CallEnd] = []
         self._malformed: list[Malformed] = []
+        self._settling = _Settling.OPEN
         #: Whether something that may be a call was seen in text.
         self.marked = False
         #: Whether what comes out differs from what went in.
@@ -143,6 +161,13 @@ class Lens:
     def ended_open(self) -> bool:
         """Whether a text ended with a complete call whose closing marker had not come."""
         return any(scan.scanner.ended_open for scan in self._open.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether a demanded call is there, and the list of calls it may stand in is over."""
+        if self._settling is not _Settling.MET:
+            return False
+        return not self._calls[-1].listed or not any(scan.scanner.in_span for scan in self._open.values())
 
     def feed(self, event: Event) -> list[Event]:
         """Take one event and return what may be shown."""
@@ -196,7 +221,7 @@ class Lens:
             text = "".join(slot.fragments)
             source = reply.parts[slot.source]
             match slot.kind:
-                case _Kind.OTHER:
+                case _Kind.OTHER | _Kind.DROPPED:
                     promoted.append(source)
                 case _Kind.CALL:
                     assert slot.call is not None, "a call slot has its call"
@@ -212,10 +237,9 @@ class Lens:
             malformed=tuple(self._malformed),
             thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
             ended_open=self.ended_open,
-            cleaned=tuple(
-                part for part, slot in zip(promoted, self._slots, strict=True) if slot.kind is not _Kind.CALL
-            ),
-            promoted=tuple(promoted),
+            cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED),
+            promoted=_kept(promoted, self._slots, _Kind.DROPPED),
+            settled=self._settling in _AFTER_CALL,
         )
 
     def _moved(
@@ -244,6 +268,8 @@ class Lens:
         starts: list[int] = []
         for number, event in enumerate(found):
             starts.append(len(out))
+            if self._settling in _AFTER_CALL and not isinstance(event, CallEnd):
+                continue
             match event:
                 case ScannedText(text=text):
                     scan.emitted += len(text)
@@ -261,6 +287,9 @@ class Lens:
                 case CallEnd():
                     if not event.in_reasoning:
                         self.marked = self.touched = True
+                        self._settle(event)
+                        if self._settling is _Settling.OVER:
+                            break
                         self._calls.append(event)
                         self._place(scan, _Kind.CALL, out)
                         self._slots[scan.place].call = event
@@ -277,6 +306,26 @@ class Lens:
             if self.marked and ready is None:
                 ready = starts[_start_of(found, number)]
         return out if ready is None else out[:ready]
+
+    def _settle(self, call: CallEnd) -> None:
+        """Take note of a complete call: the first demanded one settles the reply, with the list it stands in."""
+        demanded = self._lookout.demanded if self._lookout is not None else None
+        if demanded is None or self._settling is _Settling.SPOILT:
+            return
+        if self._settling is _Settling.OPEN:
+            if demanded(call.name, call.arguments):
+                self._settling = _Settling.MET
+                self._calls.clear()
+                self._malformed.clear()
+                for slot in self._slots:
+                    if slot.kind is _Kind.CALL:
+                        slot.kind = _Kind.DROPPED
+            elif call.listed:
+                self._settling = _Settling.SPOILT
+        elif not (call.listed and self._calls[-1].listed):
+            self._settling = _Settling.OVER
+        elif not demanded(call.name, call.arguments):
+            self._settling = _Settling.SPOILT
 
     def _begin(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
         """Make sure that the part being written is of this kind and has started."""
@@ -338,6 +387,12 @@ class Lens:
 
 
 _NOTHING = Found()
+_AFTER_CALL = (_Settling.MET, _Settling.OVER)
+
+
+def _kept(parts: list[Part], slots: list[_Slot], *without: _Kind) -> tuple[Part, ...]:
+    """Return the parts whose slots are of no such kind."""
+    return tuple(part for part, slot in zip(parts, slots, strict=True) if slot.kind not in without)
 
 
 def _start_of(found: list[ScanEvent], number: int) -> int:

@@ -67,7 +67,7 @@ def make_plan(request: Request, demand: Demand, profile: Profile, controls: Cont
     reasoning = is_reasoning(request, profile)
     if demand.forced and protocol is not Protocol.OFF:
         bound = profile.prefix_bound and holds_bound_reasoning(request)
-        rungs = _ladder(profile, protocol, controls.limits, reasoning=reasoning, bound=bound, asked=_asked(request))
+        rungs = _proven_first(_ladder(profile, protocol, controls.limits, reasoning=reasoning, bound=bound), profile)
     elif profile.words_choose and protocol is Protocol.PROMPT:
         rungs = _chosen_by_words(request, demand, profile)
     else:
@@ -76,7 +76,7 @@ def make_plan(request: Request, demand: Demand, profile: Profile, controls: Cont
 
 
 def is_reasoning(request: Request, profile: Profile) -> bool:
-    """Tell whether reasoning counts as active: asked for, or not known to be off (rule 22)."""
+    """Tell whether reasoning counts as active: the request or the profile turns it on (rule 22)."""
     if profile.reasoning is ReasoningHabit.NEVER:
         return False
     if profile.reasoning is ReasoningHabit.ALWAYS or _asked(request):
@@ -85,12 +85,10 @@ def is_reasoning(request: Request, profile: Profile) -> bool:
     if config is not None and (config.mode is ReasoningMode.DISABLED or config.effort in _NO_EFFORT):
         return False
     match profile.reasoning:
-        case ReasoningHabit.ASKED:
+        case ReasoningHabit.ASKED | ReasoningHabit.UNKNOWN:
             return False
         case ReasoningHabit.DEFAULT:
             return True
-        case ReasoningHabit.UNKNOWN:
-            return profile.reasoning_off is not True
         case _:
             assert_never(profile.reasoning)
 
@@ -138,14 +136,27 @@ def candidates(request: Request, demand: Demand) -> list[Tool]:
     ]
 
 
-def _ladder(
-    profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: bool, bound: bool, asked: bool
-) -> list[Rung]:
-    constrained: list[Rung] = []
-    if profile.schema_output:
-        constrained.append(Rung(RungKind.SCHEMA))
-    if profile.grammar_field is not None:
-        constrained.append(Rung(RungKind.GRAMMAR))
+def _proven_first(rungs: list[Rung], profile: Profile) -> list[Rung]:
+    """Return the ladder with the rungs first that are known to make calls here (rule 139)."""
+    proven = profile.forced_by
+    if not proven:
+        return rungs
+    return sorted(rungs, key=lambda rung: proven.index(rung.kind) if rung.kind in proven else len(proven))
+
+
+def _constraining(profile: Profile, protocol: Protocol) -> list[Rung]:
+    """Return the rungs that constrain the reply: those the upstream has, and those it may have (rule 140)."""
+    unknown = protocol is not Protocol.NATIVE  # of a first-party provider it is known what it has
+    rungs: list[Rung] = []
+    if profile.schema_output or (profile.schema_output is None and unknown):
+        rungs.append(Rung(RungKind.SCHEMA))
+    if profile.grammar_field is not None or (profile.local and unknown):
+        rungs.append(Rung(RungKind.GRAMMAR))
+    return rungs
+
+
+def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: bool, bound: bool) -> list[Rung]:
+    constrained = _constraining(profile, protocol)
     # Another rendering of the tools changes the prompt from its start, which bound reasoning does not survive; and a
     # first-party model is never taught a second grammar.
     text = [Rung(RungKind.TEXT)] if protocol is not Protocol.NATIVE and not bound else []
@@ -170,13 +181,11 @@ def _ladder(
                 return [soft, *firmer, *constrained[:1]]
             return [soft, *firmer[:1], *constrained, *text]
         case Forcing.IGNORED:
-            return [soft, *(constrained or firmer[:1]), *text]
+            return [*constrained, soft, *(text or firmer[:1])]
         case Forcing.UNKNOWN:
-            if not reasoning:
-                return _native(constrained, text)
-            # Soft first, because its failure costs tokens and not a 400 (rule 74); then what most servers obey.
-            second = firmer[:1] if asked else [Rung(RungKind.NATIVE)]
-            return [soft, *([Rung(RungKind.HARD)] if profile.reasoning_off else second), *constrained, *text]
+            # As the caller sent it: a refusal is immediate and teaches, an ignored force shows (rules 22, 74).
+            hard = [Rung(RungKind.HARD)] if reasoning and profile.reasoning_off else []
+            return [Rung(RungKind.NATIVE), *hard, *constrained, soft, *text]
         case _:
             assert_never(profile.forced)
 

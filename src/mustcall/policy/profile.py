@@ -1,7 +1,7 @@
 """What an upstream really does, as far as is known: the facts every decision about a turn is made from.
 
-A profile is plain data. Where nothing is known, the default of a field is the choice whose failure costs tokens
-rather than a 400 (rule 74). Which profile belongs to which endpoint and model is decided in `mustcall.profiles`.
+A profile is plain data. Where nothing is known, what the caller sent is sent as it came: a refusal is immediate and
+costs no tokens (rule 74). Which profile belongs to which endpoint and model is decided in `mustcall.profiles`.
 """
 
 from enum import StrEnum
@@ -77,13 +77,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefill: bool = False
     #: Whether reasoning handed back is bound to everything before it, so nothing may change there (rule 134).
     prefix_bound: bool = False
-    #: Whether answers can be constrained to a JSON schema by the wire's own setting.
-    schema_output: bool = False
+    #: Whether answers can be constrained to a JSON schema by the wire's own setting; None if that is not known.
+    schema_output: bool | None = None
     #: Whether that works while tools are on offer; None if that is not known. Where it does not, the answer is asked
     #: for through a tool of its own, or in words.
     schema_with_tools: bool | None = None
     #: The body field that takes a JSON schema for constrained decoding (`guided_json`), if the server has one.
     grammar_field: str | None = None
+    #: Whether the server runs on this machine or in its network, where such fields are worth a try (rule 140).
+    local: bool = False
+    #: The rungs of the ladder that made forced calls here, the best first; they are tried before the others (rule 139).
+    forced_by: tuple[str, ...] = ()
     #: Whether constrained rungs come first when a call is forced (small local models).
     constrain_first: bool = False
     #: Whether texts, lists and integers without a limit get one in the schema of a constrained answer, because the

@@ -78,6 +78,7 @@ class Condition(StrEnum):
 
     ALWAYS = "always"
     RUNGS_LEFT = "a force is unmet, nothing was released and the ladder has another rung"
+    FORCED = "a call is demanded"
     SALVAGE_NOW = "text was already released, the text call is complete, on offer and valid, salvage is not `never`"
     SALVAGE_LAST = "the text call is complete, on offer and valid, salvage is `last`"
     FIRST_UNGREEDY = "first retry, sampling is not greedy, text is not the channel for calls"
@@ -140,6 +141,9 @@ TABLE: tuple[Row, ...] = (
     *_retries(Verdict.BAD_ARGUMENTS, Row(Verdict.BAD_ARGUMENTS, Condition.RETRIES_LEFT, Remedy.REMIND)),
     Row(Verdict.BAD_ANSWER, Condition.RETRIES_LEFT, Remedy.REMIND),
     Row(Verdict.BAD_ANSWER, Condition.ALWAYS, Remedy.FAIL),
+    # The same request would run into the same limit: another way of asking may not (rules 26, 138).
+    Row(Verdict.TRUNCATED, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    Row(Verdict.TRUNCATED, Condition.FORCED, Remedy.FAIL),
     Row(Verdict.TRUNCATED, Condition.CUT_CALL, Remedy.REMIND),
     Row(Verdict.TRUNCATED, Condition.ALWAYS, Remedy.FAIL),
     *_retries(Verdict.EMPTY),
@@ -192,6 +196,8 @@ def _holds(row: Row, case: Situation) -> bool:
             return True
         case Condition.RUNGS_LEFT:
             return case.forced and case.rungs_left and not case.released and case.within_ceiling
+        case Condition.FORCED:
+            return case.forced
         case Condition.SALVAGE_NOW:
             return case.salvageable and case.spoke and case.salvage is not Salvage.NEVER
         case Condition.SALVAGE_LAST:

@@ -33,6 +33,11 @@ from mustcall.wire.turns import result_text
 __all__ = ["Shaped", "candidates", "demand_sentence", "kept_answer", "shape", "user_turn"]
 
 
+#: Fields by which servers that people run themselves take a schema for constrained decoding: llama.cpp's, and that of
+#: older vLLM. Each ignores the other's.
+_GRAMMAR_FIELDS = ("json_schema", "guided_json")
+
+
 class Shaped(msgspec.Struct, frozen=True):
     """A request for one attempt; `extra` are body fields that no wire has a word for."""
 
@@ -112,8 +117,8 @@ def _constrained(
     held = _quoted(request, tools, profile, log)
     if rung.kind is RungKind.SCHEMA:
         return changes | {"output": _call_as_answer(held, profile)}, {}
-    field = profile.grammar_field or "guided_json"
-    return changes, {field: call_schema(held, single=True, bound=profile.bounded_schemas)}
+    fields = (profile.grammar_field,) if profile.grammar_field is not None else _GRAMMAR_FIELDS
+    return changes, dict.fromkeys(fields, call_schema(held, single=True, bound=profile.bounded_schemas))
 
 
 def demand_sentence(demand: Demand, wording: Wording, firmness: int) -> str:
@@ -241,8 +246,15 @@ def _without_reasoning(request: Request, profile: Profile, extra: JsonObject, lo
 
 
 def _listing(tools: Iterable[Tool]) -> str:
-    lines = [f"- {tool.name}: {tool.description}" if tool.description else f"- {tool.name}" for tool in tools]
-    return "\n".join(lines)
+    """Return the tools with what a model must know to write their arguments; their own field is not sent."""
+    return "\n".join(map(_listed, tools))
+
+
+def _listed(tool: Tool) -> str:
+    described = f"- {tool.name}: {tool.description}" if tool.description else f"- {tool.name}"
+    if not tool.parameters or not tool.parameters.get("properties"):
+        return described
+    return f"{described}\n  arguments: {msgspec.json.encode(tool.parameters).decode()}"
 
 
 def _as_text(request: Request, profile: Profile, log: AdaptationLog) -> Request:

@@ -1,9 +1,11 @@
-"""What refusals taught in this process: facts per endpoint and model that stand over every other (rule 33).
+"""What turns taught: facts per endpoint and model, and counts of what worked (rules 33, 139).
 
-Bounded, forgotten when the process ends. What a refusal teaches is decided in `policy.rejection`.
+Bounded, and not believed any more after a while. What the operator configured is never overridden. What a refusal
+teaches is decided in `policy.rejection`, what counts say in `tallies`; the ledger keeps both and replicas share them.
 """
 
 from collections import OrderedDict
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -11,59 +13,92 @@ import msgspec
 from mustcall.policy.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import LONGEST_NAME
+from mustcall.profiles.tallies import EXPIRY, Tallies, derive
 
 __all__ = ["Learnt", "LearntFact"]
 
 
 class LearntFact(msgspec.Struct, frozen=True):
-    """One learnt fact, for display."""
+    """One learnt fact, for display; `at` is when it was learnt, 0 if that was not noted."""
 
     endpoint: str
     model: str
     field: str
     fact: Fact
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is about."""
+        return self.endpoint, self.model, self.field
 
 
 class Learnt:
-    """The facts learnt so far, of at most `most` endpoints and models; the one used longest ago goes first."""
+    """What was learnt so far, of at most `most` endpoints and models; the one used longest ago goes first."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
-        self._facts: OrderedDict[tuple[str, str], dict[str, Fact]] = OrderedDict()
+        self._facts: OrderedDict[tuple[str, str], dict[str, LearntFact]] = OrderedDict()
+        self.tallies = Tallies(most)
 
-    def learn(self, endpoint: str, model: str, field: str, value: object, why: str) -> bool:
+    def learn(self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0) -> bool:
         """Note a fact; return whether it is news. Raise `ConfigError` for a field or value no profile has."""
         source = f"{endpoint}: {model[:LONGEST_NAME]}"
         new = checked(field, value, source)
         key = (endpoint, model)
         known = self._facts.get(key, {})
         old = known.get(field)
-        if old is not None and (old.value == new or old.value is Forcing.NEVER):
+        if old is not None and (old.fact.value == new or old.fact.value is Forcing.NEVER):
             return False  # a force that is refused as such is not allowed again by a refusal that blames the reasoning
         if len(model) > LONGEST_NAME or self._most < 1:
             return False
-        self._facts[key] = known | {field: Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)}
+        fact = Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)
+        self._facts[key] = known | {field: LearntFact(endpoint, model, field, fact, at)}
         self._facts.move_to_end(key)
         while len(self._facts) > self._most:
             self._facts.popitem(last=False)
         return True
 
-    def apply(self, endpoint: str, model: str, profile: Profile) -> Profile:
-        """Return the profile with what was learnt; the same object if that changes nothing."""
+    def forget(self, endpoint: str, model: str, field: str) -> None:
+        """Forget a fact."""
+        known = self._facts.get((endpoint, model), {})
+        known.pop(field, None)
+
+    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float) -> None:
+        """Count an attempt at a demanded call: by which rung or in which text format, and whether it came."""
+        if len(model) <= LONGEST_NAME and self._most > 0:
+            self.tallies.observe(endpoint, model, subject, made=made, now=now)
+
+    def apply(
+        self,
+        endpoint: str,
+        model: str,
+        profile: Profile,
+        *,
+        configured: AbstractSet[str] = frozenset(),
+        now: float = 0.0,
+    ) -> Profile:
+        """Return the profile with what was learnt; the same object if that changes nothing.
+
+        Fields in `configured` stay as the operator set them.
+        """
         key = (endpoint, model)
+        counts = self.tallies.counts(endpoint, model, now)
         known = self._facts.get(key)
-        if known is None:
+        if known is None and not counts:
             return profile
-        self._facts.move_to_end(key)
-        changes: dict[str, Any] = {
-            field: fact.value for field, fact in known.items() if getattr(profile, field) != fact.value
+        changes: dict[str, Any] = derive(counts, profile)
+        if known is not None:
+            self._facts.move_to_end(key)
+            live = (one for one in known.values() if not (one.at and now) or one.at > now - EXPIRY)
+            changes |= {one.field: one.fact.value for one in live}
+        changes = {
+            field: value
+            for field, value in changes.items()
+            if field not in configured and getattr(profile, field) != value
         }
         return msgspec.structs.replace(profile, **changes) if changes else profile
 
     def facts(self) -> tuple[LearntFact, ...]:
-        """Return everything learnt, the most recently used last."""
-        return tuple(
-            LearntFact(endpoint, model, field, fact)
-            for (endpoint, model), known in self._facts.items()
-            for field, fact in known.items()
-        )
+        """Return every fact learnt, the most recently used last."""
+        return tuple(one for known in self._facts.values() for one in known.values())

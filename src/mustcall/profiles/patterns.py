@@ -8,12 +8,13 @@
 Matching is linear in the name. What a match means is decided elsewhere.
 """
 
+import ipaddress
 import re
 from functools import lru_cache
 
 from mustcall.core.errors import ConfigError
 
-__all__ = ["LONGEST_NAME", "Pattern", "endpoint_pattern", "model_pattern", "place_of", "spellings"]
+__all__ = ["LONGEST_NAME", "Pattern", "endpoint_pattern", "is_local", "model_pattern", "place_of", "spellings"]
 
 #: No more of a name is looked at than this.
 LONGEST_NAME = 256
@@ -85,6 +86,23 @@ def place_of(base_url: str) -> str:
     place = rest[2] if rest[1] else rest[0]
     host, slash, path = place.partition("/")
     return (host.rpartition("@")[2] + slash + path).rstrip("/")
+
+
+def is_local(place: str) -> bool:
+    """Tell whether a place as `place_of` returns it is on this machine or in its network, by its address alone."""
+    if _INSIDE.fullmatch(place) is not None:
+        return False  # no server at all
+    host = place.partition("/")[0]
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # A name without a dot is one that a compose file, a cluster or the hosts file gives.
+        return bool(host) and ("." not in host or host.endswith((".local", ".lan", ".internal", ".localhost")))
+    return address.is_loopback or address.is_private
 
 
 @lru_cache(maxsize=512)

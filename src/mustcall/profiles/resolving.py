@@ -12,9 +12,9 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.policy.profile import Profile
 from mustcall.profiles.catalogue import Entry, Specificity, load
-from mustcall.profiles.facts import Fact
+from mustcall.profiles.facts import Fact, Observed
 from mustcall.profiles.overrides import ProfileOverride
-from mustcall.profiles.patterns import LONGEST_NAME, place_of, spellings
+from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellings
 
 __all__ = ["Resolved", "resolve"]
 
@@ -23,10 +23,11 @@ _UNKNOWN = Profile()
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """A profile, and for every field that is known, how."""
+    """A profile, for every field that is known, how, and which fields the operator set."""
 
     profile: Profile
     facts: Mapping[str, Fact]
+    configured: frozenset[str] = frozenset()
 
 
 def resolve(
@@ -54,6 +55,8 @@ def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOver
     facts: dict[str, Fact] = {}
     for _, _, entry in ranked:
         facts.update(entry.facts)
+    if "local" not in facts and is_local(place) and not any(entry.endpoints for _, _, entry in ranked):
+        facts["local"] = Fact(value=True, observed=Observed.ASSUMED, note="by its address")
     off = facts.get("reasoning_off")
     if off is not None and off.value is False:  # a broader entry's word for "off" means nothing where there is none
         facts.pop("reasoning_off_fields", None)
@@ -62,7 +65,8 @@ def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOver
             facts.update(override.facts)
     values = {"name": _name([entry for _, _, entry in ranked])} | {field: fact.value for field, fact in facts.items()}
     profile = msgspec.structs.replace(_UNKNOWN, **values)
-    return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts)
+    configured = frozenset(field for field, fact in facts.items() if fact.observed is Observed.CONFIG)
+    return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts, configured)
 
 
 _remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)

@@ -1,0 +1,159 @@
+"""How often which way of asking made the demanded call, and what follows from that (rule 139).
+
+A subject is a rung of the ladder (`rung:schema`), the provider's own calls under its own forced choice (`enforced`), or
+a text format the model wrote a call in (`dialect:fenced_json`).
+Counts are kept for each endpoint and model: those all replicas share (`totals`) and those of this process that are not
+shared yet (`news`). What is derived from them is one table at the end of this file.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.profile import Forcing, Profile
+
+__all__ = ["DIALECT", "ENFORCED", "EXPIRY", "RUNG", "Count", "Tallies", "Tally", "derive", "subjects"]
+
+RUNG = "rung:"
+DIALECT = "dialect:"
+ENFORCED = "enforced"
+#: Seconds after which what was learnt is not believed any more (rule 139).
+EXPIRY = 7 * 86_400.0
+#: Forced calls that must have come as the provider's own, and none missed, before the choice counts as enforced.
+_ENOUGH = 5
+#: Calls in one text format before tools are rendered in it.
+_WRITTEN = 3
+
+
+#: The rungs that send the provider's own forced choice.
+_CHOOSING = (RungKind.NATIVE, RungKind.HARD)
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How often a subject made the call and how often it did not, first and last when."""
+
+    made: int = 0
+    missed: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+    def __add__(self, other: "Count") -> "Count":
+        first = min(self.first or other.first, other.first or self.first)
+        return Count(self.made + other.made, self.missed + other.missed, first, max(self.last, other.last))
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """One count, for display and for the ledger."""
+
+    endpoint: str
+    model: str
+    subject: str
+    count: Count
+
+
+_Counts = dict[str, Count]
+
+
+class Tallies:
+    """The counts of at most `most` endpoints and models; the one used longest ago goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._totals: OrderedDict[tuple[str, str], _Counts] = OrderedDict()
+        self._news: dict[tuple[str, str], _Counts] = {}
+
+    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float) -> None:
+        """Count one attempt."""
+        one = Count(int(made), int(not made), now, now)
+        self._add(self._totals, (endpoint, model), subject, one)
+        self._add(self._news, (endpoint, model), subject, one)
+        self._totals.move_to_end((endpoint, model))
+        while len(self._totals) > self._most:
+            key, _ = self._totals.popitem(last=False)
+            self._news.pop(key, None)
+
+    @staticmethod
+    def _add(store: dict[tuple[str, str], _Counts], key: tuple[str, str], subject: str, count: Count) -> None:
+        counts = store.setdefault(key, {})
+        counts[subject] = counts[subject] + count if subject in counts else count
+
+    def news(self) -> tuple[Tally, ...]:
+        """Return what was counted here and is not shared yet."""
+        return tuple(_listed(self._news))
+
+    def all(self) -> tuple[Tally, ...]:
+        """Return all counts."""
+        return tuple(_listed(self._totals))
+
+    def share(self, written: Iterable[Tally], totals: Iterable[Tally]) -> None:
+        """Take the counts of all replicas, of which those in `written` are this process's own, written just now."""
+        for tally in written:
+            key = (tally.endpoint, tally.model)
+            counts = self._news.get(key, {})
+            left = counts.get(tally.subject, Count())
+            rest = Count(left.made - tally.count.made, left.missed - tally.count.missed, left.first, left.last)
+            if rest.made > 0 or rest.missed > 0:  # counted while the ledger was written to
+                counts[tally.subject] = rest
+            else:
+                counts.pop(tally.subject, None)
+            if not counts:
+                self._news.pop(key, None)
+        self._totals.clear()
+        for tally in totals:
+            self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
+        for tally in _listed(self._news):
+            self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
+
+    def counts(self, endpoint: str, model: str, now: float) -> _Counts:
+        """Return the counts of a model that are still believed."""
+        known = self._totals.get((endpoint, model))
+        if known is None:
+            return {}
+        return {subject: count for subject, count in known.items() if not now or count.last > now - EXPIRY}
+
+
+def _listed(store: dict[tuple[str, str], _Counts]) -> Iterable[Tally]:
+    for (endpoint, model), counts in store.items():
+        for subject, count in counts.items():
+            yield Tally(endpoint, model, subject, count)
+
+
+def derive(counts: _Counts, profile: Profile) -> dict[str, Any]:
+    """Return what counts say about a model, as fields of its profile.
+
+    - A rung that mostly makes the call comes first once another one was seen to miss it mostly.
+    - A forced choice that made the provider's own calls several times and never failed is enforced.
+    - Tools are rendered in the text format the model writes.
+    """
+    rungs = {subject.removeprefix(RUNG): count for subject, count in counts.items() if subject.startswith(RUNG)}
+    good = sorted((rung for rung, count in rungs.items() if count.made > count.missed), key=lambda r: -rungs[r].made)
+    changes: dict[str, Any] = {}
+    if good and any(count.missed > count.made for count in rungs.values()):
+        changes["forced_by"] = tuple(good)
+    enforced = counts.get(ENFORCED, Count())
+    if profile.forced is Forcing.UNKNOWN and enforced.made >= _ENOUGH and not enforced.missed:
+        changes["forced"] = Forcing.ALWAYS
+    written = {subject.removeprefix(DIALECT): c for subject, c in counts.items() if subject.startswith(DIALECT)}
+    usual = max(written, key=lambda name: written[name].made, default=None)
+    if usual is not None and written[usual].made >= _WRITTEN:
+        changes["prompt_dialect"] = usual
+    return changes
+
+
+def subjects(missed: Iterable[Rung], made: Rung, dialect: str) -> Iterable[tuple[str, bool]]:
+    """Yield what a turn that ended with the demanded call shows, and whether it made the call.
+
+    `missed` are the rungs that did not, `dialect` is the format if the call stood in text.
+    """
+    for rung in missed:
+        yield f"{RUNG}{rung.kind}", False
+        if rung.kind in _CHOOSING:
+            yield ENFORCED, False
+    yield f"{RUNG}{made.kind}", True
+    if made.kind in _CHOOSING:
+        yield ENFORCED, not dialect
+    if dialect:
+        yield f"{DIALECT}{dialect}", True
