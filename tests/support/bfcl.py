@@ -8,21 +8,26 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
 from mustcall.evals.bfcl.checking import Call
 from mustcall.evals.bfcl.entries import Entry, Function, Truth, read_entries
 from mustcall.evals.bfcl.offers import offered_name
-from mustcall.evals.bfcl.source import fetch_package
+from mustcall.evals.bfcl.source import PACKAGE
+from mustcall.upstream.artifacts.fetching import fetch
+from mustcall.upstream.artifacts.places import cache_directory
 
 __all__ = ["Reference", "perfect_calls", "read_set", "readied_package"]
+
+#: Where the product itself keeps it; looked up before any test has another cache.
+_CACHE = cache_directory("evals")
 
 
 @cache
 def readied_package() -> Path:
     """Return the package, fetched once into the user's cache; test workers wait for the one that fetches."""
-    return fetch_package()
+    return fetch(PACKAGE, _CACHE)
 
 
 @cache
@@ -112,9 +117,11 @@ def _value(allowed: Any, *, last: bool) -> Any:
     """Return a value an alternative stands for: the values of an object's keys are lists of alternatives."""
     match allowed:
         case dict():
-            picked = {key: [each for each in values if each != ""] for key, values in allowed.items()}
+            alternatives = cast("dict[str, list[Any]]", allowed)
+            picked = {key: [each for each in values if each != ""] for key, values in alternatives.items()}
             return {key: values[-1 if last else 0] for key, values in picked.items() if values}
         case list():
-            return [_value(each, last=last) if isinstance(each, dict) else each for each in allowed]
+            items = cast("list[Any]", allowed)
+            return [_value(each, last=last) if isinstance(each, dict) else each for each in items]
         case _:
             return allowed

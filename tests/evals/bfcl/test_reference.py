@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -52,16 +52,18 @@ def respelt(value: Any) -> Iterator[Any]:
             yield value + 1
             yield str(value)
         case list():
-            yield value[::-1]
-            yield [*value, *value[:1]]
-            yield value[1:]
-            for each in value[:1]:
-                yield from ([changed, *value[1:]] for changed in respelt(each))
+            items = cast("list[Any]", value)
+            yield items[::-1]
+            yield [*items, *items[:1]]
+            yield items[1:]
+            for each in items[:1]:
+                yield from ([changed, *items[1:]] for changed in respelt(each))
         case dict():
-            yield {**value, "unexpected": 1}
-            for key, each in value.items():
-                yield {name: other for name, other in value.items() if name != key}
-                yield from ({**value, key: changed} for changed in respelt(each))
+            fields = cast("dict[str, Any]", value)
+            yield {**fields, "unexpected": 1}
+            for key, each in fields.items():
+                yield {name: other for name, other in fields.items() if name != key}
+                yield from ({**fields, key: changed} for changed in respelt(each))
         case _:
             pass
 
