@@ -163,8 +163,8 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.SCHEMA_UNSUPPORTED, ("json schema conversion failed",), "llama.cpp", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("failed to parse grammar",), "llama.cpp", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("schema contains features not supported by",), "vLLM", "assumed"),
-    # Whatever else a refusal says of the setting by which an answer is held to a schema: it is tried on servers of which
-    # nothing is known (rule 140).
+    # Whatever else a refusal says of the setting by which an answer is held to a schema: that is tried on servers of
+    # which nothing is known (rule 140).
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format",), "several", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("json_schema",), "several", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("output_config",), "Messages doors", "assumed"),

@@ -10,7 +10,7 @@ from mustcall import Agent, CallStatus, Options, RunEvent, Stopped, TextDelta, U
 from mustcall.core.errors import StructuredOutputError
 from mustcall.policy.wording import Wording, fill
 from mustcall.profiles import read_overrides
-from mustcall.testing import Answer, Call, Refuse, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, Refuse, RunningGateway, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, ask_body, collect, get_weather, results, said, user, wrapped
 
 wires = pytest.mark.parametrize("wire", WIRES)
@@ -70,6 +70,13 @@ def body(wire: str, turns: list[dict[str, Any]], **fields: Any) -> dict[str, Any
     return ask_body(wire, turns, **{"system" if wire == "messages" else "instructions": ASKED}, **fields)
 
 
+FORMATS: dict[str, Any] = {
+    "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}},
+    "responses": {"text": {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}},
+    "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+}
+
+
 def none(wire: str) -> dict[str, Any]:
     """The choice that forbids calls."""
     return {"tool_choice": {"type": "none"} if wire == "messages" else "none"}
@@ -102,7 +109,7 @@ async def test_hops_spent(wire: str) -> None:
         turns += results(wire, number, written if spent else wrapped(f"Sunny in {city}"), failed=spent)
     turns.append(user(wire, WORDS.step_cap))
     assert len(bodies) == 4
-    assert bodies[3] == body(wire, turns, **none(wire))
+    assert bodies[3] == body(wire, turns, **none(wire), **FORMATS[wire])
     assert result.output == OSLO
 
 
@@ -134,7 +141,7 @@ async def test_one_reprompt(wire: str, stream: bool) -> None:
         *turns, before, last = turns
         joined = [*before["content"], {"type": "text", "text": last["content"]}]
         turns.append({"role": "user", "content": joined})
-    assert bodies[2] == body(wire, turns, stream=stream, **none(wire))
+    assert bodies[2] == body(wire, turns, stream=stream, **none(wire), **FORMATS[wire])
     assert (result.output, result.stopped, len(bodies)) == (OSLO, Stopped.ANSWERED, 3)
     assert reminder not in str(result.messages)
     said_text = "".join(event.text for event in seen if isinstance(event, TextDelta))
@@ -152,24 +159,70 @@ async def test_spent() -> None:
 
 async def test_no_tools_is_the_plain_call() -> None:
     """Rule 86: without tools the request has no trace of them."""
-    result, bodies, _ = await answer("chat", [GOOD], tools=[])
+    result, bodies, _ = await answer("chat", [GOOD], tools=[], facts={"schema_output": False})
     assert bodies == [body("chat", [user("chat", "Weather?")], tools=[])]
     assert result.output == OSLO
 
 
-FORMATS: dict[str, Any] = {
-    "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}},
-    "responses": {"text": {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}},
-    "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-}
+@wires
+@pytest.mark.parametrize("facts", [{"schema_output": True}, None], ids=["known", "unknown"])
+async def test_schema_output_without_tools(wire: str, facts: dict[str, Any] | None) -> None:
+    """Rule 140: schema output is used from the start where no tools are in the way, also where nothing is known."""
+    result, bodies, _ = await answer(wire, [GOOD], tools=[], facts=facts)
+    assert bodies == [body(wire, [user(wire, "Weather?")], tools=[], **FORMATS[wire])]
+    assert result.output == OSLO
+
+
+REFUSAL = Fail(400, "response_format of type json_schema is not supported by this server")
 
 
 @wires
-async def test_schema_output_without_tools(wire: str) -> None:
-    """Where the upstream has schema output, a request without tools uses it from the start."""
-    result, bodies, _ = await answer(wire, [GOOD], tools=[], facts={"schema_output": True})
-    assert bodies == [body(wire, [user(wire, "Weather?")], tools=[], **FORMATS[wire])]
+@streaming
+async def test_schema_output_that_is_refused(wire: str, stream: bool) -> None:
+    """Rules 33, 140: a refused schema is put in words at once, and the next run begins with words."""
+    with ScriptedUpstream([REFUSAL, GOOD, GOOD]) as upstream:
+        agent = Agent(Upstream(f"{wire}={upstream.base_url}", model="m", api_key="k"))
+        for _ in range(2):
+            result = (
+                (await collect(agent.stream("Weather?", output=Weather)))[1]
+                if stream
+                else await agent.run("Weather?", output=Weather)
+            )
+            assert result.output == OSLO
+        bodies = [one.body for one in upstream.requests]
+    assert [any(field in each for field in FORMATS[wire]) for each in bodies] == [True, False, False]
+    assert all("fits this JSON schema" in json.dumps(each) for each in bodies)
+
+
+async def test_schema_output_that_is_refused_beside_tools() -> None:
+    """Rules 33, 140: in the last round, too, a refusal costs one call and the answer is asked for in words."""
+    with ScriptedUpstream([call(), BAD, REFUSAL, GOOD]) as upstream:
+        agent = Agent(Upstream(f"chat={upstream.base_url}", model="m", api_key="k"), tools=[get_weather])
+        result = await agent.run("Weather?", output=Weather)
+        bodies = [one.body for one in upstream.requests]
     assert result.output == OSLO
+    assert ["response_format" in each for each in bodies] == [False, False, True, False]
+
+
+async def test_a_fence_where_the_schema_was_ignored() -> None:
+    """Rule 140: a server that takes the schema and does not keep to it is read like one that was asked in words."""
+    fenced = Turn(Say('```json\n{"city":"Oslo","degrees":21}\n```'))
+    result, bodies, _ = await answer("chat", [fenced], tools=[])
+    assert (result.output, len(bodies)) == (OSLO, 1)
+
+
+@wires
+async def test_through_our_own_gateway(wire: str) -> None:
+    """Rule 140: an agent on our own gateway has its schema forwarded to a server that can enforce it."""
+    with (
+        ScriptedUpstream([GOOD], strict=True) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}") as gateway,
+    ):
+        agent = Agent(Upstream(f"{wire}={gateway.url}/v1", model="m", api_key="k"))
+        result = await agent.run("Weather?", output=Weather)
+        bodies = [one.body for one in upstream.requests]
+    assert result.output == OSLO
+    assert all(bodies[0][field] == value for field, value in FORMATS[wire].items())
 
 
 @wires

@@ -139,13 +139,14 @@ def test_hops() -> None:
 @pytest.mark.parametrize(
     ("facts", "way"),
     [
-        ({}, Way.WORDS),
+        ({}, Way.TRIED),
+        ({"schema_output": False}, Way.WORDS),
         ({"schema_output": True}, Way.LAST),
         ({"schema_output": True, "protocol": Protocol.NATIVE, "schema_target": SchemaTarget.OPENAI}, Way.NATIVE),
         ({"schema_output": True, "protocol": Protocol.NATIVE, "schema_target": SchemaTarget.GEMINI}, Way.LAST),
-        ({"protocol": Protocol.NATIVE, "schema_target": SchemaTarget.OPENAI}, Way.WORDS),
+        ({"protocol": Protocol.NATIVE, "schema_target": SchemaTarget.OPENAI}, Way.TRIED),
     ],
 )
 def test_ways(facts: dict[str, Any], way: Way) -> None:
-    """Rule 74: schema output stands beside tools only where the two are known to go together."""
+    """Rules 74, 140: beside tools only where the two are known to go together; what is not known is tried."""
     assert ANYTHING.way(Profile(**facts)) is way

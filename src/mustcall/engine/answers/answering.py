@@ -2,8 +2,9 @@
 
 By what is known of the upstream: its own schema output beside the tools where the two are known to go together; a tool
 that takes the answer where they are known not to, which the turn itself adds and reads (`policy.answering`); words in
-the instructions while tools are on offer, and schema output once none are; words alone. Whatever the way, the text is
-checked against the shape itself: JSON that fits, and never one that is a call (rule 81).
+the instructions while tools may be called, and schema output once none may, also where nothing is known of it (rule
+140); words alone where it is known to be refused. Whatever the way, the text is checked against the shape itself: JSON
+that fits, and never one that is a call (rule 81).
 """
 
 import re
@@ -36,6 +37,7 @@ class Way(StrEnum):
     NATIVE = "native"  # the wire's own setting, beside the tools
     TOOL = "tool"  # a tool of its own, which the turn adds and takes the answer from
     LAST = "last"  # words while tools are on offer, the wire's own setting without them
+    TRIED = "tried"  # words while tools may be called; else the wire's own setting too, and a refusal is learnt
     WORDS = "words"  # words in the instructions
 
 
@@ -50,9 +52,11 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
     hops: int = 2
 
     def way(self, profile: Profile) -> Way:
-        """Return how this upstream is asked; what is not known fails in tokens, not in a 400 (rule 74)."""
+        """Return how this upstream is asked. Schema output is tried where nothing is known of it (rule 140)."""
         if profile.schema_with_tools is False and profile.protocol in (Protocol.NATIVE, Protocol.HYBRID):
             return Way.TOOL
+        if profile.schema_output is None:
+            return Way.TRIED
         if not profile.schema_output:
             return Way.WORDS
         together = profile.protocol is Protocol.NATIVE and (
@@ -62,7 +66,7 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
 
     def form(self, profile: Profile, *, tools: bool) -> OutputFormat | None:
         """Return the output format of a request, None where the schema is put in words."""
-        if self._in_words(profile, tools=tools) or (tools and self.way(profile) is Way.LAST):
+        if self._in_words(profile, tools=tools) or (tools and self.way(profile) in _WORDS_FIRST):
             return None
         compiled = compile_schema(self.shape.schema, profile.schema_target, strict=True)
         strict = True if compiled.expressible and profile.schema_target in _TOGETHER else None
@@ -75,7 +79,7 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
 
     def instructions(self, given: str | None, profile: Profile, wording: Wording, *, tools: bool = True) -> str | None:
         """Return the instructions with the schema in words, where it takes some."""
-        if self.way(profile) is not Way.LAST and not self._in_words(profile, tools=tools):
+        if self.way(profile) not in _WORDS_FIRST and not self._in_words(profile, tools=tools):
             return given
         asked = self.in_words(wording)
         return asked if given is None else f"{given}\n\n{asked}"
@@ -102,6 +106,7 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
             raise BadAnswer(str(unfit)) from None
 
 
+_WORDS_FIRST = (Way.LAST, Way.TRIED)
 _TOGETHER = (SchemaTarget.OPENAI, SchemaTarget.ANTHROPIC)
 
 

@@ -92,6 +92,8 @@ def ended_without(error: ModelError, record: TurnRecord, count: int) -> ModelErr
             called = any(ignored_calls(record, 0))
         case TextToolCallError() | PhantomCall() | UnknownToolCalled() | BadArguments():
             called = True
+        case StructuredOutputError():  # the turn's own check, which knows of no round before this one
+            return bad_answer(str((error.details or {}).get("problem") or "it is no JSON"), record, count)
         case _:
             return error
     what = "a call was made where nothing may be called" if called else "nothing was said"
