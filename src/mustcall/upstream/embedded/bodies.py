@@ -54,11 +54,12 @@ _QUOTING = ("failed to parse messages", "failed to parse tools")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request as the engine takes it, and how its answer is wanted."""
+    """A request as the engine takes it, how its answer is wanted, and whether it offers tools."""
 
     body: bytes
     stream: bool
     usage: bool
+    tools: bool = False
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ def read_request(body: bytes) -> Asked | Fault:
         encoded = msgspec.json.encode(taken)
     except (ValueError, RecursionError):
         return Fault(status=400, message="the body is nested too deeply", code="invalid_request")
-    return Asked(encoded, bool(given.get("stream")), usage)
+    return Asked(encoded, bool(given.get("stream")), usage, bool(taken.get("tools")))
 
 
 def fault_of(refused: Refused, context: int) -> Fault:

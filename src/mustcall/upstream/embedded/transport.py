@@ -13,6 +13,7 @@ import msgspec
 from mustcall.core.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.embedded.bodies import DONE, Asked, Assembly, Fault, Stamped, error_body, fault_of, read_request
 from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, EngineClosed, EngineFull, Job, Refused
+from mustcall.upstream.embedded.gguf import takes_tools
 from mustcall.upstream.embedded.store import SCHEME, Located, locate
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
@@ -120,6 +121,9 @@ class EmbeddedTransport:
         asked = read_request(call.body or b"")
         if isinstance(asked, Fault):
             return _error(asked)
+        if asked.tools and not await asyncio.to_thread(takes_tools, located.path):
+            message = f"{located.name} does not support tools: its chat template has no place for them"
+            return _error(Fault(status=400, message=message, code="invalid_request", param="tools"))
         try:
             async with asyncio.timeout(call.timeouts.read):
                 return await self._answer(asked, located, call)
