@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.core.reply import Usage
 from mustcall.engine.turns import Turns
 from mustcall.evals.arms import GatewayPath, Subject, ask_bare, ask_engine, ask_gateway, settle_form
 from mustcall.evals.asking import ask
@@ -17,7 +16,7 @@ from mustcall.evals.prompts import as_question
 from mustcall.evals.questions import Demand, Question, Role, Said
 from mustcall.evals.rows import Arm, Ending, Form, Row
 from mustcall.policy.backoff import Backoff
-from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, Script, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, RunningGateway, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
@@ -122,23 +121,20 @@ def test_words_join_a_system_message(wire: Wire, demand: Demand) -> None:
     assert [turn["role"] for turn in turns[-2:]] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize(("tokens", "form"), [((20, 90), Form.NATIVE), ((20, 20), Form.WORDS)])
-async def test_settling_how_tools_are_given(tokens: tuple[int, int], form: Form) -> None:
-    """A prompt that is no longer with tools than without has dropped them: then they go into words."""
-
-    def script(request: Recorded) -> Answer:
-        read = tokens["tools" in json.loads(request.raw)]
-        return Turn(Say("x"), usage=Usage(input_tokens=read, output_tokens=1))
-
-    async with measuring(script) as (subject, upstream):
+@pytest.mark.parametrize(
+    ("answer", "form"),
+    [
+        (RIGHT, Form.NATIVE),
+        (Fail(400, "tiny does not support tools: its chat template has no place for them"), Form.WORDS),
+        (Fail(500, "down"), Form.NATIVE),
+    ],
+    ids=["takes them", "refuses them", "down"],
+)
+async def test_settling_how_tools_are_given(answer: Answer, form: Form) -> None:
+    """Tools that are refused as such go into words; any other trouble is left for the first question to tell."""
+    async with measuring([answer]) as (subject, upstream):
         assert await settle_form(subject, QUESTION) is form
-    assert [request.body["max_tokens"] for request in upstream.requests] == [1, 1]
-
-
-async def test_a_server_that_fails_is_asked_natively() -> None:
-    """What is wrong with a server the first question tells; how tools are given is not changed for it."""
-    async with measuring([Fail(500, "down")]) as (subject, _):
-        assert await settle_form(subject, QUESTION) is Form.NATIVE
+    assert [request.body["max_tokens"] for request in upstream.requests] == [1]
 
 
 async def test_what_a_gateway_tells() -> None:

@@ -9,26 +9,30 @@ import pytest
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.results import Run
-from mustcall.evals.rows import Arm, Ending
-from support.embedded import BASE_URL, readied
+from mustcall.evals.rows import Arm, Ending, Form
+from support.embedded import BASE_URL, NAME, readied
 
 
 def test_three_prompts_on_the_embedded_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With nothing configured the embedded model is measured: every demanded call is valid, every reply counted."""
+    """With nothing configured the embedded model is measured: every demanded call is valid, every reply counted.
+
+    Its chat template has no place for tools, so the bare arm gets them in words.
+    """
     readied()
     monkeypatch.chdir(tmp_path)
     for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit) as ended:
-        main(["demo", "--prompts", "3", "--max-tokens", "64", "--json", "r.json", "--html", "r.html"])
+        main(["demo", "--model", NAME, "--prompts", "3", "--max-tokens", "64", "--json", "r.json", "--html", "r.html"])
     assert not ended.value.code
     run = msgspec.convert(json.loads((tmp_path / "r.json").read_bytes())["run"], Run)
     figures = add_up(run)
     assert run.circumstances.address == BASE_URL
     assert len(run.pairs) == 3
-    assert figures.unread
+    assert run.circumstances.form is Form.WORDS
+    assert not figures.unread
     assert figures.shares[Arm.MUSTCALL][Measure.VALID].hits == 3
     assert figures.cost[Arm.BARE].calls == 3
     for pair in run.pairs:

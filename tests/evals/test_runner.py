@@ -195,7 +195,7 @@ async def test_a_model_that_fails_both_ways_is_no_dead_upstream() -> None:
 
     def script(request: object) -> Answer:
         forced = '"tool_choice":{' in getattr(request, "raw", b"").decode()
-        return Fail(400, "tool_choice must be auto") if forced else PROSE
+        return Fail(400, "tool_choice is not supported") if forced else PROSE
 
     async with measuring(script) as (subject, _):
         (pair,) = await pairs_of(subject, LIST)

@@ -23,6 +23,7 @@ from mustcall.evals.plain import read_plainly
 from mustcall.evals.questions import Question
 from mustcall.evals.reading import read_stream, read_whole, text_of
 from mustcall.evals.rows import Arm, Fault, Form, MadeCall, Row
+from mustcall.policy.rejection import Rejection, classify_rejection
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, Tries, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
@@ -114,24 +115,21 @@ async def warm_up(subject: Subject) -> None:
 
 
 async def settle_form(subject: Subject, question: Question) -> Form:
-    """Tell how a server without documented tools gets them: in words if its prompt is no longer with tools in it.
+    """Tell how a model in this process gets its tools: in words if its chat template has no place for them.
 
-    For models in this process only; an HTTP server documents the `tools` of its wire.
+    An HTTP server documents the `tools` of its wire, so it is not asked.
     """
-    counted: list[int] = []
-    for tools in ((), question.tools):
-        asked = msgspec.structs.replace(question, tools=tools)
-        body = ask(asked, subject.endpoint.wire, subject.model, Sampling(max_tokens=1))
-        if not tools:
-            del body["tools"], body["tool_choice"]
-        try:
-            reply = await subject.transport.send(_call(subject.endpoint, msgspec.json.encode(body), stream=False))
-            usage = read_whole(subject.endpoint.wire, await _read(reply), "form").usage
-        except MustcallError:
-            return Form.NATIVE  # the first question will tell what is wrong
-        counted.append(usage.input_tokens if usage is not None else 0)
-    without, with_tools = counted
-    return Form.WORDS if with_tools <= without else Form.NATIVE
+    wire = subject.endpoint.wire
+    body = msgspec.json.encode(ask(question, wire, subject.model, Sampling(max_tokens=1)))
+    try:
+        reply = await subject.transport.send(_call(subject.endpoint, body, stream=False))
+        answer = await _read(reply)
+    except MustcallError:
+        return Form.NATIVE  # the first question will tell what is wrong
+    if reply.status < 400:
+        return Form.NATIVE
+    refused = classify_rejection(codec_for(wire).decode_error(reply.status, answer))
+    return Form.WORDS if refused is Rejection.TOOLS_UNSUPPORTED else Form.NATIVE
 
 
 async def ask_bare(subject: Subject, question: Question, turn: int = 1) -> Row:
