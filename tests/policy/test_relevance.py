@@ -34,6 +34,9 @@ OFFER = {
     [
         ("What is the weather in Oslo?", "get_weather"),
         ("What is 17 * 23?", "calculator"),
+        ("What is 17.5% of 3421?", "calculator"),
+        ("What is the square root of 144?", "calculator"),
+        ("add seventeen and twenty-five", "calculator"),
         ("List files in /tmp", "list_directory"),
         ("What files are in $HOME/docs?", "list_directory"),
         ("Show me the content of notes.txt", "read_file"),

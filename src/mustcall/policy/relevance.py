@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from mustcall.core.tools import Tool
 from mustcall.policy.subschemas import as_object
+from mustcall.policy.sums import sums_in
 
 __all__ = ["relevant_tools", "words_of"]
 
@@ -91,6 +92,8 @@ def _signs_in(text: str) -> frozenset[str]:
     for sign, words in _SIGNS:
         if sign.search(text):
             found |= {_SAME.get(word, word) for word in words}
+    if sums_in(text):
+        found.add("arithmetic")
     return frozenset(found)
 
 
