@@ -46,6 +46,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     version: str
     started: str
+    #: A short name for the operator's settings of a turn; empty for the defaults.
+    settings: str = ""
 
     def differences(self, other: "RunFacts") -> list[str]:
         """Say what another run was made with, where it differs; when it was begun does not count."""

@@ -1,0 +1,189 @@
+"""One run of `mustcall eval`: asks what is not answered yet, keeps each reply, and starts the servers that it needs."""
+
+import asyncio
+import contextlib
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from mustcall import __version__
+from mustcall.cli.measuring import open_subject
+from mustcall.core.errors import ConfigError
+from mustcall.core.origin import Wire
+from mustcall.engine.turns import House
+from mustcall.evals.arms import GatewayPath, Subject, make_askers
+from mustcall.evals.asking import Sampling
+from mustcall.evals.counting import CountedTransport
+from mustcall.evals.journal import Journal, RunFacts
+from mustcall.evals.questions import Demand, Question
+from mustcall.evals.rows import Row
+from mustcall.evals.runner import ask_all
+from mustcall.evals.suites import Suite
+from mustcall.gateway.settings import Settings
+from mustcall.upstream.artifacts.places import cache_directory
+from mustcall.upstream.schemes import SchemeTransport
+
+__all__ = ["Options", "Run", "started_server"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is made with, as the command line gave it.
+
+    `address` is what to call the upstream where its own is another one each time.
+    """
+
+    sets: tuple[str, ...]
+    limit: int | None
+    seed: int
+    choice: Demand | None
+    wire: Wire | None
+    stream: bool
+    gateway: str | None
+    gateway_key: str | None
+    via: str
+    model: str | None
+    key: str | None
+    address: str | None
+    sampling: Sampling
+    out: Path | None
+
+
+@contextlib.contextmanager
+def started_server(model: str | None) -> Generator[tuple[str | None, str | None]]:
+    """Serve a model with llama.cpp for the length of a run; yield its upstream flag, and a name that stays the same.
+
+    Nothing is started, and nothing is yielded, where no model is named.
+    """
+    if model is None:
+        yield None, None
+        return
+    from mustcall.testing.llama import LlamaServer, LlamaServerFailed  # noqa: PLC0415  only here
+
+    path = Path(model)
+    try:
+        server = LlamaServer(path if path.suffix == ".gguf" else model).start()
+    except LlamaServerFailed as error:
+        raise ConfigError(" ".join(str(error).splitlines()[:2])) from None
+    try:
+        yield f"llama:chat={server.base_url}", f"llama.cpp {server.version}".strip()
+    finally:
+        server.close()
+
+
+class Run:
+    """One run: what was planned, and what is there so far."""
+
+    def __init__(self, suite: Suite, questions: tuple[Question, ...], settings: Settings, options: Options) -> None:
+        self.facts: RunFacts | None = None
+        self.file: Path | None = None
+        self.rows: dict[tuple[str, str], Row] = {}
+        self._suite = suite
+        self._questions = questions
+        self._settings = settings
+        self._options = options
+
+    def measure(self) -> None:
+        """Ask what is not answered yet; raise `KeyboardInterrupt` when stopped."""
+        from mustcall.cli.eval_screen import progress_bar  # noqa: PLC0415  `--help` needs no rich
+
+        with progress_bar(2 * len(self._questions), self._suite) as advance:
+            asyncio.run(self._ask(advance))
+
+    async def _ask(self, advance: Callable[[Row, bool], None]) -> None:
+        options = self._options
+        async with (
+            open_subject(
+                self._settings,
+                options.model,
+                options.key,
+                options.sampling,
+                self._questions[0],
+                wire=options.wire,
+                stream=options.stream,
+            ) as subject,
+            self._path(subject) as path,
+        ):
+            facts = self._facts(subject)
+            file = self.file = _place(options.out, facts)
+            with Journal(file, facts) as journal:
+                self.facts = facts
+                for row in journal.rows:
+                    self.rows[row.id, row.arm] = row
+                    advance(row, True)
+                askers = make_askers(subject, path)
+                asked = ask_all(self._questions, askers, name=subject.endpoint.name, done=journal.done)
+                async with contextlib.aclosing(asked) as rows:
+                    async for row in rows:
+                        journal.add(row)
+                        self.rows[row.id, row.arm] = row
+                        advance(row, False)
+
+    def _facts(self, subject: Subject) -> RunFacts:
+        options, endpoint = self._options, subject.endpoint
+        return RunFacts(
+            suite=self._suite.name,
+            data=self._suite.version,
+            sets=options.sets,
+            limit=options.limit,
+            seed=options.seed,
+            choice=options.choice,
+            model=subject.model,
+            upstream=endpoint.name,
+            address=options.address or endpoint.base_url,
+            upstream_wire=endpoint.wire,
+            wire=subject.caller_wire,
+            stream=options.stream,
+            via=options.gateway or options.via,
+            form=subject.form,
+            sampling=options.sampling,
+            planned=len(self._questions),
+            settings=_digest(self._settings.house),
+            version=__version__,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    @contextlib.asynccontextmanager
+    async def _path(self, subject: Subject) -> AsyncGenerator[GatewayPath | None]:
+        """Return the gateway the mustcall arm goes to, started here if it is to be its own; None for the engine."""
+        options = self._options
+        model = options.model or subject.model
+        if options.gateway is not None:
+            base = options.gateway.rstrip("/").removesuffix("/v1") + "/v1"
+            yield GatewayPath(base_url=base, model=model, key=options.gateway_key)
+        elif options.via == "gateway":
+            from mustcall.testing.gateway import RunningGateway  # noqa: PLC0415  only here
+
+            counted = CountedTransport(SchemeTransport)
+            keyed = tuple(
+                subject.endpoint if endpoint.name == subject.endpoint.name else endpoint
+                for endpoint in self._settings.endpoints
+            )
+            settings = msgspec.structs.replace(self._settings, endpoints=keyed, ledger=None, client_keys=())
+            with RunningGateway(settings=settings, transport=counted) as gateway:
+                yield GatewayPath(base_url=gateway.base_url, model=model, sent=lambda: counted.sent)
+        else:
+            yield None
+
+
+def _place(out: Path | None, facts: RunFacts) -> Path:
+    """Return the file of a run: the one named, one in the directory named, or a new one in the user's cache."""
+    words = [facts.suite, facts.model, facts.choice or "", facts.wire, "stream" if facts.stream else ""]
+    stem = re.sub(r"[^\w.]+", "-", "-".join(str(word) for word in words if word)).strip("-")
+    if out is None:
+        file = cache_directory("evals") / "runs" / f"{stem}-{re.sub(r'[^0-9]', '', facts.started)[:14]}.jsonl"
+    else:
+        file = out / f"{stem}.jsonl" if out.is_dir() or not out.suffix else out
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+    return file
+
+
+def _digest(house: House) -> str:
+    """Return a short name for the operator's settings of a turn; empty for the defaults."""
+    return "" if house == House() else hashlib.sha256(repr(house).encode()).hexdigest()[:16]

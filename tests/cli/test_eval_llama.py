@@ -1,0 +1,42 @@
+"""`mustcall eval --llama` on a real server with the smallest model: structure, not wording."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mustcall.cli import main
+from mustcall.evals.summary import Column, Summary
+from support.embedded import NAME, readied
+
+
+def test_a_server_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server is started for the run; its port is not part of the circumstances, so that the run can go on."""
+    readied()
+    monkeypatch.chdir(tmp_path)
+    arguments = ["eval", "builtin", "--llama", NAME, "--choice", "auto", "--limit", "1", "--max-tokens", "16"]
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, "--via", "gateway", "--out", "r.jsonl", "--json", "r.json"])
+        assert not ended.value.code, capsys.readouterr().err
+    summary = msgspec.json.decode(Path("r.json").read_bytes(), type=Summary)
+    assert summary.facts.address.startswith("llama.cpp")
+    assert summary.facts.model == NAME
+    for each in summary.graded:
+        assert each.row.fault is None or each.column is Column.MUSTCALL
+        assert each.row.seconds > 0
+    assert Path("r.jsonl").read_bytes().count(b"\n") == 1 + 2
+
+
+def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file that is not there, and one that is no model, are one line each with exit code 2."""
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF and nothing else")
+    for name, words in (("gone.gguf", "there is no model file"), ("broken.gguf", "could not serve broken")):
+        with pytest.raises(SystemExit) as ended:
+            main(["eval", "builtin", "--llama", str(tmp_path / name), "--limit", "1"])
+        err = capsys.readouterr().err.strip()
+        assert ended.value.code == 2
+        assert words in err
+        assert err.count("\n") == 0

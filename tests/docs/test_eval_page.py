@@ -1,0 +1,54 @@
+"""docs/eval.md says what `mustcall eval` does: its options, its suites and sets, its columns."""
+
+import re
+from pathlib import Path
+
+import click
+
+from mustcall.cli.eval import command
+from mustcall.evals.bfcl.entries import SETS
+from mustcall.evals.loading import SUITES
+from mustcall.evals.questions import Demand
+from mustcall.evals.summary import Column
+from support.bfcl import read_set
+
+PAGE = (Path(__file__).parents[2] / "docs" / "eval.md").read_text(encoding="utf-8")
+
+
+def options(name: str) -> set[str]:
+    """The options of a subcommand."""
+    found = command.commands[name]
+    return {option for parameter in found.params if isinstance(parameter, click.Option) for option in parameter.opts}
+
+
+def test_every_option_is_documented() -> None:
+    """Each option has a row, and no row is about an option that is not there; the suites have the same ones."""
+    told = set(re.findall(r"^\| `(--[a-z-]+)", PAGE, re.MULTILINE))
+    assert told == options("bfcl") - {"--config"}
+    assert options("bfcl") == options("builtin")
+    assert options("score") < options("bfcl")
+
+
+def test_every_suite_and_set_is_documented() -> None:
+    """Each suite has a row with its sets, and the numbers are those of the data."""
+    for name in SUITES:
+        assert f"\n| `{name}` | " in PAGE
+    for name in SETS:
+        assert f"`{name}` {len(read_set(name))}" in PAGE
+    for demand in Demand:
+        assert f"`{demand}`" in PAGE
+
+
+def test_every_column_is_documented() -> None:
+    """Each column of the tables is explained."""
+    for column in Column:
+        assert f"\n| `{column}` | " in PAGE
+
+
+def test_the_commands_are_commands() -> None:
+    """The options in the examples exist."""
+    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
+        lines = [line for line in block.replace("\\\n", " ").splitlines() if "mustcall eval " in line]
+        for line in lines:
+            words = line.partition("#")[0].split()
+            assert set(re.findall(r"--[a-z-]+", line.partition("#")[0])) <= options(words[2])
