@@ -78,7 +78,8 @@ def test_the_terminal_has_table_and_bars(capsys: pytest.CaptureFixture[str]) -> 
     assert any("valid call" in line and "1 of 4  25 %  (5–70 %)" in line and "4 of 4  100 %" in line for line in lines)  # noqa: RUF001  as printed
     bars = [line.count("█") for line in lines if "·" in line or "█" in line]
     assert bars == [7, 30] * 3
-    assert any(line.split() == ["upstream", "calls", "4", "4", "+0"] for line in lines)
+    # The first demanded call climbs to the rung that works; the later ones begin there.
+    assert any(line.split() == ["upstream", "calls", "4", "7", "+3"] for line in lines)
     assert any(line.split()[:2] == ["named", "bare"] for line in lines)
 
 

@@ -254,6 +254,21 @@ def test_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate(capsys, "score", "r.jsonl")[0] == 0
 
 
+def test_a_report_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """A disk that is full when a report is written leaves the old report as it was, and no part of the new one."""
+    with ScriptedUpstream(writes_fences) as upstream:
+        flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--limit", "1", "--out", "r.jsonl"]
+        assert evaluate(capsys, "builtin", *flags)[0] == 0
+    Path("r.html").write_text("old", encoding="utf-8")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))  # noqa: E731  run in the child
+    with start("score", "r.jsonl", "--html", "r.html", before=limit) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (2, "", "mustcall: cannot write r.html: File too large\n")
+    assert Path("r.html").read_text(encoding="utf-8") == "old"
+    assert sorted(path.name for path in Path().iterdir()) == ["r.html", "r.jsonl"]
+    assert evaluate(capsys, "score", "r.jsonl", "--json", os.devnull)[0] == 0
+
+
 @pytest.mark.usefixtures("benchmark")
 @pytest.mark.parametrize(
     ("arguments", "words"),

@@ -25,8 +25,8 @@ from mustcall.cli.measuring import (
     report_options,
     sampling_options,
     upstream_options,
+    written,
 )
-from mustcall.core.errors import ConfigError
 from mustcall.evals.arms import make_askers
 from mustcall.evals.asking import Sampling
 from mustcall.evals.figures import add_up
@@ -131,16 +131,16 @@ def _report(run: Run, page: Path | None, picture: Path | None, data: Path | None
     """Write the files that were asked for, then print the figures: a reader who stops reading loses no file."""
     from mustcall.cli.demo_screen import print_report  # noqa: PLC0415  `--help` needs no rich
 
-    try:
-        if data is not None:
+    if data is not None:
+        with written(data) as part:
             measured = msgspec.json.encode({"run": run, "figures": add_up(run)})
-            data.write_bytes(msgspec.json.format(measured, indent=2) + b"\n")
-        if page is not None:
-            page.write_text(write_page(run), encoding="utf-8")
-        if picture is not None:
-            draw_picture(run, picture)
-    except OSError as error:
-        raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from None
+            part.write_bytes(msgspec.json.format(measured, indent=2) + b"\n")
+    if page is not None:
+        with written(page) as part:
+            part.write_text(write_page(run), encoding="utf-8")
+    if picture is not None:
+        with written(picture) as part:
+            draw_picture(run, part)
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
     print_report(run)

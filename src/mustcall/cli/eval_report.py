@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from mustcall.cli.measuring import check_files
-from mustcall.core.errors import ConfigError
+from mustcall.cli.measuring import check_files, written
 from mustcall.evals.comparing import compare_runs, read_summary
 from mustcall.evals.floors import Floor, missed_floors
 from mustcall.evals.suites import Suite
@@ -42,15 +41,15 @@ def report(summary: Summary, suite: Suite, reports: Reports) -> int:
     from mustcall.cli.eval_screen import print_summary  # noqa: PLC0415  `--help` needs no rich
 
     changes = compare_runs(read_summary(reports.old), summary) if reports.old is not None else None
-    try:
-        if reports.data is not None:
-            reports.data.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
-        if reports.page is not None:
-            reports.page.write_text(write_summary_page(summary, suite, changes), encoding="utf-8")
-        if reports.picture is not None:
-            draw_summary_picture(summary, reports.picture)
-    except OSError as error:
-        raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from None
+    if reports.data is not None:
+        with written(reports.data) as part:
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+    if reports.page is not None:
+        with written(reports.page) as part:
+            part.write_text(write_summary_page(summary, suite, changes), encoding="utf-8")
+    if reports.picture is not None:
+        with written(reports.picture) as part:
+            draw_summary_picture(summary, part)
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
     print_summary(summary, changes)

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "report_options",
     "sampling_options",
     "upstream_options",
+    "written",
 ]
 
 INTERRUPTED = 130
@@ -94,6 +95,24 @@ def check_files(*files: Path | None, picture: Path | None = None) -> None:
     for path in (*files, picture):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no directory {path.absolute().parent}")
+
+
+@contextmanager
+def written(file: Path) -> Generator[Path]:
+    """Yield where to write a report; it is put in place when it is whole. Raise `ConfigError` where it cannot be."""
+    part = file.with_name(f".{file.name}.part")
+    if file.exists() and not file.is_file():  # a device or a pipe takes what it is given
+        part = file
+    try:
+        yield part
+        if part is not file:
+            part.replace(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from None
+    finally:
+        if part is not file:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 def measured_settings(file: Path | None, upstream: str | None, gguf: Path | None, model: str | None) -> Settings:
