@@ -124,12 +124,16 @@ def _listed(store: dict[tuple[str, str], _Counts]) -> Iterable[Tally]:
 def derive(counts: _Counts, profile: Profile) -> dict[str, Any]:
     """Return what counts say about a model, as fields of its profile.
 
-    - A rung that mostly makes the call comes first once another one was seen to miss it mostly.
+    - A rung that mostly makes the call comes first once another one was seen to miss it mostly. The one that turns
+      reasoning off does not: it is for a retry, and the next request reasons as its caller says (rule 24).
     - A forced choice that made the provider's own calls several times and never failed is enforced.
     - Tools are rendered in the text format the model writes.
     """
     rungs = {subject.removeprefix(RUNG): count for subject, count in counts.items() if subject.startswith(RUNG)}
-    good = sorted((rung for rung, count in rungs.items() if count.made > count.missed), key=lambda r: -rungs[r].made)
+    good = sorted(
+        (rung for rung, count in rungs.items() if count.made > count.missed and rung != RungKind.HARD),
+        key=lambda rung: -rungs[rung].made,
+    )
     changes: dict[str, Any] = {}
     if good and any(count.missed > count.made for count in rungs.values()):
         changes["forced_by"] = tuple(good)
