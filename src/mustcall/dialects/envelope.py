@@ -308,7 +308,7 @@ def read_items(
 ) -> Parse[None]:
     """Read the rest of an array whose bracket was read."""
     reader = span.reader
-    span.listed = True
+    span.begin_list()
     if (yield from blanks(reader)) == "]":
         raise Fault(Reason.MISSING_NAME)
     while True:
@@ -322,6 +322,7 @@ def read_items(
             raise Fault(Reason.BAD_JSON)
         reader.position += 1
         if character == "]":
+            span.end_list()
             if held is None:
                 span.drop()
             return

@@ -80,14 +80,17 @@ class ArgumentDelta(msgspec.Struct, frozen=True, gc=False, tag="argument_delta")
 
 
 class CallEnd(msgspec.Struct, frozen=True, gc=False, tag="call_end"):
-    """The call is complete; `arguments` is its whole JSON object as text. `listed` calls stand in one list."""
+    """The call is complete; `arguments` is its whole JSON object as text.
+
+    Calls that stand in one list have its number in `listed`: the index of the first of them.
+    """
 
     index: int
     name: str
     arguments: str
     dialect: str
     in_reasoning: bool = False
-    listed: bool = False
+    listed: int | None = None
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False, tag="malformed"):

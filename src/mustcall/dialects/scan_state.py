@@ -82,9 +82,9 @@ class ScanState:
         return self._candidate is not None and self._candidate.called
 
     @property
-    def in_span(self) -> bool:
-        """Whether markup of a call is being read, the end of a list of calls included."""
-        return self._span is not None
+    def open_list(self) -> int | None:
+        """The number of the list of calls that is being read, None if none is or none of its calls is complete."""
+        return self._span.open_list if self._span is not None else None
 
     @property
     def in_reasoning(self) -> bool:

@@ -54,8 +54,8 @@ class Span:
     dialect whose opener was found, `dialect` the one that was read behind it where relatives share an opener. `enters`
     names a reasoning section that the span's markup opened. `owes` holds closers that did not come where they belong,
     so that they do not leak as text when they come later. `silences` are the ends of text behind the span in which no
-    call counts. `fresh` tells that the reply begins here. `wraps` tells that another dialect's opener follows, `listed`
-    that the calls stand in a list. In reasoning no markup is taken out of the text.
+    call counts. `fresh` tells that the reply begins here. `wraps` tells that another dialect's opener follows. In
+    reasoning no markup is taken out of the text.
     """
 
     __slots__ = (
@@ -63,6 +63,8 @@ class Span:
         "_harden",
         "_indices",
         "_lines",
+        "_list",
+        "_lists",
         "_soft",
         "call",
         "dialect",
@@ -73,10 +75,10 @@ class Span:
         "fresh",
         "gap",
         "in_reasoning",
-        "listed",
         "marker",
         "offered",
         "open_ended",
+        "open_list",
         "opened_by",
         "owes",
         "reader",
@@ -121,7 +123,10 @@ class Span:
         self.rejected = False
         self.open_ended = False
         self.wraps = False
-        self.listed = False
+        #: The number of the list that is being read.
+        self.open_list: int | None = None
+        self._lists = False
+        self._list: int | None = None
         self._indices = indices
         self._effort = effort
         self._lines = lines
@@ -155,6 +160,20 @@ class Span:
     def next_index(self) -> int:
         """Return an index no call of this scan has had."""
         return self._indices.take()
+
+    def begin_list(self) -> None:
+        """Say that the calls from here on stand in one list."""
+        self._lists, self._list = True, None
+
+    def end_list(self) -> None:
+        """Say that the list has ended."""
+        self.open_list = None
+
+    def list_of(self, index: int) -> int | None:
+        """Return the number of the list that the call just read stands in: the index of the first call in it."""
+        if self._lists and self._list is None:
+            self._list = self.open_list = index
+        return self._list
 
     def release(self) -> None:
         """Give what was read so far back to the text."""
@@ -332,7 +351,6 @@ class Call:
         span.succeeded = True
         span.drop_call()
         arguments = "".join(self._parts)
-        span.events.append(
-            CallEnd(self.index, self.name, arguments, span.dialect, span.in_reasoning, listed=span.listed)
-        )
+        listed = span.list_of(self.index)
+        span.events.append(CallEnd(self.index, self.name, arguments, span.dialect, span.in_reasoning, listed))
         span.call = None

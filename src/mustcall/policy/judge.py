@@ -16,7 +16,7 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.core.verdict import Verdict
-from mustcall.dialects import Malformed, Reason
+from mustcall.dialects import CallEnd, Malformed, Reason
 from mustcall.dialects.names import Offered
 from mustcall.policy.announcing import announces_call
 from mustcall.policy.answering import AnswerWay, read_answer
@@ -37,6 +37,7 @@ _ONE_AT_A_TIME = "one call at a time was asked for"
 _BESIDE_CALLS = "other tools were called beside it"
 _GIVEN_BEFORE = "the answer was given before"
 _FORBIDDEN = "nothing may be called"
+_NOT_DEMANDED = "it came before the demanded call"
 #: Why a call is left out that a reply made beyond what it may.
 SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
@@ -343,7 +344,7 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         return _judge_text(case, reply, found, ())
     if found.calls:
         return _judge_text_calls(case, reply, found)
-    strange, spoilt = _sorted_markup(case, found)
+    strange, spoilt = _sorted_markup(case, found.malformed)
     if not (case.reads_text or says_calls or case.demand.forced):
         spoilt = [
             entry for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP or _ends_with(reply, entry.raw)
@@ -383,10 +384,15 @@ def _without_markup(case: Case, reply: Reply, found: Found) -> tuple[tuple[Part,
     """Return a reply's parts without call markup, readable or not, and what is said about it (rules 52, 125)."""
     if found.cleaned is None:
         return reply.parts, ()
-    _, spoilt = _sorted_markup(case, found)
-    # Of a form that is not known only the sign is known, not where it ends.
-    parts = _cut_off(found.cleaned, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
+    parts = _cut_markup(case, found.cleaned, found.malformed)
     return (reply.parts, ()) if parts == reply.parts else (parts, _stripped(found))
+
+
+def _cut_markup(case: Case, parts: tuple[Part, ...], malformed: Sequence[Malformed]) -> tuple[Part, ...]:
+    """Return the parts without calls on offer that cannot be read."""
+    _, spoilt = _sorted_markup(case, malformed)
+    # Of a form that is not known only the sign is known, not where it ends.
+    return _cut_off(parts, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
 
 
 def _cut_off(parts: tuple[Part, ...], spans: list[str]) -> tuple[Part, ...]:
@@ -409,15 +415,15 @@ def _cut_off(parts: tuple[Part, ...], spans: list[str]) -> tuple[Part, ...]:
     return tuple(reversed(kept))
 
 
-def _sorted_markup(case: Case, found: Found) -> tuple[list[Malformed], list[Malformed]]:
+def _sorted_markup(case: Case, malformed: Sequence[Malformed]) -> tuple[list[Malformed], list[Malformed]]:
     """Return the markup of tools nobody offered (rule 44), and what is or may be a call on offer and cannot be read.
 
     A name that was cut off may be any.
     """
     strange: list[Malformed] = []
     spoilt: list[Malformed] = []
-    offered = Offered(case.offered) if found.malformed else None
-    for entry in found.malformed:
+    offered = Offered(case.offered) if malformed else None
+    for entry in malformed:
         named = entry.name if entry.reason is not Reason.TRUNCATED else None
         if entry.reason is Reason.UNKNOWN_TOOL or (named and offered is not None and offered.resolve(named) is None):
             strange.append(entry)
@@ -431,18 +437,22 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     assert found.promoted is not None, "calls were found"
     if found.settled:  # the token limit, and what else came behind the demanded call, do not matter (rule 137)
         reply = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
-    _, spoilt = _sorted_markup(case, found)
+    _, spoilt = _sorted_markup(case, found.malformed)
     if spoilt and (case.reads_text or case.protocol is Protocol.HYBRID or _is_broad(case)):
         # Parallel calls stand or fall together: the one that can be read is not run without the one that cannot.
         return _judge_spoilt(reply, spoilt)
     dialects = ", ".join(sorted({call.dialect for call in found.calls}))
-    note = Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})")
-    promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in found.promoted)
+    notes = (Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})"),)
+    parts = found.promoted
+    if found.passed:
+        parts = _cut_markup(case, parts, [entry for entry in found.passed if isinstance(entry, Malformed)])
+        notes += _passed_over(found)
+    promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in parts)
     suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
     judged = (
         Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
         if suspicious
-        else _judge_calls(case, reply, promoted, (note,), promoted=True, demanded=found.settled)
+        else _judge_calls(case, reply, promoted, notes, promoted=True, demanded=found.settled)
     )
     judged = msgspec.structs.replace(judged, dialect=found.calls[0].dialect)
     if case.reads_text:
@@ -458,6 +468,16 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     return Judgement(
         verdict=Verdict.TEXT_CALL, reply=reply, salvage=salvage, problem=judged.problem, notes=judged.notes
     )
+
+
+def _passed_over(found: Found) -> tuple[Adaptation, ...]:
+    """Return what is said of calls and markup that came before the demanded call."""
+    dropped = [
+        Adaptation(AdaptationKind.CALL_DROPPED, entry.name, _NOT_DEMANDED)
+        for entry in found.passed
+        if isinstance(entry, CallEnd)
+    ]
+    return (*dropped, *(_stripped(found) if len(dropped) != len(found.passed) else ()))
 
 
 def _is_broad(case: Case) -> bool:

@@ -60,7 +60,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     `cleaned` are the reply's parts without call markup and leaked reasoning, `promoted` the same with the calls in
     their places; both are None where there was nothing to take out. `settled` says that the calls are demanded ones,
-    and that nothing behind them was looked at.
+    and that nothing behind them was looked at; `passed` is what was found before them.
     """
 
     calls: tuple[CallEnd, ...] = ()
@@ -70,6 +70,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     cleaned: tuple[Part, ...] | None = None
     promoted: tuple[Part, ...] | None = None
     settled: bool = False
+    passed: tuple[CallEnd | Malformed, ...] = ()
 
 
 class _Kind(Enum):
@@ -126,6 +127,7 @@ class Lens:
         "_malformed",
         "_open",
         "_others",
+        "_passed",
         "_settling",
         "_slots",
         "_token",
@@ -143,6 +145,7 @@ class Lens:
         self._calls: list[CallEnd] = []
         self._malformed: list[Malformed] = []
         self._settling = _Settling.OPEN
+        self._passed: list[CallEnd | Malformed] = []
         #: Whether something that may be a call was seen in text.
         self.marked = False
         #: Whether what comes out differs from what went in.
@@ -166,8 +169,9 @@ class Lens:
     def settled(self) -> bool:
         """Whether a demanded call is there, and the list of calls it may stand in is over."""
         if self._settling is not _Settling.MET:
-            return False
-        return not self._calls[-1].listed or not any(scan.scanner.in_span for scan in self._open.values())
+            return self._settling is _Settling.OVER
+        listed = self._calls[-1].listed
+        return listed is None or all(scan.scanner.open_list != listed for scan in self._open.values())
 
     def feed(self, event: Event) -> list[Event]:
         """Take one event and return what may be shown."""
@@ -240,6 +244,7 @@ class Lens:
             cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED),
             promoted=_kept(promoted, self._slots, _Kind.DROPPED),
             settled=self._settling in _AFTER_CALL,
+            passed=tuple(self._passed),
         )
 
     def _moved(
@@ -315,14 +320,15 @@ class Lens:
         if self._settling is _Settling.OPEN:
             if demanded(call.name, call.arguments):
                 self._settling = _Settling.MET
+                self._passed = [*self._calls, *self._malformed]
                 self._calls.clear()
                 self._malformed.clear()
                 for slot in self._slots:
                     if slot.kind is _Kind.CALL:
                         slot.kind = _Kind.DROPPED
-            elif call.listed:
+            elif call.listed is not None:
                 self._settling = _Settling.SPOILT
-        elif not (call.listed and self._calls[-1].listed):
+        elif call.listed is None or call.listed != self._calls[-1].listed:
             self._settling = _Settling.OVER
         elif not demanded(call.name, call.arguments):
             self._settling = _Settling.SPOILT

@@ -134,6 +134,7 @@ def _read_mapping(call: Call, keys: set[str]) -> Parse[None]:
 def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
     """Read calls up to the list's end; its opening bracket was read."""
     reader = span.reader
+    span.begin_list()
     while True:
         yield from read_python_call(span, held)
         following = yield from blanks(reader)
@@ -144,6 +145,7 @@ def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
             raise Fault(Reason.BAD_LITERAL)
         reader.position += 1
         if following == "]":
+            span.end_list()
             if held is None:
                 span.drop()
             return
