@@ -306,7 +306,7 @@ class Turn:
             + self._theirs.path
             + (f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""),
             headers=request_headers(
-                self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=self._inbound.stream
+                self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=course.shaped().request.stream
             ),
             body=body,
             timeouts=self._endpoint.timeouts,

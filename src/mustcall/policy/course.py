@@ -127,6 +127,7 @@ class Course:
             if self._request.output is not None:
                 shaped = self._answering(shaped, plan)
             if self.settles_early and not self._unstreamed and not shaped.request.stream:
+                self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "on, so that the demanded call ends the reply")
                 streamed = shaped.request.evolve(stream=True, stream_usage=True)
                 shaped = msgspec.structs.replace(shaped, request=streamed)
             self._shaped = shaped
@@ -351,18 +352,21 @@ class Course:
     def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
         """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
         rejection = classify_rejection(error)
-        helped = (
-            rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE
-        )  # that one ends by itself
-        if not self.may_call or helped:
+        if not self.may_call:
             return False, None
+        sent = self.shaped()
+        if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
+            # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
+            again = self.rung.constrains and self._skip()
+            self._shaped = None if again else sent
+            return again, None
         self._refusals.add(rejection)
         taught = lesson(rejection)
         learnt = Lesson(taught[0], taught[1], str(rejection)) if taught is not None else None
         if learnt is not None and learnt.field == "forced" and not self.plan.reasoning:
             # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
             learnt = Lesson("forced", Forcing.NEVER, learnt.why)
-        sent, self._shaped = self.shaped(), None
+        self._shaped = None
         if (
             rejection is Rejection.OTHER
             and sent.request.stream
@@ -371,13 +375,24 @@ class Course:
         ):
             self._unstreamed = True
             return True, None
-        if rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
+        if self.rung.kind is RungKind.GRAMMAR and rejection in (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER):
+            learnt = self._refused_grammar(error, sent)
+        elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
             # It is not known whether it would be refused without tools as well.
             learnt = Lesson("schema_with_tools", value=False, why=str(rejection))
         again = self._mend(rejection, learnt)
         # What would be sent again as it was would be refused again.
         again = again and not self._repeats(sent)
         return again, learnt if again else None
+
+    def _refused_grammar(self, error: ErrorInfo, sent: Shaped) -> Lesson | None:
+        """Return what a refusal of a constrained reply teaches: that the server lacks the field, if it names it."""
+        if not any(field in error.message or field == error.param for field in sent.extra):
+            return None
+        why = "grammar_unsupported"
+        if self.profile.grammar_field is not None:
+            return Lesson("grammar_field", value=None, why=why)
+        return Lesson("local", value=False, why=why)
 
     def _repeats(self, sent: Shaped) -> bool:
         shaped = self.shaped()
@@ -400,7 +415,7 @@ class Course:
                 return True
             case Rejection.SCHEMA_INEXPRESSIBLE:
                 return self._reduce_schemas() or self._skip()
-            case Rejection.OVERFLOW | Rejection.OTHER | Rejection.GENERATION:
+            case Rejection.OVERFLOW | Rejection.GENERATION:
                 return self._skip()
             case _:
                 return (learnt is not None and self._replan(learnt)) or self._skip()
@@ -455,6 +470,7 @@ class Course:
         """Go past a rung that is refused; where that is the caller's own request, its refusal stands."""
         if (self._place == 0 and not self.rung.constrains) or self._place + 1 >= len(self.plan.rungs):
             return False
+        self._climbed.append(self.rung)
         self._place += 1
         self._reminder = None
         return True
