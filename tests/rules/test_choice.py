@@ -183,11 +183,11 @@ def test_a_server_without_named_choice(wire: str, stream: bool) -> None:
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_a_server_without_any_choice(wire: str, stream: bool) -> None:
-    """Rule 7: where nothing can be forced, the choice becomes a directive; the reply is checked."""
+    """Rule 7: where nothing can be forced, the choice becomes a directive; the reply is checked, and streamed (137)."""
     facts = {"models": ["local-*"], "forced": "never", "reasoning": "never"}
     with Rig(TEXT, CALL, upstream=wire, house=House(overrides=read_overrides([facts]))) as rig:
         got = rig.ask(wire, write_body(wire, ASK, model="local-1", choice="get_weather", stream=stream))
-        first = _followed(wire, write_body(wire, ASK, model="local-1", choice="auto", stream=stream), None, DIRECTIVE)
+        first = _followed(wire, write_body(wire, ASK, model="local-1", choice="auto", stream=True), None, DIRECTIVE)
         assert rig.bodies == [first, _followed(wire, first, "It is sunny.", FIRMER)]
     assert (got.calls, got.outcome) == ((("get_weather", PARIS),), ("calls", "2", "met", "force_missed,called"))
     assert "force_softened:tool_choice" in got.adaptations

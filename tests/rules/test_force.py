@@ -31,6 +31,7 @@ from rules.thinking import (
     asked,
     attempts_of,
     hard,
+    hard_afresh,
     soft_body,
     thought,
 )
@@ -163,17 +164,31 @@ def test_the_directive_names_a_rules_tool() -> None:
         (CLAUDE, {"type": "adaptive"}, True),
         ("claude-opus-5", None, True),  # thinks unless told not to
         ("claude-opus-5", {"type": "disabled"}, False),
-        ("mystery-1", None, True),  # not known to be able to stop
+        ("mystery-1", None, False),  # nothing is known of it, and nothing turns it on
+        ("mystery-1", {"type": "disabled"}, False),
     ],
 )
 def test_when_reasoning_counts_as_active(model: str, configured: dict[str, Any] | None, soft: bool) -> None:
-    """Rule 22: reasoning counts as active when configured, or when nothing says that it is off."""
+    """Rule 22: reasoning counts as active when the request or the profile turns it on; else the force goes as it came.
+
+    A force that is not known to be obeyed is streamed, whoever asks for it (rule 137).
+    """
     own = {} if configured is None else {"thinking": configured}
     body = asked("messages", model=model, thinking=False) | own
     with Rig(CALL) as rig:
         got = rig.ask("messages", body)
         expected = soft_body("messages", model=model, thinking=False) | own if soft else body
-        assert rig.bodies == [expected]
+        assert rig.bodies == [expected | ({"stream": True} if model == "mystery-1" else {})]
+    assert (got.calls, got.outcome) == (MET, ("calls", "1", "met", "called"))
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_unknown_model_that_reasons_gets_the_force_as_it_came(wire: str, stream: bool) -> None:
+    """Rule 22: also where the request turns reasoning on: only a refusal or an ignored force changes that."""
+    with Rig(CALL, upstream=wire) as rig:
+        got = rig.ask(wire, asked(wire, model="mystery-1", stream=stream))
+        assert rig.bodies == [asked(wire, model="mystery-1", stream=True)]
     assert (got.calls, got.outcome) == (MET, ("calls", "1", "met", "called"))
 
 
@@ -264,16 +279,15 @@ def test_the_callers_history_is_its_own(wire: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "verdict", "status"),
     [
-        (Turn(Think("hm"), Say("It is"), finish="length"), "truncated", 502),
         (Turn(Refuse("I will not."), finish="refusal"), "refused", 200),
         (Turn(Think("hm"), Call("get_weather", PARIS)), "called", 200),
         (Fail(400, "messages: something else is wrong"), "rejected", 400),
         (Fail(401, "invalid x-api-key"), "rejected", 401),
     ],
-    ids=["truncated", "refused", "called", "invalid", "unauthorised"],
+    ids=["refused", "called", "invalid", "unauthorised"],
 )
 def test_replies_that_are_not_retried(wire: str, stream: bool, reply: Any, verdict: str, status: int) -> None:
-    """Rule 26: truncated, refused, errored and tool-calling replies do not trigger the retry."""
+    """Rule 26: refused, errored and tool-calling replies do not trigger the retry."""
     with Rig(reply, CALL) as rig:
         got = rig.ask(wire, asked(wire, stream=stream))
         assert rig.bodies == [soft_body(wire, stream=stream)]
@@ -287,6 +301,29 @@ def test_replies_that_are_not_retried(wire: str, stream: bool, reply: Any, verdi
         assert got.calls == MET
     if verdict == "rejected":
         assert got.error["message"] in ("messages: something else is wrong", "invalid x-api-key")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_a_truncated_reply_climbs(wire: str, stream: bool) -> None:
+    """Rule 26: a truncated reply is not repeated: the next rung follows, and nothing of it stays in context."""
+    cut = Turn(Think("hm", signature="sig-1"), Say("It is"), finish="length")
+    with Rig(cut, CALL) as rig:
+        got = rig.ask(wire, asked(wire, stream=stream))
+        assert rig.bodies == [soft_body(wire, stream=stream), hard_afresh(wire, stream=stream)]
+    assert (got.calls, got.text, got.thinking) == (MET, "", "")
+    assert got.outcome == ("calls", "2", "met", "truncated,called")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_truncated_replies_to_the_end_are_an_error(wire: str, stream: bool) -> None:
+    """Rule 26: no rung is asked twice: when the last one is truncated as well, the caller is told so."""
+    cut = Turn(Say("It is"), finish="length")
+    with Rig(cut, cut, CALL) as rig:
+        got = rig.ask(wire, asked(wire, stream=stream))
+        assert rig.bodies == [soft_body(wire, stream=stream), hard_afresh(wire, stream=stream)]
+    assert (got.status, got.outcome) == (502, ("failure", "2", "unmet", "truncated,truncated"))
+    assert got.error["message"].startswith("TruncatedReply: ")
+    assert attempts_of(got) == [("soft", "truncated", "climb"), ("hard", "truncated", "fail")]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -24,6 +24,7 @@ from rules.thinking import (
     asked,
     attempts_of,
     hard,
+    hard_afresh,
     soft_body,
     thought,
 )
@@ -34,7 +35,6 @@ from support.forcing import (
     Rig,
     User,
     expect_body,
-    join_users,
     turns_on,
     typed_item,
     write_body,
@@ -134,28 +134,12 @@ def test_without_schema_output_the_reminders_are_the_end(wire: str) -> None:
 # --- rule 29: other tools --------------------------------------------------------------------------------------------
 
 
-def _hard_after_other(wire: str, *, stream: bool = False) -> dict[str, Any]:
-    """The retry after a call of another tool: nothing of that reply stays, so the two user turns are neighbours."""
-    soft = soft_body(wire, stream=stream)
-    words = [{"type": "text", "text": text} for text in NAMED[:2]]
-    question = {"role": "user", "content": ASK}
-    if wire == "messages":
-        messages = [question, {"role": "user", "content": words}]
-    else:
-        messages = join_users([question, {"role": "user", "content": words}])
-    return soft | {
-        "messages": messages,
-        "tool_choice": {"type": "tool", "name": "get_weather"},
-        "thinking": {"type": "disabled"},
-    }
-
-
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_other_tools_do_not_meet_a_named_choice(wire: str, stream: bool) -> None:
     """Rule 29: a named tool answered only by another counts as unmet and is retried; one attempt's calls are given."""
     with Rig(OTHER, CALL) as rig:
         got = rig.ask(wire, asked(wire, stream=stream))
-        assert rig.bodies == [soft_body(wire, stream=stream), _hard_after_other(wire, stream=stream)]
+        assert rig.bodies == [soft_body(wire, stream=stream), hard_afresh(wire, stream=stream)]
     assert (got.calls, got.outcome) == (MET, ("calls", "2", "met", "force_missed,called"))
 
 
@@ -190,7 +174,7 @@ def test_an_unmet_named_choice_answers_with_the_last_attempt_only(wire: str) -> 
     """Rule 29: with `on_unmet` `answer` the last attempt's other call is the reply, never those of two attempts."""
     with Rig(OTHER, Turn(Call("get_time", {"zone": "UTC"}))) as rig:
         got = rig.ask(wire, asked(wire), {"x-mustcall-on-unmet": "answer"})
-        assert rig.bodies == [soft_body(wire), _hard_after_other(wire)]
+        assert rig.bodies == [soft_body(wire), hard_afresh(wire)]
     assert got.calls == (("get_time", {"zone": "UTC"}),)
     assert got.outcome == ("calls", "2", "unmet", "force_missed,force_missed")
     assert not any(entry.startswith("call_dropped") for entry in got.adaptations)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mustcall.policy.wording import Wording
 from mustcall.testing import Call, Say, Think, Turn
-from support.forcing import Got, choice_on, expect_body, write_body
+from support.forcing import Got, choice_on, expect_body, join_users, write_body
 
 __all__ = [
     "ANY",
@@ -24,6 +24,7 @@ __all__ = [
     "asked",
     "attempts_of",
     "hard",
+    "hard_afresh",
     "soft_body",
     "thought",
 ]
@@ -41,7 +42,8 @@ NAMED = [sentence.format(tool="get_weather") for sentence in Wording().call_name
 ANY = list(Wording().call_any)
 AS_JSON = (
     "Answer with one JSON object that calls one of these tools, with its name and arguments:\n"
-    "- get_weather: The weather in a city."
+    "- get_weather: The weather in a city.\n"
+    '  arguments: {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}'
 )
 
 
@@ -73,6 +75,22 @@ def hard(soft: dict[str, Any], words: str = NAMED[1], choice: str = "get_weather
     return soft | {
         "messages": [*soft["messages"], answered(), {"role": "user", "content": words}],
         "tool_choice": choice_on("messages", choice),
+        "thinking": {"type": "disabled"},
+    }
+
+
+def hard_afresh(wire: str, *, stream: bool = False) -> dict[str, Any]:
+    """Return the second attempt after a reply that does not stay: the two directives are neighbours."""
+    soft = soft_body(wire, stream=stream)
+    words = [{"type": "text", "text": text} for text in NAMED[:2]]
+    question = {"role": "user", "content": ASK}
+    if wire == "messages":
+        messages = [question, {"role": "user", "content": words}]
+    else:
+        messages = join_users([question, {"role": "user", "content": words}])
+    return soft | {
+        "messages": messages,
+        "tool_choice": {"type": "tool", "name": "get_weather"},
         "thinking": {"type": "disabled"},
     }
 
