@@ -9,10 +9,10 @@ from itertools import count
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from mustcall.cli.progress import counting_bar
 from mustcall.evals.figures import Figures, Measure, add_up
 from mustcall.evals.results import Run, Trial
 from mustcall.evals.rows import Arm
@@ -44,15 +44,7 @@ def progress_bar(planned: int) -> Generator[Callable[[Arm, Trial], None]]:
 
         yield say
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, expand=True, transient=True) as progress:
+    with counting_bar(console) as progress:
         task = progress.add_task("asking", total=planned * len(Arm))
         valid = dict.fromkeys(Arm, 0)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from mustcall.cli.progress import counting_bar
 from mustcall.evals.comparing import Change
 from mustcall.evals.rows import Arm, Row
 from mustcall.evals.suites import Suite
@@ -63,15 +63,7 @@ def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], 
 
         yield say
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=console, expand=True, transient=True, speed_estimate_period=600) as progress:
+    with counting_bar(console) as progress:
         task = progress.add_task("asking", total=planned)
 
         def advance(row: Row, before: bool) -> None:
