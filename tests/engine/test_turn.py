@@ -42,6 +42,7 @@ CALL = Turn(Call("weather", {"city": "Bern"}))
 MIXED = Turn(Think("Ünd?"), Say("Es regnet."), Call("weather", {"city": "Bern"}))
 MARKUP = Turn(Say('<tool_call>{"name": "weather", "arguments": {"city": "Bern"}}</tool_call>'))
 CUT = Turn(Say("Hm."), Call("weather", '{"city": "Be'), finish="tool_calls")
+WRITTEN = Turn(Say('{"name": "weather", "arguments": {"city": "Bern"}}'))
 NATIVE = Controls(protocol=Protocol.NATIVE)
 
 
@@ -58,6 +59,11 @@ def force(wire: Wire, name: str = "weather") -> Any:
         Wire.RESPONSES: {"type": "function", "name": name},
         Wire.MESSAGES: {"type": "tool", "name": name},
     }[wire]
+
+
+def constraint(wire: Wire, body: dict[str, Any]) -> Any:
+    """What a request holds its answer to, None for nothing."""
+    return body.get({Wire.CHAT: "response_format", Wire.RESPONSES: "text", Wire.MESSAGES: "output_config"}[wire])
 
 
 def answer(wire: Wire, turn: Turn, *, stream: bool, number: int = 0, **fields: Any) -> FakeReply:
@@ -107,6 +113,7 @@ async def take(
     retries: int = 0,
     turns: Turns | None = None,
     progress: Progress | None = None,
+    model: str = "m",
 ) -> Taken:
     """Take one turn and read its answer to the end; every reply that was used is closed, however it ends."""
     transport = FakeTransport(answers)
@@ -118,7 +125,7 @@ async def take(
             request,
             endpoint(theirs, retries=retries),
             None,
-            asked="m",
+            asked=model,
             controls=controls or Controls(),
             progress=progress,
             deadline=DEADLINE,
@@ -355,60 +362,82 @@ async def test_usage_is_the_sum_of_all_attempts(wire: Wire, stream: bool) -> Non
 @pairs
 @streaming
 async def test_a_missed_force_is_held_and_climbs(mine: Wire, theirs: Wire, stream: bool) -> None:
-    """Rules 20, 25, 53: an unknown model: soft, then the real choice with the answer in context; prose never leaves."""
-    answers = [answer(theirs, turn, stream=stream, number=number) for number, turn in enumerate([TEXT, CALL])]
-    progress = Progress()
-    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers, progress=progress)
+    """Rules 22, 53, 140: an unknown model: the choice as it came, then the call as a schema answer; prose stays here.
+
+    The force is streamed, whoever asks (rule 137); what is constrained ends by itself.
+    """
+    answers = [answer(theirs, TEXT, stream=True), answer(theirs, WRITTEN, stream=stream, number=1)]
+    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers)
     assert b"rain" not in taken.body
     assert b"weather" in taken.body
-    assert taken.sent[0].get("tool_choice") in ("auto", {"type": "auto"})
-    assert taken.sent[1]["tool_choice"] == force(theirs)
+    assert [sent.get("tool_choice") for sent in taken.sent] == [force(theirs), None]
+    assert [sent.get("stream", False) for sent in taken.sent] == [True, stream]
+    assert [constraint(theirs, sent) is not None for sent in taken.sent] == [False, True]
+    assert "It is going to rain." not in json.dumps(taken.sent[1])
+    assert [attempt.verdict for attempt in taken.record.attempts] == [Verdict.FORCE_MISSED, Verdict.CALLED]
+    assert taken.record.force == "met"
+
+
+@pairs
+@streaming
+async def test_an_answer_stays_in_context_of_a_directive(mine: Wire, theirs: Wire, stream: bool) -> None:
+    """Rules 25, 53: without schema output a directive follows the ignored choice, the answer before it; prose stays."""
+    answers = [answer(theirs, turn, stream=True, number=number) for number, turn in enumerate([TEXT, CALL])]
+    house = House(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
+    turns = Turns(FakeTransport(()), FakeClock(), house)
+    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers, turns=turns)
+    assert b"rain" not in taken.body
+    assert b"weather" in taken.body
+    assert [sent.get("stream") for sent in taken.sent] == [True, True]
+    assert taken.sent[0]["tool_choice"] == force(theirs)
+    assert taken.sent[1]["tool_choice"] in ("auto", {"type": "auto"})
     assert "It is going to rain." in json.dumps(taken.sent[1])
     assert taken.record.force == "met"
 
 
 async def test_an_unmet_force_by_setting() -> None:
-    """Rule 27: a typed error with the text in it, or the reply as it is."""
-    turns = [answer(Wire.CHAT, TEXT, stream=False) for _ in range(3)]
+    """Rule 27: a typed error with the text in it, or the reply as it is, when every rung was asked once."""
     request = request_of(Wire.CHAT, tool_choice="required")
+    streamed = (True, False, True, True)  # native, schema, soft, text
+
+    def turns() -> list[FakeReply]:
+        return [answer(Wire.CHAT, TEXT, stream=stream) for stream in streamed]
+
     with pytest.raises(ForceUnmet) as caught:
-        await take(request, Wire.CHAT, *turns)
+        await take(request, Wire.CHAT, *turns())
     assert caught.value.details is not None
     assert caught.value.details["text"] == "It is going to rain."
-    assert len(caught.value.details["attempts"]) == 3
-    turns = [answer(Wire.CHAT, TEXT, stream=False) for _ in range(3)]
-    taken = await take(request, Wire.CHAT, *turns, controls=Controls(on_unmet=OnUnmet.ANSWER))
+    rungs = [attempt["rung"] for attempt in caught.value.details["attempts"]]
+    assert rungs == ["native", "schema", "soft", "text"]
+    taken = await take(request, Wire.CHAT, *turns(), controls=Controls(on_unmet=OnUnmet.ANSWER))
+    assert [sent.get("stream", False) for sent in taken.sent] == list(streamed)
     assert (taken.record.force, taken.record.outcome) == ("unmet", OutcomeKind.ANSWER)
     assert b"rain" in taken.body
 
 
-async def test_a_refused_force_is_learnt_for_the_process() -> None:
-    """Rule 33: the 400 switches to the soft plan, and the next turn of that model begins with it."""
-    believed = read_overrides([{"models": ["m"], "protocol": "native", "forced": "always", "reasoning": "asked"}])
-    turns = Turns(FakeTransport(()), FakeClock(), House(overrides=believed))
+@pytest.mark.parametrize("configured", [False, True], ids=["believed", "configured"])
+async def test_a_refused_force_is_learnt_for_the_process(configured: bool) -> None:
+    """Rules 33, 139: the 400 switches to the soft plan, and the next turn of that model begins with it.
+
+    Unless the operator said that the force works: that is tried every time.
+    """
+    model = "claude-haiku-5-5"  # its profile says that it can be forced while it thinks
+    facts = read_overrides([{"models": [model], "forced": "always"}]) if configured else ()
+    turns = Turns(FakeTransport(()), FakeClock(), House(overrides=facts))
     request = request_of(
         Wire.MESSAGES,
+        model=model,
         tool_choice=force(Wire.MESSAGES),
         thinking={"type": "enabled", "budget_tokens": 100},
     )
-    refused = refusal(Wire.MESSAGES, Fail(400, "Thinking may not be enabled when tool_choice forces tool use."))
-    first = await take(
-        request,
-        Wire.MESSAGES,
-        refused,
-        answer(Wire.MESSAGES, CALL, stream=False),
-        turns=turns,
-    )
-    assert first.sent[0]["tool_choice"] == force(Wire.MESSAGES)
-    assert first.sent[1]["tool_choice"] == {"type": "auto"}
-    assert "learnt" in first.kinds
-    second = await take(
-        request,
-        Wire.MESSAGES,
-        answer(Wire.MESSAGES, CALL, stream=False, number=2),
-        turns=turns,
-    )
-    assert [sent["tool_choice"] for sent in second.sent] == [{"type": "auto"}]
+    words = "Thinking may not be enabled when tool_choice forces tool use."
+    forced, soft = force(Wire.MESSAGES), {"type": "auto"}
+    for number, choices in enumerate([[forced, soft], [forced, soft] if configured else [soft]]):
+        replies = [refusal(Wire.MESSAGES, Fail(400, words))] if len(choices) > 1 else []
+        replies.append(answer(Wire.MESSAGES, CALL, stream=False, number=number))
+        taken = await take(request, Wire.MESSAGES, *replies, turns=turns, model=model)
+        assert [sent["tool_choice"] for sent in taken.sent] == choices
+        assert ("learnt" in taken.kinds) is (len(choices) > 1)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ are written here from the public APIs; nothing is taken from mustcall's codecs.
 
 import asyncio
 import http.client
+import itertools
 import json
 from collections.abc import Callable
 from types import TracebackType
@@ -31,9 +32,13 @@ __all__ = [
     "WORDS",
     "Stage",
     "arriving",
+    "as_grammar",
+    "as_schema",
     "ask_slowly",
+    "kept",
     "prompted",
     "request",
+    "stranger",
 ]
 
 Json = dict[str, Any]
@@ -121,6 +126,73 @@ def prompted(wire: str, *added: str, system: str = PROMPT, **fields: Any) -> Jso
     if wire == "chat":
         return {**body, "messages": [{"role": "system", "content": system}, *body["messages"]]}
     return {**body, "instructions" if wire == "responses" else "system": system}
+
+
+def kept(wire: str, text: str) -> Json:
+    """Return an answer of the model's as it stays in the context of the next attempt (rule 25)."""
+    if wire != "responses":
+        return {"role": "assistant", "content": text}
+    content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def as_schema(caller: str, upstream: str, choice: str, **fields: Any) -> Json:
+    """Return the request of the schema rung: no tools, the call's schema in the wire's own setting (rules 28, 140)."""
+    forms = _call_forms(choice)
+    schema = forms[0] if len(forms) == 1 else _closed({"call": {"anyOf": forms}})
+    named = {"name": "tool_call", "schema": schema, "strict": True}
+    setting: Json = {
+        "chat": {"response_format": {"type": "json_schema", "json_schema": named}},
+        "responses": {"text": {"format": {"type": "json_schema", **named}}},
+        "messages": {"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+    }[upstream]
+    return _asked_as_json(caller, upstream, choice, **fields) | setting
+
+
+def as_grammar(
+    caller: str, upstream: str, choice: str, *, names: tuple[str, ...] = ("json_schema", "guided_json"), **fields: Any
+) -> Json:
+    """Return the request of the grammar rung: no tools, the call's schema in fields of the server's (rules 76, 140)."""
+    forms = _call_forms(choice)
+    schema = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    return _asked_as_json(caller, upstream, choice, **fields) | dict.fromkeys(names, schema)
+
+
+def _asked_as_json(caller: str, upstream: str, choice: str, **fields: Any) -> Json:
+    listed = "\n".join(
+        f"- {tool.name}: {tool.description}\n  arguments: {json.dumps(tool.schema, separators=(',', ':'))}"
+        for tool in _meant(choice)
+    )
+    body = arriving(caller, upstream, WORDS.call_as_json.format(tools=listed), **fields)
+    del body["tools"]
+    return body
+
+
+def _call_forms(choice: str) -> list[Json]:
+    return [
+        _closed({"name": {"type": "string", "enum": [tool.name]}, "arguments": tool.schema}) for tool in _meant(choice)
+    ]
+
+
+def _meant(choice: str) -> list[Tool]:
+    return [tool for tool in (WEATHER, TIME) if choice in ("required", tool.name)]
+
+
+def _closed(properties: Json) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_numbers = itertools.count(1)
+
+
+def stranger(family: str = UNKNOWN) -> str:
+    """Return the name of a model of which nothing was learnt yet: turns before a shared gateway teach (rule 139)."""
+    return f"{family}-{next(_numbers)}"
 
 
 def _item(text: str) -> Json:

@@ -19,7 +19,23 @@ from mustcall.engine.turns import House
 from mustcall.gateway.settings import load_settings
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
-from rules.driving import GRID, NATIVE, PATHS, PROMPT, UNKNOWN, WAYS, WORDS, Stage, arriving, prompted, request
+from rules.driving import (
+    GRID,
+    NATIVE,
+    PATHS,
+    PROMPT,
+    UNKNOWN,
+    WAYS,
+    WORDS,
+    Stage,
+    arriving,
+    as_grammar,
+    as_schema,
+    kept,
+    prompted,
+    request,
+    stranger,
+)
 from support.forcing import WEATHER, WIRES, Called, Result, User
 from support.http import post
 
@@ -30,6 +46,7 @@ TEXT_CALL = Turn(Say(HERMES))
 GOOD = Turn(Call("get_weather", {"city": "Paris"}))
 NO = Turn(Say("No."))
 CALLED = (("get_weather", {"city": "Paris"}),)
+_CONSTRAINED = Turn(Say('{"name": "get_weather", "arguments": {"city": "Paris"}}'))
 
 OVERRIDES = [
     {"models": ["mine-native*"], "protocol": "native"},
@@ -37,8 +54,14 @@ OVERRIDES = [
     {"models": ["mine-hybrid*"], "protocol": "hybrid"},
     {"models": ["mine-off*"], "protocol": "off"},
     {"models": ["gpt-4o-deaf"], "forced": "ignored", "schema_output": False},
-    {"models": ["guided*"], "forced": "ignored", "reasoning": "never", "grammar_field": "guided_json"},
-    {"models": ["small*"], "grammar_field": "guided_json", "constrain_first": True, "bounded_schemas": True},
+    {"models": ["guided*"], "forced": "ignored", "schema_output": False, "grammar_field": "guided_json"},
+    {
+        "models": ["small*"],
+        "schema_output": False,
+        "grammar_field": "guided_json",
+        "constrain_first": True,
+        "bounded_schemas": True,
+    },
 ]
 
 
@@ -267,13 +290,16 @@ def _directives(choice: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("choice", ["required", "get_weather"])
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_force_under_prompt(stage: Stage, wire: str, stream: bool, choice: str) -> None:
-    """Rule 73: a forced choice becomes a directive, and a reply that does not call is asked again more firmly."""
-    body = request(wire, stream=stream, model="mine-prompt-1", choice=choice)
-    outcome = stage.play(NO, TEXT_CALL).ask(wire, body)
+    """Rule 73: a forced choice becomes a directive, and a reply that does not call is asked again more firmly.
+
+    Nothing enforces it, so both are streamed, whoever asks (rule 137).
+    """
+    model = stranger("mine-prompt")
+    outcome = stage.play(NO, TEXT_CALL).ask(wire, request(wire, stream=stream, model=model, choice=choice))
     first, second, *_ = _directives(choice)
     assert stage.bodies == [
-        prompted(wire, first, stream=stream, model="mine-prompt-1"),
-        prompted(wire, second, stream=stream, model="mine-prompt-1"),
+        prompted(wire, first, stream=True, model=model),
+        prompted(wire, second, stream=True, model=model),
     ]
     assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)
     assert (outcome.verdicts, outcome.headers["x-mustcall-force"]) == ("force_missed,called", "met")
@@ -281,52 +307,87 @@ def test_force_under_prompt(stage: Stage, wire: str, stream: bool, choice: str) 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_unmet_force_under_prompt(stage: Stage, wire: str, stream: bool) -> None:
-    """Rule 73: the response check decides: a force that stays unmet, or met by another tool, is a typed error."""
-    body = request(wire, stream=stream, model="mine-prompt-1", choice="get_time")
-    outcome = stage.play(NO, TEXT_CALL, TEXT_CALL).ask(wire, body)
+    """Rule 73: the response check decides: a force that stays unmet, or met by another tool, is a typed error.
+
+    What else the server may have is tried before that (rule 140).
+    """
+    model = stranger("mine-prompt")
+    body = request(wire, stream=stream, model=model, choice="get_time")
+    outcome = stage.play(NO, TEXT_CALL, _CONSTRAINED, NO, GOOD).ask(wire, body)
     first, second, *_ = _directives("get_time")
     assert stage.bodies == [
-        prompted(wire, first, stream=stream, model="mine-prompt-1"),
-        prompted(wire, second, stream=stream, model="mine-prompt-1"),
+        prompted(wire, first, stream=True, model=model),
+        prompted(wire, second, stream=True, model=model),
+        as_schema(wire, wire, "get_time", stream=stream, model=model),
+        as_grammar(wire, wire, "get_time", stream=stream, model=model),
     ]
     assert (outcome.status, outcome.calls) == (502, ())
     assert outcome.message.startswith("ForceUnmet: ")
-    assert outcome.headers["x-mustcall-force"] == "unmet"
+    assert (outcome.verdicts, outcome.headers["x-mustcall-force"]) == (",".join(["force_missed"] * 4), "unmet")
 
 
 # --- rule 74 ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("choice", ["required", "get_weather"])
 @pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
-def test_unknown_model_is_not_forced_first(stage: Stage, caller: str, upstream: str, stream: bool) -> None:
-    """Rule 74: whether an unknown model takes a force is not known: it is asked softly first, which costs tokens."""
-    body = request(caller, stream=stream, model=UNKNOWN, choice="required")
+def test_unknown_model_gets_what_the_caller_sent(
+    stage: Stage, caller: str, upstream: str, stream: bool, choice: str
+) -> None:
+    """Rule 74: an unknown model is sent the caller's own request, its forced choice included; only the stream is ours.
+
+    A caller who streams on the same wire is forwarded byte for byte.
+    """
+    model = stranger()
+    body = request(caller, stream=stream, model=model, choice=choice)
     outcome = stage.play(GOOD).ask(caller, body, upstream)
-    expected = arriving(caller, upstream, WORDS.call_any[0], stream=stream, model=UNKNOWN, choice="auto")
-    assert stage.bodies == [expected]
-    assert (outcome.error, outcome.calls) == ({}, CALLED)
+    assert stage.bodies == [arriving(caller, upstream, stream=True, model=model, choice=choice)]
+    if stream and caller == upstream:
+        assert stage.sent[0].raw == json.dumps(body).encode()
+    assert (outcome.error, outcome.calls, outcome.verdicts) == ({}, CALLED, "called")
+    assert ("field_mapped:stream" in outcome.adaptations) is not stream
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_unknown_model_with_reasoning_is_never_forced(stage: Stage, wire: str) -> None:
-    """Rule 74: with reasoning on, which many refuse together with a force, no attempt carries a forced choice."""
-    body = request(wire, model=UNKNOWN, choice="get_weather", thinking=True)
-    outcome = stage.play(NO, NO, TEXT_CALL).ask(wire, body)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("wire", "thinking"),
+    [("chat", False), ("chat", True), ("responses", False), ("responses", True), ("messages", False)],
+)
+def test_unknown_model_is_asked_in_every_way(stage: Stage, wire: str, thinking: bool, stream: bool) -> None:
+    """Rule 74: an ignored force is asked for by schema, by grammar, by a directive and in text, reasoning or not."""
+    model = stranger()
+    asked: Json = {"model": model, "thinking": thinking}
+    outcome = stage.play(NO, NO, NO, NO, TEXT_CALL).ask(
+        wire, request(wire, stream=stream, choice="get_weather", **asked)
+    )
     first, second, *_ = _directives("get_weather")
-    soft = arriving(wire, wire, first, model=UNKNOWN, choice="auto", thinking=True)
+    soft = arriving(wire, wire, first, stream=True, choice="auto", **asked)
     key = "input" if wire == "responses" else "messages"
-    said: Json = {"role": "assistant", "content": "No."}
-    if wire == "responses":
-        said = {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "No.", "annotations": [], "logprobs": []}],
-        }
-    firmer = arriving(wire, wire, second, model=UNKNOWN)[key][-1]
-    # The last one is asked in text, where no choice is sent.
-    text = prompted(wire, first, model=UNKNOWN, thinking=True)
-    assert stage.bodies == [soft, {**soft, key: [*soft[key], said, firmer]}, text]
+    firmer = arriving(wire, wire, second)[key][-1]
+    assert stage.bodies == [
+        arriving(wire, wire, stream=True, choice="get_weather", **asked),
+        as_schema(wire, wire, "get_weather", stream=stream, **asked),
+        as_grammar(wire, wire, "get_weather", stream=stream, **asked),
+        {**soft, key: [*soft[key], kept(wire, "No."), firmer]},
+        prompted(wire, first, stream=True, **asked),
+    ]
     assert (outcome.error, outcome.calls) == ({}, CALLED)
+    assert outcome.verdicts == ",".join(["force_missed"] * 4 + ["called"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_unknown_model_that_refuses_a_force(stage: Stage, stream: bool) -> None:
+    """Rule 74: a refusal leads to the soft plan and is remembered: the next turn does not force."""
+    model = stranger()
+    body = request("messages", stream=stream, model=model, choice="get_weather", thinking=True)
+    soft = arriving(
+        "messages", "messages", _directives("get_weather")[0], stream=True, model=model, choice="auto", thinking=True
+    )
+    for expected, refused in (([{**body, "stream": True}, soft], ["never_forces_thinking", None]), ([soft], [None])):
+        outcome = stage.play(GOOD).ask("messages", body)
+        assert [one.body for one in stage.sent] == expected
+        assert [one.refused_by for one in stage.sent] == refused
+        assert (outcome.error, outcome.calls) == ({}, CALLED)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -389,44 +450,18 @@ def test_override_in_the_configuration(tmp_path: Path) -> None:
 # --- rule 76 ---------------------------------------------------------------------------------------------------------
 
 
-def _call_schema(name: str, parameter: str) -> Json:
-    return {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "enum": [name]},
-            "arguments": {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]},
-        },
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-_GUIDED = {
-    "get_weather": ("- get_weather: The weather in a city.", _call_schema("get_weather", "city")),
-    "required": (
-        "- get_weather: The weather in a city.\n- get_time: The time in a zone.",
-        {"anyOf": [_call_schema("get_weather", "city"), _call_schema("get_time", "zone")]},
-    ),
-}
-_CONSTRAINED = Turn(Say('{"name": "get_weather", "arguments": {"city": "Paris"}}'))
-
-
 def guided(caller: str, choice: str, **fields: Any) -> Json:
-    """Return the request of the grammar rung: no tools, the call's schema in the server's own field."""
-    listed, schema = _GUIDED[choice]
-    body = arriving(caller, "chat", WORDS.call_as_json.format(tools=listed), **fields)
-    del body["tools"]
-    return {**body, "guided_json": schema}
+    """Return the request of the grammar rung where it is known which field the server has."""
+    return as_grammar(caller, "chat", choice, names=("guided_json",), **fields)
 
 
 @pytest.mark.parametrize("choice", ["required", "get_weather"])
 @pytest.mark.parametrize(("caller", "stream"), WAYS)
 def test_constrained_decoding(stage: Stage, caller: str, stream: bool, choice: str) -> None:
     """Rule 76: where the engine takes a schema, the forced call is constrained by it and comes out as a real call."""
-    body = request(caller, stream=stream, model="guided-1", choice=choice)
-    outcome = stage.play(NO, _CONSTRAINED).ask(caller, body, "chat")
-    asked = arriving(caller, "chat", _directives(choice)[0], stream=stream, model="guided-1", choice="auto")
-    assert stage.bodies == [asked, guided(caller, choice, stream=stream, model="guided-1")]
+    model = stranger("guided")
+    outcome = stage.play(_CONSTRAINED).ask(caller, request(caller, stream=stream, model=model, choice=choice), "chat")
+    assert stage.bodies == [guided(caller, choice, stream=stream, model=model)]
     assert (outcome.error, outcome.text, outcome.calls, outcome.finish) == ({}, "", CALLED, "calls")
     assert "call_promoted:get_weather" in outcome.adaptations
 
@@ -434,9 +469,10 @@ def test_constrained_decoding(stage: Stage, caller: str, stream: bool, choice: s
 @pytest.mark.parametrize(("caller", "stream"), WAYS)
 def test_constrained_first(stage: Stage, caller: str, stream: bool) -> None:
     """Rule 76: a small model is constrained at once, and what has no bound in its schema is given one."""
-    body = request(caller, stream=stream, model="small-1", choice="get_weather")
+    model = stranger("small")
+    body = request(caller, stream=stream, model=model, choice="get_weather")
     outcome = stage.play(_CONSTRAINED).ask(caller, body, "chat")
-    expected = guided(caller, "get_weather", stream=stream, model="small-1")
+    expected = guided(caller, "get_weather", stream=stream, model=model)
     arguments = {
         "type": "object",
         "properties": {"city": {"type": "string", "maxLength": 200}},
@@ -460,14 +496,21 @@ FAILS_OPEN = {
 @pytest.mark.parametrize("form", FAILS_OPEN)
 @pytest.mark.parametrize("stream", [False, True])
 def test_engine_that_fails_open(stage: Stage, stream: bool, form: str) -> None:
-    """Rule 76: an engine that ignores the schema is found out: what it says is checked, never delivered as a call."""
-    body = request("chat", stream=stream, model="guided-1", choice="get_weather")
-    outcome = stage.play(NO, Turn(Say(FAILS_OPEN[form])), TEXT_CALL).ask("chat", body)
-    asked = _directives("get_weather")[0]
+    """Rule 76: an engine that ignores the schema is found out: what it says is checked, never delivered as a call.
+
+    Of what it said only plain text stays in context (rule 25).
+    """
+    model = stranger("guided")
+    body = request("chat", stream=stream, model=model, choice="get_weather")
+    outcome = stage.play(Turn(Say(FAILS_OPEN[form])), NO, TEXT_CALL).ask("chat", body)
+    first, second, *_ = _directives("get_weather")
+    soft = arriving("chat", "chat", first, stream=True, model=model, choice="auto")
+    if form == "prose":
+        soft["messages"] += [kept("chat", FAILS_OPEN[form]), {"role": "user", "content": second}]
     assert stage.bodies == [
-        arriving("chat", "chat", asked, stream=stream, model="guided-1", choice="auto"),
-        guided("chat", "get_weather", stream=stream, model="guided-1"),
-        prompted("chat", asked, stream=stream, model="guided-1"),
+        guided("chat", "get_weather", stream=stream, model=model),
+        soft,
+        prompted("chat", first, stream=True, model=model),
     ]
     assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)
 

@@ -176,13 +176,18 @@ async def test_no_tools_is_the_plain_call() -> None:
 
 @pytest.mark.parametrize("how", ["force", "rule"])
 async def test_a_force_holds_whatever_the_planner_says(how: str) -> None:
-    """Rules 9 to 11: the caller must call although the planner had answered; after the result nothing is forced."""
+    """Rules 9 to 11: the caller must call although the planner had answered; after the result nothing is forced.
+
+    Nothing is known of the caller's model, so it gets the force itself (rule 22), streamed (rule 137).
+    """
     rules = [GroundingRule(name="weather", triggers=("weather",), tool="get_weather")] if how == "rule" else []
     controls = Controls(protocol=None)
     with Pair([Turn(Say("Answer: no idea")), DONE], [CALL], rules=rules, controls=controls) as pair:
         result = await pair.agent.run("Weather?", force="get_weather" if how == "force" else None)
     assert (result.text, result.force_satisfied, len(pair.calls)) == (ANSWER, True, 1)
-    assert WORDS.call_named[0].format(tool="get_weather") in str(pair.calls[0])
+    words = fill(WORDS.plan_into_calls, plan="no idea")
+    choice = {"type": "function", "function": {"name": "get_weather"}}
+    assert pair.calls == [instructed("chat", [user("chat", "Weather?")], words, stream=True, tool_choice=choice)]
 
 
 async def test_the_last_step_is_the_planners() -> None:
