@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mustcall.policy.faithful import Outcome, departure
 
 TIME = "Monday 2026-11-16 17:05:29 (local time, UTC+00:00)"
-LISTING = "/here: 3 entries\nnotes.txt (52 bytes)\nnotes/\nREADME.md (1.2 kB)"
+LISTING = "3 entries in /srv/desk:\nnotes.txt (52 bytes)\nnotes/\nREADME.md (1.2 kB)"
 PASSAGE = "[holidays.md:3 - Holidays]\nEmployees have 27 days of holiday a year."
 PERCENT = "17.5% of 3421 = 598.675"
 
@@ -24,6 +24,7 @@ PERCENT = "17.5% of 3421 = 598.675"
         ("It is about 599.", PERCENT, "What is 17.5% of 3421?"),
         ("It is 1,024.", "2 ** 10 = 1024", "What is 2 to the power of 10?"),
         ("1. notes.txt\n2. notes\n3. README.md", LISTING, "List the files"),
+        ("In `/srv/desk` are notes.txt, notes/ and README.md.", LISTING, "List the files"),
         ("There are three entries.", LISTING, "How many files are there?"),
         ("Employees get 27 days.", PASSAGE, "How many days of holiday?"),
         ("It says that employees have holidays.", PASSAGE, "What do the docs say?"),
@@ -48,6 +49,7 @@ def test_what_the_result_bears_out(answer: str, result: str, question: str) -> N
         ("It is 599.", PERCENT, "What is 17.5% of 3421?", "599"),
         ("The answer is shown above.", "17 * 23 = 391", "What is 17 * 23?", "the result is missing"),
         ("The file is a.txt.", LISTING, "List the files", "a.txt"),
+        ("In /srv: notes.txt, notes, README.md", LISTING, "List the files", "the path /srv"),
         ("There is notes.txt.", LISTING, "List the files", "entries are missing"),
         ("There are seven files.", LISTING, "How many files are there?", "seven"),
         ("They have 25 days.", PASSAGE, "How many days of holiday?", "25"),

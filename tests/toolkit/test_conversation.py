@@ -10,6 +10,8 @@ from mustcall.core.message import Role
 from mustcall.engine.agent.events import CallFinished, RunEvent, RunFinished, TextDelta
 from mustcall.engine.agent.results import Stopped
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.policy.faithful import AnswerCheck
+from mustcall.policy.wording import Wording
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.conversation import Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
@@ -25,10 +27,12 @@ async def opened(folder: Path) -> Kit:
     return await Kit(KitSettings(roots=(folder,))).__aenter__()
 
 
-def talk(kit: Kit, upstream: ScriptedUpstream, wire: str = "chat") -> Conversation:
+def talk(
+    kit: Kit, upstream: ScriptedUpstream, wire: str = "chat", *, model: str = "m", check: str = "small"
+) -> Conversation:
     """A conversation over a scripted model."""
     connect: Callable[[str], Upstream] = lambda model: Upstream(f"{wire}={upstream.base_url}", model=model)  # noqa: E731
-    return Conversation(kit, connect, Manner(), "m")
+    return Conversation(kit, connect, Manner(check=AnswerCheck(check)), model)
 
 
 async def events(conversation: Conversation, question: str) -> list[RunEvent]:
@@ -149,3 +153,48 @@ async def test_written_down(tmp_path: Path) -> None:
     assert "## You\n\nList files in this folder" in page
     assert 'list_directory {"path":"."}' in page
     assert "## Tools\n\n```" in page
+
+
+LOST = Turn(Call("list_directory", {"path": "/path/to/folder"}))
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])  # on Messages a history with calls needs tools (rule 104)
+async def test_a_small_model(tmp_path: Path, wire: str) -> None:
+    """A small model gets one round of calls, held to the question, and answers without tools in sight."""
+    kit = await opened(tmp_path)
+    with ScriptedUpstream([LOST, Turn(Say("There is a.txt.")), Turn(Say("Hello!"))]) as upstream:
+        conversation = talk(kit, upstream, wire, model="tiny-0.5b")
+        seen = await events(conversation, "List the files in this folder")
+        assert [event.ok for event in seen if isinstance(event, CallFinished)] == [True]
+        assert conversation.last is not None
+        assert (conversation.last.text, conversation.last.stopped) == ("There is a.txt.", Stopped.ANSWERED)
+        assert isinstance(seen[-1], RunFinished)
+        assert seen[-1].result.stopped is Stopped.ANSWERED
+        await events(conversation, "Hello")
+        assert conversation.last.text == "Hello!"
+        bodies = [one.body for one in upstream.requests]
+    assert ["tools" in body for body in bodies] == [True, False, True]
+    assert Wording().answer_worked in str(bodies[1])
+
+
+async def test_a_model_of_unknown_size(tmp_path: Path) -> None:
+    """Any other model is believed: its arguments are its own, and it calls as often as it likes."""
+    kit = await opened(tmp_path)
+    here = Turn(Call("list_directory", {"path": "."}))
+    with ScriptedUpstream([LOST, here, Turn(Say("There are 9 files."))]) as upstream:
+        conversation = talk(kit, upstream)
+        seen = await events(conversation, "List the files in this folder")
+    assert [event.ok for event in seen if isinstance(event, CallFinished)] == [False, True]
+    assert conversation.last is not None
+    assert conversation.last.text == "There are 9 files."
+
+
+async def test_checks_can_be_asked_for(tmp_path: Path) -> None:
+    """With `always` a model of any size is held to the question and to the result; tools stay on offer."""
+    kit = await opened(tmp_path)
+    with ScriptedUpstream([LOST, Turn(Say("There are 9 files."))]) as upstream:
+        conversation = talk(kit, upstream, check="always")
+        await events(conversation, "List the files in this folder")
+        assert all("tools" in one.body for one in upstream.requests)
+    assert conversation.last is not None
+    assert conversation.last.text == f"According to `list_directory`:\n1 entry in {tmp_path}:\na.txt (3 bytes)"

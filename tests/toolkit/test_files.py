@@ -23,13 +23,13 @@ def test_a_listing(tmp_path: Path, roots: Roots) -> None:
     (tmp_path / "c").symlink_to("/etc")
     (tmp_path / "big").write_bytes(b"x" * 2500)
     assert list_directory(roots, ".").splitlines() == [
-        f"{tmp_path}: 4 entries",
+        f"4 entries in {tmp_path}:",
         "a/",
         "b.txt (5 bytes)",
         "big (2.5 kB)",
         "c (link)",
     ]
-    assert list_directory(roots, "a") == f"{tmp_path}/a: empty"
+    assert list_directory(roots, "a") == f"{tmp_path}/a is empty"
 
 
 def test_a_large_folder_is_cut(tmp_path: Path, roots: Roots) -> None:
@@ -37,7 +37,7 @@ def test_a_large_folder_is_cut(tmp_path: Path, roots: Roots) -> None:
     for number in range(150):
         (tmp_path / f"{number:03}").touch()
     lines = list_directory(roots, ".").splitlines()
-    assert lines[0].endswith(": 150 entries")
+    assert lines[0].startswith("150 entries in ")
     assert lines[1:3] == ["000 (0 bytes)", "001 (0 bytes)"]
     assert lines[-1] == "… and 50 more"
     assert len(lines) == 102

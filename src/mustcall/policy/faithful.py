@@ -61,6 +61,7 @@ _NUMBER = re.compile(r"(?<![\w.])[-\u2212]?\d[\d,]*(?:\.\d+)?|(?<=[/:-])\d+(?:\.
 _WORD = re.compile(r"[A-Za-z]+")
 _TOKEN = re.compile(r"[\w./-]+")
 _FILE = re.compile(r"(?<![\w./@-])[\w./~-]*\w\.[a-z][a-z0-9]{0,4}\b(?![\w/@])")
+_PATH = re.compile(r"(?<![\w./<~-])[~.]{0,2}/[\w./-]*[\w-]")
 _ITEM = re.compile(r"^\s*\d{1,3}[.)]\s", re.MULTILINE)
 _ABOUT = re.compile(r"\b(?:about|approximately|approx|around|roughly|nearly|almost)\b|[\u2248~]", re.IGNORECASE)
 _DENIES = re.compile(
@@ -110,6 +111,10 @@ def _invented(answer: str, given: _Facts, sources: Sequence[str]) -> str | None:
         name = found[0].rpartition("/")[2]
         if name.lower() not in _NO_FILES and not any(name in source for source in sources):
             return f"the name {name}"
+    paths = {found[0].rstrip("./") for source in sources for found in _PATH.finditer(source)}
+    for found in _PATH.finditer(text):
+        if found[0].rstrip("./") not in paths:
+            return f"the path {found[0]}"
     for time in _times(text):
         if time not in given.times:
             return f"the time {time[0]}:{time[1]:02d}"

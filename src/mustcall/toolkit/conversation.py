@@ -12,9 +12,9 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.engine.agent.agent import Agent
-from mustcall.engine.agent.events import RunEvent
+from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.turns import House
 from mustcall.policy.faithful import AnswerCheck
@@ -50,6 +50,8 @@ class Conversation:
         self._kit = kit
         self._connect = connect
         self._manner = manner
+        #: Whether the model is one whose arguments are held to the question, and whose answers to the results.
+        self._checks = False
         self._agent = self._make(model)
         self.history: tuple[Message, ...] = ()
         #: The latest run, stopped and failed ones included.
@@ -84,28 +86,33 @@ class Conversation:
         try:
             async with stream:
                 async for event in stream:
-                    yield event
+                    yield RunFinished(self._told(event.result)) if isinstance(event, RunFinished) else event
         except MustcallError:
             if stream.result.error is None:
                 raise
         finally:
-            self.last = stream.result
+            self.last = self._told(stream.result)
             if len(self.last.messages) > len(before):
                 self.history = self.last.messages
 
-    @property
-    def _checks(self) -> bool:
-        """Whether the model is one whose arguments are held to the question."""
-        check = self._manner.check
-        return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(self._agent.model))
+    def _told(self, result: RunResult) -> RunResult:
+        """Return a run as people are told of it: that a small model gets one round of calls is no news."""
+        capped = self._checks and result.stopped is Stopped.STEP_CAP and len(result.steps) < self._manner.max_steps
+        return msgspec.structs.replace(result, stopped=Stopped.ANSWERED) if capped else result
 
     def _make(self, model: str) -> Agent:
         manner, house = self._manner, self._manner.house
+        upstream = self._connect(model)
+        small = manner.check is AnswerCheck.SMALL and is_small(upstream.model)
+        self._checks = small or manner.check is AnswerCheck.ALWAYS
+        controls = house.controls
+        if small and not controls.step_cap:  # measured: such a model goes on calling what it has called
+            controls = msgspec.structs.replace(controls, step_cap=1)
         return Agent(
-            self._connect(model),
+            upstream,
             tools=self._kit.tools,
             instructions=manner.instructions,
-            controls=house.controls,
+            controls=controls,
             rules=(*house.rules, *self._kit.rules),
             wording=house.wording,
             options=manner.options,

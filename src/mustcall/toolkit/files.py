@@ -40,7 +40,8 @@ def list_directory(roots: Roots, path: str) -> str:
     count = f"{len(seen)} entries" if len(seen) != 1 else "1 entry"
     if len(seen) == _MOST_SCANNED:
         count = f"{_MOST_SCANNED} entries or more"
-    lines = [f"{plain(os.fspath(place))}: {count if seen else 'empty'}", *map(_entry, shown)]
+    folder = plain(os.fspath(place))
+    lines = [f"{count} in {folder}:" if seen else f"{folder} is empty", *map(_entry, shown)]
     if len(seen) > len(shown):
         lines.append(f"… and {len(seen) - len(shown)} more")
     return "\n".join(lines)

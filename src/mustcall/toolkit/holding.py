@@ -44,7 +44,8 @@ def hold_arguments(tool: str, arguments: JsonObject, question: str, log: Adaptat
             log.add(AdaptationKind.ARGUMENTS_COERCED, f"{tool}.{name}", "left out: the question does not say it")
         else:
             held[name] = value
-            log.add(AdaptationKind.ARGUMENTS_COERCED, f"{tool}.{name}", f"{value}, as the question says")
+            why = "the question names no other" if value == _HERE else "as in the question"
+            log.add(AdaptationKind.ARGUMENTS_COERCED, f"{tool}.{name}", f"{value} ({why})")
     return held if held != arguments else arguments
 
 

@@ -130,7 +130,8 @@ class Agent:
             metering=_metering(budget, self.upstream, meter or shared_meter()),
             session=session,
             claims=_read_setting("claims", Claims, claims),
-            compares=_compares(check_answers, self.model),
+            compares=(checks := _checks(check_answers, self.model)),
+            small=checks and is_small(self.model),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._ledger, self._lease, self._contents = ledger, lease, contents
@@ -395,7 +396,7 @@ def _read_setting(name: str, kind: type[_S], given: str) -> _S:
         raise ConfigError(f"{name} must be one of {', '.join(kind)}, got {given!r}") from None
 
 
-def _compares(given: str, model: str) -> bool:
+def _checks(given: str, model: str) -> bool:
     """Tell whether a model's answers are held against the results of its calls."""
     check = _read_setting("check_answers", AnswerCheck, given)
     return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(model))

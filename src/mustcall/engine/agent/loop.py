@@ -95,8 +95,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     metering: Metering | None = None
     session: str | None = None
     claims: Claims = Claims.OFF
-    #: Whether answers are held against the results of the calls before them (small models).
+    #: Whether answers are held against the results of the calls before them, and whether the model is a small one.
     compares: bool = False
+    small: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -447,17 +448,19 @@ class Run:
         if answering is not None:  # the one final round is validated once (rule 83)
             controls = validated_once(controls)
             if answering.way(profile) is Way.LAST:
-                return Asked(self._without_tools(request), controls, capped=True)
+                return Asked(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
+        if plan.small and controls.step_cap and answering is None:  # what is in sight is called, `none` or not
+            return Asked(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
         return Asked(request, controls, capped=True)
 
-    def _without_tools(self, request: Request) -> Request:
-        """Return the last request for an upstream whose schema output is not known to go with tools."""
+    def _without_tools(self, request: Request, notice: str) -> Request:
+        """Return the last request where tools are in the way of the answer."""
         messages = request.messages
         if self._reminder is None:
-            messages = (*messages, text_message(Role.USER, self._plan.wording.step_cap))
+            messages = (*messages, text_message(Role.USER, notice))
         return request.evolve(messages=messages, tools=(), parallel_tool_calls=None)
 
     def _request(self, roster: Roster, profile: Profile) -> Request:
