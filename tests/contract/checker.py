@@ -18,6 +18,7 @@ from contract.scenario import FIRST_PARTY, Scenario
 from contract.sse import find_disorder, read_events, readable
 from mustcall.testing import Recorded
 from mustcall.testing.adversary import Told
+from mustcall.testing.offers import as_object, choice_of
 
 __all__ = ["CEILING", "check"]
 
@@ -27,6 +28,9 @@ CEILING = 5
 _FOREIGN = ("Traceback (most recent", "internal_error", "the gateway failed")
 #: Refusals that depend on the model, so that a gateway may have to learn them (rules 33, 100).
 _LEARNT = (None, "never_forces_thinking", "ends_with_user")
+#: Where a request holds its answer to a schema: in settings of the wires, in fields of servers.
+_OUTPUT_FIELDS = ("response_format", "text", "output_config", "output_format")
+_GRAMMAR_FIELDS = ("json_schema", "guided_json")
 #: The one error that carries a text (rule 27).
 _UNMET = re.compile("force_unmet|ForceUnmet")
 
@@ -292,6 +296,33 @@ class _Turn:
                     if mark in text:
                         yield f"request {number}: {kind} of attempt {k} ({one.what}) was sent on"
             before += request.refused_by is None
+            yield from (f"request {number}: {problem}" for problem in self._problems_of(request, first=not number))
+
+    def _problems_of(self, request: Recorded, *, first: bool) -> Iterator[str]:
+        """Yield what a request asks for that neither its caller nor a demanded call explains (rules 22, 137, 140)."""
+        scenario, body = self.scenario, as_object(request.body)
+        forced, streamed = scenario.demand.forced, body.get("stream") is True
+        if streamed and not scenario.stream and not forced:
+            yield "streamed although nothing was demanded and its caller waits"
+        if (
+            streamed
+            and not scenario.stream
+            and first
+            and self._is_first_party()
+            and "protocol" not in scenario.controls
+        ):
+            yield "streamed although the model is known to obey a force"
+        if scenario.stream and not streamed:
+            yield "not streamed although its caller reads as it comes"
+        if not forced and any(field in body for field in _GRAMMAR_FIELDS):
+            yield "constrained although nothing was demanded"
+        if not forced and scenario.schema is None and any(field in body for field in _OUTPUT_FIELDS):
+            yield "held to a schema although none was asked for"
+        if forced and first and request.wire is not None and scenario.is_unknown:
+            choice, wanted = choice_of(request.wire, body), scenario.demand.choice
+            only = scenario.upstream == "messages" and len(scenario.tools) == 1 and choice.mode == "required"  # rule 6
+            if choice.mode != wanted.mode and not only:
+                yield f"the force is {choice.mode}, the caller's was {wanted.mode}"
 
     # --- liveness -------------------------------------------------------------------------------------------------
 

@@ -158,6 +158,11 @@ class Scenario:
         """The model's name as the caller writes it: the upstream first."""
         return f"{self.upstream}/{self.model}"
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows the model, and the caller says nothing of how to use it."""
+        return self.model.startswith("mystery-") and "protocol" not in self.controls
+
     def describe(self) -> str:
         """One line that says what this turn is."""
         choice = "absent" if self.choice is None else f"{self.choice.mode} {self.choice.name or ''}".strip()

@@ -48,9 +48,11 @@ def outcome(kind: str = "answered", *, body: str | None = None, streamed: bool =
     return Outcome(kind, capture=Capture(200, headers, bytearray(shown.encode())), **fields)
 
 
-def request(text: str = "") -> Recorded:
-    """An upstream request with this in its body."""
-    raw = json.dumps({"model": "mystery-s1", "said": text}).encode()
+def request(text: str = "", choice: str | None = None, **fields: Any) -> Recorded:
+    """An upstream request with this in its body; a forced turn's begins with the caller's choice."""
+    chosen = {"named": {"type": "function", "function": {"name": "get_weather"}}}.get(choice or "", choice)
+    body = {"model": "mystery-s1", "said": text, **({"tool_choice": chosen} if chosen else {}), **fields}
+    raw = json.dumps(body).encode()
     return Recorded("POST", "/v1/chat/completions", {}, Wire.CHAT, {}, json.loads(raw), raw)
 
 
@@ -76,7 +78,7 @@ LATER = Told(what="text", marks=MARKS[1], text=f"So {MARKS[1].text}.", text_may=
 )
 def test_kept(turn: Scenario, seen: Outcome, told: Told) -> None:
     """Each of the three outcomes is accepted as it should be."""
-    assert check(turn, seen, [told], [request()]) == []
+    assert check(turn, seen, [told], [request(choice=turn.demand.choice.mode)]) == []
 
 
 def call(arguments: str, name: str = "get_weather") -> Outcome:
@@ -189,9 +191,42 @@ def test_clean_text_may_stay_in_a_forced_turn() -> None:
     """Rule 25: the clean text of a missed force stays in context."""
     told = [SAID, Told(what="calls", marks=MARKS[1], calls_may=True, exact=False)]
     seen = outcome(calls=(("c1", "get_weather", json.dumps({"city": MARKS[1].argument})),), finish="tool_calls")
-    sent = [request(), request(MARKS[0].text)]
+    sent = [request(choice="required"), request(MARKS[0].text)]
     assert check(scenario("required"), seen, told, sent) == []
     assert check(scenario("auto"), seen, told, sent)
+
+
+#: The turn, its first upstream request and what is wrong with that, None for nothing.
+FORMS: dict[str, tuple[Scenario, dict[str, Any], str | None]] = {
+    "a force, streamed for us": (scenario("named"), {"choice": "named", "stream": True}, None),
+    "a force, held to a grammar": (scenario("named"), {"choice": "named", "guided_json": {}}, None),
+    "streamed without need": (scenario(), {"stream": True}, "nothing was demanded"),
+    "streamed where it is obeyed": (
+        scenario("named", model="gpt-4o-s1"),
+        {"choice": "named", "stream": True},
+        "known to obey",
+    ),
+    "obeyed, used otherwise": (
+        scenario("named", model="gpt-4o-s1", controls={"protocol": "prompt"}),
+        {"stream": True},
+        None,
+    ),
+    "not streamed": (scenario(stream=True), {}, "reads as it comes"),
+    "a grammar for nothing": (scenario(), {"json_schema": {}}, "constrained"),
+    "a schema for nothing": (scenario(), {"response_format": {}}, "held to a schema"),
+    "the caller's schema": (scenario(schema=SCHEMA), {"response_format": {}}, None),
+    "a softened force": (scenario("named"), {"choice": "auto"}, "the force is auto"),
+    "a force of another kind": (scenario("named"), {"choice": "required"}, "the force is required"),
+    "the only tool on Messages": (scenario("named", upstream="messages"), {"choice": "required"}, None),
+}
+
+
+@pytest.mark.parametrize("case", FORMS)
+def test_what_a_request_asks_for(case: str) -> None:
+    """Rules 22, 74, 137, 140: what the caller did not ask for is explained by a demanded call, or found."""
+    turn, fields, word = FORMS[case]
+    found = [one for one in check(turn, FAILURE, [BAD], [request(**fields)]) if one.startswith("request 0")]
+    assert found == [] if word is None else len(found) == 1 and word in found[0], found
 
 
 STREAMS = {
