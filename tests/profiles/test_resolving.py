@@ -162,10 +162,33 @@ def test_default_protocols(model: str, protocol: Protocol, url: str) -> None:
 
 
 def test_unknown() -> None:
-    """Rule 74: nothing known gives the defaults, which are the safe side, and no facts."""
-    found = resolve("something-new", UNKNOWN, Wire.CHAT)
+    """Rule 74: nothing known gives the defaults, which change nothing, and no facts."""
+    found = resolve("something-new", "https://models.example/v1", Wire.CHAT)
     assert found.profile == Profile()
     assert not found.facts
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        (UNKNOWN, True),
+        ("http://[::1]:9000/v1", True),
+        ("http://192.168.3.4/v1", True),
+        ("http://gpu-box:8000/v1", True),
+        ("http://gpu.lan/v1", True),
+        ("https://models.example/v1", False),
+        ("http://8.8.8.8/v1", False),
+        (OLLAMA, False),  # known, and what it has with it
+        ("embedded:tiny", False),
+    ],
+)
+def test_servers_of_ones_own(url: str, local: bool) -> None:
+    """Rule 140: an unknown server on this machine or in its network is known by its address, unless it is said."""
+    found = resolve("something-new", url, Wire.CHAT)
+    assert found.profile.local is local
+    assert ("local" in found.facts) is local
+    said = read_overrides([{"models": ["*"], "local": False}])
+    assert resolve("something-new", url, Wire.CHAT, said).profile.local is False
 
 
 def test_asked_twice() -> None:
@@ -209,8 +232,9 @@ def test_overrides() -> None:
     assert found.facts["forced"].source == "mustcall.toml: profile 2"
     assert resolve("claude-opus-5-5", CLAUDE, MSG).profile.forced is Forcing.NEVER
     assert resolve("claude-opus-5-5", CLAUDE, MSG, overrides) is found
-    assert resolve("x", UNKNOWN, RESP, overrides, upstream="Lab2").profile == Profile(named=False, parallel=False)
-    assert resolve("x", UNKNOWN, CHAT, overrides, upstream="other").profile == Profile()
+    alike = Profile(named=False, parallel=False, local=True)
+    assert resolve("x", UNKNOWN, RESP, overrides, upstream="Lab2").profile == alike
+    assert resolve("x", UNKNOWN, CHAT, overrides, upstream="other").profile == Profile(local=True)
 
 
 @given(st.text(max_size=80), st.text(max_size=80), st.sampled_from(list(Wire)))

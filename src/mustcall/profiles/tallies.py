@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mustcall.dialects import DIALECTS
 from mustcall.policy.plan import Rung, RungKind
 from mustcall.policy.profile import Forcing, Profile
 
@@ -28,6 +29,8 @@ _ENOUGH = 5
 _WRITTEN = 3
 
 
+#: The text formats that tools can be rendered in; a replica of another version may have counted others.
+_FORMATS = tuple(dialect.name for dialect in DIALECTS)
 #: The rungs that send the provider's own forced choice.
 _CHOOSING = (RungKind.NATIVE, RungKind.HARD)
 
@@ -71,14 +74,19 @@ class Tallies:
         self._add(self._totals, (endpoint, model), subject, one)
         self._add(self._news, (endpoint, model), subject, one)
         self._totals.move_to_end((endpoint, model))
+        self._bound()
+
+    def _bound(self) -> None:
         while len(self._totals) > self._most:
             key, _ = self._totals.popitem(last=False)
             self._news.pop(key, None)
 
     @staticmethod
     def _add(store: dict[tuple[str, str], _Counts], key: tuple[str, str], subject: str, count: Count) -> None:
+        """Add a count; one that is not believed any more starts anew."""
         counts = store.setdefault(key, {})
-        counts[subject] = counts[subject] + count if subject in counts else count
+        known = counts.get(subject)
+        counts[subject] = count if known is None or known.last <= count.last - EXPIRY else known + count
 
     def news(self) -> tuple[Tally, ...]:
         """Return what was counted here and is not shared yet."""
@@ -106,6 +114,7 @@ class Tallies:
             self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
         for tally in _listed(self._news):
             self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
+        self._bound()
 
     def counts(self, endpoint: str, model: str, now: float) -> _Counts:
         """Return the counts of a model that are still believed."""
@@ -140,7 +149,7 @@ def derive(counts: _Counts, profile: Profile) -> dict[str, Any]:
     enforced = counts.get(ENFORCED, Count())
     if profile.forced is Forcing.UNKNOWN and enforced.made >= _ENOUGH and not enforced.missed:
         changes["forced"] = Forcing.ALWAYS
-    written = {subject.removeprefix(DIALECT): c for subject, c in counts.items() if subject.startswith(DIALECT)}
+    written = {name: counts[f"{DIALECT}{name}"] for name in _FORMATS if f"{DIALECT}{name}" in counts}
     usual = max(written, key=lambda name: written[name].made, default=None)
     if usual is not None and written[usual].made >= _WRITTEN:
         changes["prompt_dialect"] = usual
