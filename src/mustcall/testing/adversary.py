@@ -109,13 +109,19 @@ def answer_request(demand: Demand, marks: Marks, wire: Wire, body: JsonObject) -
             return told, spoken.turn if source.random() < 0.9 else Delayed(spoken.turn, 0.004)
         answer, size, end = _write(spoken.turn, wire, body, stamp)
     else:
-        told, answer, size, end = _bend(told, spoken.turn, wire, body, stamp=stamp, source=source)
+        told, answer, size, end = _bend(told, spoken.turn, wire, body, demand=demand, stamp=stamp, source=source)
     if breaks:
         how, answer, after = faults.break_connection(answer, size, source)
         told = msgspec.structs.replace(told, what=f"{told.what}, {how}")
         if after < end:
-            told = msgspec.structs.replace(told, calls_may=False, text_may=False, declines=False, clean=False)
+            told = _unfinished(told, spoken.turn, demand)
     return told, answer
+
+
+def _unfinished(told: Told, turn: Turn, demand: Demand) -> Told:
+    """Return the truth about a reply without its end: a demanded call in text may have been complete (rule 137)."""
+    settles = told.calls_may and demand.forced and not turn.calls
+    return msgspec.structs.replace(told, calls_may=settles, text_may=False, declines=False, clean=False)
 
 
 def _write(turn: Turn, wire: Wire, body: JsonObject, stamp: Stamp) -> tuple[Answer, int, int]:
@@ -245,7 +251,7 @@ def _fault(
 
 
 def _bend(
-    told: Told, turn: Turn, wire: Wire, body: JsonObject, *, stamp: Stamp, source: random.Random
+    told: Told, turn: Turn, wire: Wire, body: JsonObject, *, demand: Demand, stamp: Stamp, source: random.Random
 ) -> tuple[Told, Answer, int, int]:
     """Write a reply the way a careless server does; also its size and where it ends."""
     streamed = body.get("stream") is True
@@ -270,8 +276,7 @@ def _bend(
             bent = msgspec.structs.replace(told, what=what, calls_may=True, text_may=True, exact=False, clean=False)
             return msgspec.structs.replace(bent, bent=True), answer, size, end
         case Effect.ENDS:
-            ended = msgspec.structs.replace(told, what=what, calls_may=False, text_may=False, clean=False)
-            return msgspec.structs.replace(ended, declines=False), answer, size, size
+            return msgspec.structs.replace(_unfinished(told, turn, demand), what=what), answer, size, size
 
 
 _ENDINGS = (

@@ -291,13 +291,21 @@ def _cut_text_call(demand: Demand, marks: Marks, source: random.Random) -> Spoke
 
 
 def _quoted_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
-    """Markup in a code fence or inline code: an answer that talks about calls, and no call."""
+    """Markup in a code fence: an answer that talks about calls, and no call unless one was demanded (rule 137)."""
     tool = _any_tool(demand, source)
     dialect = source.choice(_UNFENCED)
-    text = dialect.render([WrittenCall(tool.name, _plain_sample(tool, source, marks.text))])
+    value = _plain_sample(tool, source, marks.text)
+    text = dialect.render([WrittenCall(tool.name, value)])
     quoted = f"Write this, {marks.text}:\n\n```\n{text}\n```\n\nDone."
-    may = demand.schema is None
-    return Spoken(what=f"quoted call, {dialect.name}", turn=Turn(Say(quoted)), text=quoted, text_may=may, clean=True)
+    return Spoken(
+        what=f"quoted call, {dialect.name}",
+        turn=Turn(Say(quoted)),
+        calls=((tool.name, value),) if demand.forced else (),
+        calls_may=demand.forced,
+        text=quoted,
+        text_may=demand.schema is None,
+        clean=True,
+    )
 
 
 def _reasoned_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
