@@ -15,8 +15,11 @@ from mustcall.evals.pairs import compare, trial_of
 from mustcall.evals.prompts import Prompt, as_question
 from mustcall.evals.results import Pair, Trial
 from mustcall.evals.rows import Arm, Ending
+from mustcall.evals.runner import ask_all
 from mustcall.evals.scoring import Score
 from mustcall.policy.backoff import Backoff
+from mustcall.policy.controls import Controls
+from mustcall.policy.profile import Protocol
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Raw, Reset, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
@@ -165,6 +168,23 @@ async def test_arms_take_turns_in_going_first() -> None:
     assert len(upstream.requests) == 6
     assert [pair.prompt for pair in pairs] == ["time-tokyo"] * 3
     assert pairs[0].characters > len(TOKYO.says) + len(json.dumps(TOKYO.tools[0].parameters)) // 2
+
+
+async def test_arms_take_turns_in_each_set() -> None:
+    """With questions of several sets in turn, each set's own questions alternate, and the row says who went first."""
+    auto, named = as_question(TOKYO), as_question(LIST)
+    async with measuring(lambda _: PROSE, house=House(controls=Controls(protocol=Protocol.OFF))) as (subject, _):
+        rows = [row async for row in ask_all([auto, named] * 2, make_askers(subject), name="it")]
+    assert [(row.set, row.arm, row.first) for row in rows] == [
+        ("auto", Arm.BARE, True),
+        ("auto", Arm.MUSTCALL, False),
+        ("named", Arm.BARE, True),
+        ("named", Arm.MUSTCALL, False),
+        ("auto", Arm.MUSTCALL, True),
+        ("auto", Arm.BARE, False),
+        ("named", Arm.MUSTCALL, True),
+        ("named", Arm.BARE, False),
+    ]
 
 
 async def test_a_dead_upstream_ends_the_run() -> None:

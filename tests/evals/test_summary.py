@@ -80,6 +80,18 @@ def test_sums_are_the_rows(given_rows: list[Row]) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=Summary) == summary
 
 
+def test_times_are_of_who_asked_first() -> None:
+    """A prompt that the server read for the other arm says nothing of the time; where there is no other, it must do."""
+    rows = [
+        row(OSLO, Arm.BARE, seconds=9.0),
+        row(OSLO, Arm.MUSTCALL, seconds=1.0, first=False),
+        row(LIST, Arm.BARE, seconds=1.0, first=False),
+    ]
+    everything = summarise(facts(), rows, BuiltinSuite()).sets[-1]
+    assert everything.columns[Column.BARE].median_seconds == 9.0
+    assert everything.columns[Column.MUSTCALL].median_seconds == 1.0
+
+
 def test_an_error_is_never_right() -> None:
     """Where no call is right, words are, and an error is no answer."""
     suite, asked = BfclSuite(readied_package()), facts(suite="bfcl", sets=("irrelevance",))

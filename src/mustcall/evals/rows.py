@@ -52,7 +52,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `sends` are upstream calls, transport retries included; 0 where they are not told. `verdicts` and `rungs` are
     mustcall's own record of its attempts. `turn` counts the turns of this arm since the process began: after the first,
-    mustcall may know something of the upstream.
+    mustcall may know something of the upstream. `first` says that the other arm had not asked the question before, so
+    that the server had not read the prompt yet.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdicts: tuple[str, ...] = ()
     rungs: tuple[str, ...] = ()
     turn: int = 1
+    first: bool = True
 
     @property
     def ending(self) -> Ending:

@@ -1,10 +1,13 @@
 """Asks every question in both arms, one question after the other, and hands on each row as soon as it is there.
 
-The arms take turns in going first, so that neither gains from what the other left in a cache. What comes back is not
-judged here, except to tell an upstream that does not answer at all.
+The arms take turns in going first, in each set, so that neither gains from what the other left in a cache. What comes
+back is not judged here, except to tell an upstream that does not answer at all.
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+
+import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.evals.arms import Asker
@@ -30,14 +33,17 @@ async def ask_all(
     the same.
     """
     turns, outage, answered = dict.fromkeys(askers, 0), 0, bool(done)
-    for number, question in enumerate(questions):
-        order = list(askers)[:: -1 if number % 2 else 1]
+    asked: Counter[str] = Counter()
+    for question in questions:
+        order = list(askers)[:: -1 if asked[question.set] % 2 else 1]
+        asked[question.set] += 1
         rows: list[Row] = []
         for arm in order:
             if (question.id, arm) in done:
                 continue
             turns[arm] += 1
-            rows.append(await askers[arm](question, turns[arm]))
+            row = await askers[arm](question, turns[arm])
+            rows.append(msgspec.structs.replace(row, first=arm is order[0]))
             yield rows[-1]
         down = bool(rows) and all(row.fault is not None and row.fault.upstream for row in rows)
         outage = outage + 1 if down else 0

@@ -42,6 +42,7 @@ class ColumnFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One column of one set.
 
     `sends_per_turn` is None where upstream calls are not told, `sends_later` leaves out the first turn of each process.
+    Times are of the questions that this arm asked first: a server that has read a prompt for the other arm is faster.
     Times and tokens of the plain reading are those of the bare replies it reads.
     """
 
@@ -136,7 +137,7 @@ def _set_figures(name: str, graded: Sequence[Graded]) -> SetFigures:
 
 def _column_figures(column: Column, graded: Sequence[Graded]) -> ColumnFigures:
     rows, grades, of = [each.row for each in graded], [each.grade for each in graded], len(graded)
-    seconds = [row.seconds for row in rows]
+    seconds = [row.seconds for row in rows if row.first] or [row.seconds for row in rows]
     return ColumnFigures(
         right=share_of(sum(grade.right for grade in grades), of),
         valid=share_of(sum(grade.valid for grade in grades), of),

@@ -30,8 +30,8 @@ RIGHT_NOTE = (
 )
 COST_HEADS = ("cost", "valid", "called", "errors", "median", "p90", "read", "written", "sends", "later")
 COST_NOTE = (
-    "valid, called: share of replies. median, p90: time for one question. read, written: tokens. sends: upstream calls "
-    "a turn; later: without the first turn."
+    "valid, called: share of replies. median, p90: time for a question that this arm asked first. read, written: "
+    "tokens. sends: upstream calls a turn; later: without the first turn."
 )
 
 CHANGE_HEADS = ("since the earlier run", "arm", "asked in both", "right then", "now", "gain", "loss", "p")
