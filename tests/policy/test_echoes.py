@@ -29,7 +29,9 @@ TAGS = Echoes(tags=True)
         (f"{STEP_CAP} It is Monday.", " It is Monday."),
         (f"Sure. {DEMAND}", "Sure. "),
         (f"<untrusted<{TAG}>-data>", "<untrusted -data>"),
-        (f"<{TAG}-set>", f"<{TAG}-set>"),
+        (f"<{TAG}<{TAG}>1", "1"),
+        (f"<{TAG} from\nand so on", "and so on"),
+        (f"<{TAG} {'on and ' * 100}on.", f" {'on and ' * 100}on."),
         ("a < b and <untrusted", "a < b and <untrusted"),
         ("No more tools can be called", "No more tools can be called"),
         ("plain", "plain"),
@@ -67,9 +69,8 @@ def test_chunking_changes_nothing(pieces: list[str]) -> None:
 def test_nothing_is_left(text: str) -> None:
     """Rule 146: no echo is in what is shown, and erasing twice is erasing once."""
     shown = erase(text, BOTH)
-    assert f"<{TAG}>" not in shown
-    assert f"</{TAG}>" not in shown
-    assert f"<{TAG} " not in shown
+    assert f"<{TAG}" not in shown
+    assert f"</{TAG}" not in shown
     assert STEP_CAP not in shown
     assert DEMAND not in shown
     assert erase(shown, BOTH) == shown

@@ -27,9 +27,9 @@ TAG = "untrusted-data"
 _MARK = f"{TAG} from=".encode()
 _OPENS = f'<{TAG} from="'
 _BLOCK = re.compile(rf'<{TAG} from="[^"\n]*">\n.*?\n</{TAG}>', re.DOTALL)
-#: As a model writes one: with other attributes, or with none.
-_WRITTEN = rf"(?i:</?{TAG}(?![\w-])[^<>\n]{{0,256}}>)"
-_BEGUN = re.compile(rf"(?i:</?{TAG}(?![\w-])[^<>\n]*)\Z")
+#: As a model writes one: with other attributes or with none, never closed, or with a text for which only its name goes.
+_WRITTEN = rf"(?i:</?{TAG}(?:[^<>\n]{{0,256}}(?:>|(?=[<\n]))|(?=[^<>\n]{{257}})))"
+_BEGUN = re.compile(rf"(?i:</?{TAG}[^<>\n]*)\Z")
 _BEGINNINGS = (f"<{TAG}", f"</{TAG}")
 #: No echo is longer; a sentence of ours that is longer is not looked for.
 _LONGEST = 400

@@ -31,6 +31,9 @@ __all__ = ["RULES", "VARIABLES", "BuiltinTool", "builtin_tools"]
 #: The variables that paths may be written with. None of them holds anything but a place.
 VARIABLES: Final = ("HOME", "TMPDIR", "PWD")
 
+#: No example: measured, a 0.5B model computes the example.
+_EXPRESSION: Final = "The arithmetic of the question in figures, with + - * / ** % ( ), sqrt and the like."
+
 _SETTINGS: Final = ToolSettings(timeout=20.0, side_effect=False, idempotent=True)
 
 #: The questions that a tool answers better than any memory. Phrases of `policy.grounding`.
@@ -165,7 +168,7 @@ def builtin_tools(
         BuiltinTool(
             "calculator",
             "Compute an arithmetic expression.",
-            _schema(expression={**_text("Such as (2 + 3) * 4, sqrt(16) or 15% of 80."), "maxLength": LONGEST}),
+            _schema(expression={**_text(_EXPRESSION), "maxLength": LONGEST}),
             calculating,
             question=question,
             reports=noted,
