@@ -36,6 +36,12 @@ def text_of(text: str, **options: object) -> str:
         (f"```\n{OBJECT}\n```", 1),
         (f"```tool_call\n{OBJECT}\n```", 1),
         (f"```JSON\n{OBJECT}\n```", 1),
+        (f"~~~json\n{OBJECT}\n~~~", 1),
+        (f"````\n{OBJECT}\n````\n", 1),
+        (f"```json {OBJECT}```", 1),
+        (f"```xml\n<tool_call>\n{OBJECT}\n</tool_call>\n```", 1),
+        (f"```json\n{OBJECT}\n{OTHER}\n```", 2),
+        ('```json\n{"name": "note", "arguments": {"text": "```sh\\nls\\n```"}}\n```', 1),
         (f"I'll check the weather.\n\n{FENCE}", 1),
         (f"Let me read the file first:\n{FENCE}\nDone.", 1),
         (f"[{OBJECT}, {OTHER}]", 2),
@@ -64,7 +70,6 @@ def test_a_call_that_is_the_reply(text: str, calls: int) -> None:
         f"# Calling a tool\n{FENCE}",
         f"- step one\n{FENCE}",
         f"> {OBJECT}",
-        f"~~~json\n{OBJECT}\n~~~",
         f"```python\n{OBJECT}\n```",
         f"{FENCE}\n```python\nprint('the weather in Oslo')\n```",
         '```json\n{"name": "web", "arguments": {"city": "Oslo"}}\n```',
@@ -82,7 +87,7 @@ def test_a_demanded_call_counts_at_once(text: str) -> None:
     """Rule 137: under a force the object is a call as soon as it is complete, whatever stands around it."""
     assert names(text, alone="anywhere") == ["get_weather"]
     scanner = Scanner(tools=TOOLS, alone="anywhere")
-    events = list(itertools.chain.from_iterable(scanner.feed(c) for c in text[: text.index("}}") + 2]))
+    events = list(itertools.chain.from_iterable(scanner.feed(c) for c in text[: text.index("}}") + 3]))
     assert any(isinstance(event, CallEnd) for event in events)
 
 

@@ -226,6 +226,7 @@ class TestChoice:
         standings = {dialect.name: dialect.standing for dialect in DIALECTS}
         assert {name for name, standing in standings.items() if standing is Standing.NAMED} == {
             "xlam",
+            "fenced_json",
             "python_line",
         }
         assert {name for name, standing in standings.items() if standing is Standing.LOOSE} == {

@@ -1,13 +1,17 @@
 """A text that may be nothing but calls: held, and read ahead by a scan of its own (rule 63).
 
-A JSON object without markup of its own is a call only if it is the reply. So its text is held while nothing else has
-come. It knows nothing of where such a text may begin; that is the scanner's business.
+A JSON object without markup of its own, and whatever stands in a code fence, is a call only if it is the reply. So its
+text is held while nothing else has come. It knows nothing of where such a text may begin; that is the scanner's
+business.
 """
 
 import re
 from typing import Protocol
 
-from mustcall.dialects.events import CallStart, Malformed, Reason, ScanEvent, Text
+import msgspec
+
+from mustcall.dialects.events import CallEnd, CallStart, Malformed, Reason, ScanEvent, Text
+from mustcall.dialects.fences import Unfenced
 
 __all__ = ["Candidate"]
 
@@ -16,6 +20,9 @@ __all__ = ["Candidate"]
 _MOST_WORDS = 3
 _MOST_CHARACTERS = 40
 _WORD = re.compile(r"\w+")
+#: The formats of a JSON object or array without markup, and what they are called in a fence.
+_BARE = frozenset({"llama3_json", "json_array"})
+_FENCED = "fenced_json"
 
 
 class _Reading(Protocol):
@@ -29,15 +36,20 @@ class _Reading(Protocol):
 
 
 class Candidate:
-    """What a text is as long as it holds nothing but calls, and the text itself."""
+    """What a text is as long as it holds nothing but calls, and the text itself.
 
-    __slots__ = ("_pieces", "_said", "called", "events", "scan")
+    With `at_once` the first complete call decides: whatever follows it is what the scan makes of it.
+    """
 
-    def __init__(self, scan: _Reading) -> None:
+    __slots__ = ("_at_once", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan")
+
+    def __init__(self, scan: _Reading, *, at_once: bool) -> None:
         self.scan = scan
         self.events: list[ScanEvent] = []
-        #: Whether a call of an offered tool has begun in it.
-        self.called = False
+        #: Whether a call of an offered tool has begun in it, and whether one is complete.
+        self.called = self.complete = False
+        self._at_once = at_once
+        self._unfenced = Unfenced()
         self._pieces: list[str] = []
         self._said = ""
 
@@ -46,17 +58,36 @@ class Candidate:
         """All of it so far."""
         return "".join(self._pieces)
 
+    @property
+    def certain(self) -> bool:
+        """Whether it is nothing but calls, whatever follows."""
+        return self._at_once and self.complete
+
+    def take_events(self) -> list[ScanEvent]:
+        """Return what was found since this was last asked."""
+        events, self.events = self.events, []
+        return events
+
     def feed(self, text: str, *, closed: bool) -> bool:
         """Take the next piece; tell whether it may still be nothing but calls, the last of them cut off at most."""
-        self._pieces.append(text)
-        found = self.scan.feed(text) if text else []
+        if not self.certain:
+            self._pieces.append(text)
+        bare = self._unfenced.feed(text)
+        if closed:
+            bare += self._unfenced.close()
+        found = self.scan.feed(bare) if bare else []
         if closed:
             found += self.scan.close()
-        if closed and self.called and _is_cut(found):
+        if self._unfenced.holds_code and not self.certain:
+            return False
+        found = [self._told(event) for event in found]
+        if self.certain:
             self.events += found
             return True
-        for event in found:
-            self.events.append(event)
+        if closed and self.called and _is_cut(found):
+            self.events += found if self.complete else self._cut(found)
+            return True
+        for number, event in enumerate(found):
             match event:
                 case Text(text=said):
                     self._said = (self._said + said).lstrip()
@@ -67,9 +98,28 @@ class Candidate:
                 case CallStart():
                     self.called = True
                     self._said = ""
+                case CallEnd():
+                    self.complete = True
                 case _:
                     pass
+            self.events.append(event)
+            if self.certain:
+                self.events += found[number + 1 :]
+                return True
         return True
+
+    def _cut(self, found: list[ScanEvent]) -> list[ScanEvent]:
+        """Return the end of a text that is one call cut off: all of it is text, its fence included."""
+        whole = self.text
+        kept = [event for event in found if not isinstance(event, Text | Malformed)]
+        cut = next(event for event in found if isinstance(event, Malformed))
+        return [*kept, Text(whole), msgspec.structs.replace(cut, raw=whole)]
+
+    def _told(self, event: ScanEvent) -> ScanEvent:
+        """Return an event with the name of the format as people know it: bare JSON in a fence is fenced JSON."""
+        if self._unfenced.fenced and isinstance(event, CallStart | CallEnd | Malformed) and event.dialect in _BARE:
+            return msgspec.structs.replace(event, dialect=_FENCED)
+        return event
 
 
 def _has_substance(said: str) -> bool:

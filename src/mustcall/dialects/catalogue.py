@@ -42,17 +42,13 @@ AUTO_AND_LOOSE = tuple(dialect for dialect in DIALECTS if dialect.standing is no
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
-def select(
-    dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool, alone: bool = True
-) -> tuple[Dialect, ...]:
+def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
     """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57).
 
     `"auto"` among others adds what is active by itself; who was named is asked first, and is not held to standing
-    alone. Without `alone`, what is a call only where it stands alone is no call at all (rule 63).
+    alone (rule 63).
     """
     auto = AUTO_AND_LOOSE if loose else AUTO
-    if not alone:
-        auto = _marked(auto)
     if dialects == "auto":
         return auto
     listed = (dialects,) if isinstance(dialects, str) else tuple(dialects)
@@ -70,17 +66,6 @@ def _anywhere(dialect: Dialect) -> Dialect:
         return dialect
     openers = tuple(msgspec.structs.replace(opener, alone=False) for opener in dialect.openers)
     return msgspec.structs.replace(dialect, openers=openers)
-
-
-@lru_cache(maxsize=4)
-def _marked(dialects: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
-    """Return the dialects without what is a call only where it stands alone."""
-    kept = ((dialect, tuple(opener for opener in dialect.openers if not opener.alone)) for dialect in dialects)
-    return tuple(
-        dialect if len(openers) == len(dialect.openers) else msgspec.structs.replace(dialect, openers=openers)
-        for dialect, openers in kept
-        if openers
-    )
 
 
 def find_dialect(name: str) -> Dialect:

@@ -18,7 +18,7 @@ _DOCUMENT_LINE = re.compile(r"^[ \t]*(?:#|[-*+•][ \t]|\d+[.)][ \t]|\||>|//|/\*
 _PRESENTS = re.compile(
     r"\b(?:examples?|e\.g|for instance|samples?|snippets?|templates?|placeholders?|syntax|schemas?|formats?|formatted|"
     r"looks? like|would (?:be|look|send|write)|hypothetical(?:ly)?|imagine|suppose|equivalent|wrong|invalid|incorrect|"
-    r"instead of|definitions?|defined|documentation|specification|json|yaml)\b",
+    r"instead of|definitions?|defined|documentation|specification|(?<![./\w])json|yaml)\b",
     re.IGNORECASE,
 )
 #: Words that address the reader or describe a thing, unless the model speaks of what it does itself.

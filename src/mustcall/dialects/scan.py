@@ -6,8 +6,8 @@ back to the text. It knows no tool beyond its name and schema, and never raises 
 
 Complexity: plain text is passed over by one compiled expression; at most one cut-off marker is held. A span is read
 once, by generators that keep their place. After a fault, reading goes on where the fault was found. Only a text that
-might have been nothing but calls (`Candidate`) is read a second time, once in a reply. So time is linear in the input,
-and the cost of a piece does not depend on what came before.
+might have been nothing but calls (`Candidate`) is read a second time. So time is linear in the input, and the cost of a
+piece does not depend on what came before.
 """
 
 import re
@@ -24,7 +24,7 @@ from mustcall.dialects.grammar import Entry, Grammar, marks_of
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import Fault
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
-from mustcall.dialects.scan_state import ScanState
+from mustcall.dialects.scan_state import Alone, ScanState
 from mustcall.dialects.span import Indices, Span
 
 __all__ = ["Scan"]
@@ -50,7 +50,7 @@ class Scan(ScanState):
         sections: bool,
         in_reasoning: bool = False,
         effort: Effort | None = None,
-        at_once: bool = False,
+        alone: Alone = Alone.REPLY,
     ) -> None:
         super().__init__(
             grammar,
@@ -59,7 +59,7 @@ class Scan(ScanState):
             sections=sections,
             in_reasoning=in_reasoning,
             effort=effort,
-            at_once=at_once,
+            alone=alone,
         )
         self._mode = Scan._prose if in_reasoning else Scan._beginning
         self._inner: Scan | None = None
@@ -185,9 +185,8 @@ class Scan(ScanState):
         if entry.quotation:
             return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
-            if not self._at_once and all(opener.alone for _, opener in openers):
-                self._candidate = Candidate(self._fork())
-                self._mode = Scan._in_candidate
+            if not self._inner_reading and all(opener.alone for _, opener in openers):
+                self._begin_candidate()
             else:
                 self._open_span(marker, openers)
             return True
@@ -250,16 +249,18 @@ class Scan(ScanState):
         """Tell whether an opener counts here; one that must stand alone counts behind a lead-in only (rule 63)."""
         if not self._in_place(opener.anchor):
             return False
-        if not opener.alone or self._at_once:
-            return True
-        return not self._accompanied and self._lines.leads and not self._is_shown()
+        return not opener.alone or self._inner_reading or self._may_stand_alone()
 
-    def _is_shown(self) -> bool:
-        """Tell whether the user asked to be shown what would be a call; from then on it is text."""
-        if self._shown is not None:
+    def _may_stand_alone(self) -> bool:
+        """Tell whether what begins here is a call if nothing else follows; under a force that is not asked."""
+        if self._alone is Alone.ANYWHERE:
+            return not self._keeps_markup
+        if self._alone is Alone.NEVER or self._accompanied or not self._lines.leads:
+            return False
+        if self._shown is not None:  # asked once: from then on it is text
             self._accompanied = self._shown()
             self._shown = None
-        return self._accompanied
+        return not self._accompanied
 
     def _in_place(self, anchor: Anchor) -> bool:
         match anchor:
@@ -290,9 +291,12 @@ class Scan(ScanState):
         size = measure(self._reader, marker[0])
         if not size:
             return False
+        fenced = size >= 3 and self._lines.blank
+        if fenced and not self._inner_reading and self._reader.position != self._given_back and self._may_stand_alone():
+            self._begin_candidate()
+            return True
         self._effort.spend(MARK)
         self._flush_gap()
-        fenced = size >= 3 and self._lines.blank
         self._say(self._skip(self._reader.position + size), watch=False)
         if fenced or marker[0] == "`":
             self._enter_code(Code(marker[0], size, fenced=fenced))
@@ -326,35 +330,37 @@ class Scan(ScanState):
             self._indices.copy(),
             sections=self._reads_sections,
             effort=self._effort.copy(),
-            at_once=True,
+            alone=Alone.INNER,
         )
+
+    def _begin_candidate(self) -> None:
+        self._candidate = Candidate(self._fork(), at_once=self._alone is Alone.ANYWHERE)
+        self._mode = Scan._in_candidate
 
     def _in_candidate(self) -> bool:
         """Hold the text while it may be nothing but calls; the first thing that is none gives it back.
 
-        What is given back is read once more, and no call in it or behind it needs to stand alone: each character is
-        read twice at most.
+        What is given back is read once more, as prose or code. Where a call need not stand alone, the next fence or
+        object is tried again: each character is read twice at most.
         """
         candidate, reader = self._candidate, self._reader
         assert candidate is not None
         text = self._skip(len(reader.buffer))
-        if candidate.feed(text, closed=reader.closed):
-            if not reader.closed:
-                return False
-            if candidate.called:
+        fits = candidate.feed(text, closed=reader.closed)
+        if fits and (candidate.certain or (reader.closed and candidate.called)):
+            if not self._called:
                 self._report_seen()
                 self._flush_gap()
-                self._events += candidate.events
-                self._called = True
-                self._ended_open = candidate.scan.ended_open
-                self._candidate = None
-                self._mode = Scan._prose
-                return False
+            self._called = True
+            self._events += candidate.take_events()
+            self._ended_open = candidate.scan.ended_open
+            return False
+        if fits and not reader.closed:
+            return False
         self._candidate = None
-        self._accompanied = True
-        reader.settle()
-        reader.raw.clear()
-        reader.buffer = candidate.text + reader.buffer
+        self._accompanied = self._alone is not Alone.ANYWHERE
+        reader.buffer = candidate.text
+        reader.position = reader.start = self._given_back = 0
         self._mode = Scan._prose
         return True
 

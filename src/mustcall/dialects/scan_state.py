@@ -5,6 +5,7 @@ It releases text, keeps track of lines, and lets the lookout see what was releas
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from mustcall.dialects.anchored import Lookout
@@ -19,7 +20,16 @@ from mustcall.dialects.reader import BLANKS, Parse, Reader
 from mustcall.dialects.reasoning import Section
 from mustcall.dialects.span import Indices, Span
 
-__all__ = ["ScanState"]
+__all__ = ["Alone", "ScanState"]
+
+
+class Alone(Enum):
+    """What JSON without markup of its own is, and what stands in a code fence (rules 63, 137)."""
+
+    REPLY = "reply"  # a call where it is the reply
+    ANYWHERE = "anywhere"  # a call as soon as it is complete
+    NEVER = "never"  # text
+    INNER = "inner"  # a call: it is known to stand alone, and its fence is taken away
 
 
 class ScanState:
@@ -34,7 +44,7 @@ class ScanState:
         sections: bool,
         in_reasoning: bool = False,
         effort: Effort | None = None,
-        at_once: bool = False,
+        alone: Alone = Alone.REPLY,
     ) -> None:
         self._grammar = grammar
         self._effort = effort or Effort()
@@ -68,8 +78,10 @@ class ScanState:
         self._section: Section | None = None
         self._section_seen = False
         self._ended_open = False
-        # Whether calls that must stand alone are made at once, wherever they stand (rule 137).
-        self._at_once = at_once
+        self._alone = alone
+        self._inner_reading = alone is Alone.INNER
+        # Where a text begins that was taken for calls and is none.
+        self._given_back = -1
         # Whether a text so far that was taken for such calls has turned out to be something else.
         self._accompanied = in_reasoning
         self._candidate: Candidate | None = None

@@ -18,6 +18,7 @@ from mustcall.dialects.grammar import Grammar, compile_grammar
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reasoning import THINK
 from mustcall.dialects.scan import Scan
+from mustcall.dialects.scan_state import Alone
 from mustcall.dialects.span import Indices
 
 __all__ = ["Scanner", "is_plain"]
@@ -27,10 +28,10 @@ _tables: Remembered[tuple[Offered, Grammar]] = Remembered()
 
 
 def _look_up(
-    dialects: Literal["auto"] | Iterable[str | Dialect], tools: Iterable[Tool] | None, *, loose: bool, alone: bool
+    dialects: Literal["auto"] | Iterable[str | Dialect], tools: Iterable[Tool] | None, *, loose: bool
 ) -> tuple[Offered, Grammar]:
     offered = Offered(tools)
-    return offered, compile_grammar(select(dialects, loose=loose, alone=alone), offered.names)
+    return offered, compile_grammar(select(dialects, loose=loose), offered.names)
 
 
 class Scanner(Scan):
@@ -41,9 +42,9 @@ class Scanner(Scan):
     `tools` are the ones on offer; None means that every name counts. `loose` adds to `auto` the formats that need the
     prompt protocol to be trusted (rule 64). `reasoning` says who separates it: `"marked"` - the markers in the
     text do; `"opened"` - so they do, and the prompt opened a section; `"separated"` - the upstream already did.
-    `alone` says what a JSON call object without markup of its own is (rule 63): `"reply"` - a call where it is the
-    reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one; `"never"` - text. Where it
-    is the reply, `shown` is asked, once, whether the user wanted to see it.
+    `alone` says what a JSON call object without markup of its own is, and a call in a code fence (rule 63): `"reply"` -
+    a call where it is the reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one;
+    `"never"` - text. Where it is the reply, `shown` is asked, once, whether the user wanted to see it.
     """
 
     def __init__(
@@ -56,14 +57,11 @@ class Scanner(Scan):
         alone: Literal["reply", "anywhere", "never"] = "reply",
         shown: Callable[[], bool] | None = None,
     ) -> None:
-        counts = alone != "never"
         if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.get(
-                tools, (loose, counts), make=lambda: _look_up(dialects, tools, loose=loose, alone=counts)
-            )
+            offered, grammar = _tables.get(tools, loose, make=lambda: _look_up(dialects, tools, loose=loose))
         else:
-            offered, grammar = _look_up(dialects, tools, loose=loose, alone=counts)
-        super().__init__(grammar, offered, Indices(), sections=reasoning != "separated", at_once=alone == "anywhere")
+            offered, grammar = _look_up(dialects, tools, loose=loose)
+        super().__init__(grammar, offered, Indices(), sections=reasoning != "separated", alone=Alone(alone))
         self._shown = shown
         if reasoning == "opened":
             self._enter(THINK)
@@ -74,7 +72,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.get(tools, (loose, True), make=lambda: _look_up("auto", tools, loose=loose, alone=True))
+    offered, grammar = _tables.get(tools, loose, make=lambda: _look_up("auto", tools, loose=loose))
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

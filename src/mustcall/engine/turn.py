@@ -44,7 +44,7 @@ from mustcall.policy.lens import Found, Lens
 from mustcall.policy.oddities import odd_tools
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
-from mustcall.policy.starving import lower_bound, prompt_bound
+from mustcall.policy.starving import estimate, prompt_bound
 from mustcall.profiles.tallies import subjects
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
@@ -402,7 +402,7 @@ class Turn:
         if flow.ended:
             await drain(pieces)
             return
-        flow.settle(lower_bound(self._request))
+        flow.settle(estimate(self._request))
         self._log.add(AdaptationKind.REPORTED, "settled", "at the demanded call; the rest was not waited for")
 
     def _restored(self, reply: Reply) -> Reply:

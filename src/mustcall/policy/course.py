@@ -239,6 +239,7 @@ class Course:
             prompt_bound=prompt_bound,
             sent_limit=sent_limit,
             answer_way=self.answer_way,
+            shows=self.shows,
             answer_tool=self._answer_tool,
         )
 

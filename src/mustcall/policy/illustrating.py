@@ -10,25 +10,30 @@ from collections.abc import Sequence
 __all__ = ["asks_to_be_shown"]
 
 _LOOKED_AT = 1500
+#: What a call is talked about as.
+_CALLS = r"(?:(?:tool|function|api)[- ]?call(?:s|ing)?|payloads?|request bod(?:y|ies)|syntax)"
+_TALKED_OF = rf"(?:{_CALLS}|calls?|tools|requests?|format)"
+_JSON = r"(?<![./\w])json"
 _ASKS = re.compile(
-    r"\b(?:(?<![./])(?:json|yaml|toml|openapi|swagger|readme|changelog|jsonl)|"
-    r"tool[- ]?calls?|tool[- ]?calling|tool[- ]?use|function[- ]?calls?|function[- ]?calling|api calls?|"
-    r"syntax|schemas?|payloads?|snippets?|boilerplate|placeholders?|documentation|docstrings?|tutorial|cheat ?sheet|"
-    r"unit tests?|test cases?|fixtures?|mock(?:s|ed)?|stubs?|code review|pull request|"
-    r"(?:an?|some|few|more|another|any|the|with|minimal|sample|short|simple|good|one|two|three) examples?|"
-    r"examples? of|for example,? (?:show|write|give)|samples? (?:call|request|response)|"
-    r"look(?:s)? like|example (?:call|request|response|usage|of|for|that|which)|"
-    r"(?:config(?:uration)?|settings?|manifest|launch|package|compose|workflow) (?:file|json|entry|block|section)|"
-    r"explain (?:how|what|the|this|why|to me)|describe (?:how|the (?:format|tool|function|call|request|api))|"
-    r"document (?:how|the|this|our|my)|"
-    r"how (?:do|does|can|could|would|should|to|is|are) (?:i|we|you|one|it|this|they|the|an?|someone|people|models?)?"
-    r" ?(?:\w+ ){0,3}(?:call(?:ed|s)?|invoke[ds]?|formatted|written|write|structured|encoded|serialised|serialized|"
-    r"represented|work|works|use|used)\b|"
-    r"what (?:does|do|would|should|is|are) (?:\w+ ){0,6}(?:look like|format|syntax|structure|arguments?|parameters?)|"
-    r"show (?:me )?(?:how|what|(?:the|an?) (?:call|request|raw|exact|format|body|arguments|sample|way))|"
-    r"(?:write|draft|generate|create|produce|give me|prepare|compose) (?:me )?(?:an?|the|some|our|my|this) "
-    r"(?:\w+ ){0,3}(?:call|request|document|guide|section|paragraph|page|file|script|function|code|test|article|post|"
-    r"answer|comment|template|prompt|object|array|record|entry))\b",
+    # JSON as the form of the answer: "in JSON", "as a JSON array", "the JSON of a call", "the JSON you would send".
+    r"(?:\b(?:as|in|into|to|only|valid|raw|pure|en|als|em|in formato|au format|al formato) "
+    rf"(?:an? |valid |pure |raw )?{_JSON}\b|{_JSON}l\b|"
+    rf"{_JSON} (?:of|for|you|that|object|array|list|schema|fixture|document|format|payload|body|lines)\b|"
+    r"\b(?:as|in|to) (?:yaml|toml|xml)\b|"
+    # An example, in a few languages.
+    r"\b(?:an?|some|few|another|minimal|short|simple|one|two|three|good|working|complete|with|list) "
+    r"(?:\w+ )?(?:examples?|snippets?)\b|\bexamples? (?:of|calls?|requests?|usage)\b|"
+    r"\bbeispiele?\b|\b(?:un|une|des) exemples?\b|\bun ejemplo\b|\bum exemplo\b|\bun esempio\b|"
+    r"\bsample (?:calls?|requests?)\b|"
+    # How a call is written, or what one is.
+    rf"\bwhat (?:do|does|did|would|will|should|might|is|are) (?:[^.?!\n]{{0,60}} )?(?:look like|{_CALLS})\b|"
+    r"\bhow (?:do|does|can|could|would|should|to|is|are) (?:[^.?!\n]{0,40} )?(?:call(?:ed|s)?|invoked?|formatted|"
+    r"encoded|serialised|serialized|write (?:this|a|the) call|use (?:this|the|a) (?:tool|function))\b|"
+    rf"\b(?:explain|describe|document|define|teach) (?:[^.?!\n]{{0,60}} )?{_TALKED_OF}\b|"
+    r"\b(?:write|draft|show|give|print|generate|make|produce|prepare|compose|translate) "
+    rf"(?:[^.?!\n]{{0,60}} )?(?:{_CALLS}|fixtures?|docstrings?|curl|boilerplate)\b|"
+    r"\b(?:do not|don't|without) (?:actually )?(?:run|running|call|calling|execut\w*|invok\w*)\b|"
+    r"\byou would (?:send|write|call|make)\b|\bdry[- ]run\b)",
     re.IGNORECASE,
 )
 

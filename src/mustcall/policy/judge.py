@@ -345,9 +345,9 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     if found.calls:
         return _judge_text_calls(case, reply, found)
     strange, spoilt = _sorted_markup(case, found.malformed)
-    if not (case.reads_text or says_calls or case.demand.forced):
+    if not (says_calls or case.demand.forced):
         spoilt = [
-            entry for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP or _ends_with(reply, entry.raw)
+            entry for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP or _is_meant(case, reply, entry)
         ]
     if spoilt and (case.reads_text or says_calls or _is_broad(case) or case.demand.forced):
         return _judge_spoilt(reply, spoilt)
@@ -358,6 +358,11 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         return Judgement(verdict=verdict, reply=reply, keeps=not found.malformed)
     notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+
+
+def _is_meant(case: Case, reply: Reply, entry: Malformed) -> bool:
+    """Tell whether a call in an unknown form is meant as one: it ends the reply, and nobody asked to see it."""
+    return _ends_with(reply, entry.raw) and not (case.shows is not None and case.shows())
 
 
 def _ends_with(reply: Reply, raw: str) -> bool:

@@ -1,5 +1,7 @@
 """What a reply is judged by, and what the judge says of it. Values only; judging is `judge`'s."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
@@ -36,6 +38,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     prompt_bound: int = 0
     sent_limit: int | None = None
     answer_way: AnswerWay = AnswerWay.ASKED
+    #: Tells whether the user asked to be shown how a call is written (rule 63).
+    shows: Callable[[], bool] | None = None
     #: The tool that takes a structured answer, where one was added for it.
     answer_tool: Tool | None = None
 

@@ -11,6 +11,8 @@ Cost: the sum of string lengths; no text is read.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from mustcall.core.memo import Remembered
 from mustcall.core.parts import File, Part, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
@@ -18,7 +20,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.talk import talk_length
 
-__all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "is_starved", "lower_bound", "prompt_bound"]
+__all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "estimate", "is_starved", "lower_bound", "prompt_bound"]
 
 #: More characters than a token holds on average in any real prompt.
 CHARACTERS_PER_TOKEN = 8
@@ -53,7 +55,21 @@ def lower_bound(request: Request) -> int:
     return length // CHARACTERS_PER_TOKEN
 
 
+def estimate(request: Request) -> int:
+    """Return about how many tokens a prompt has, for an attempt whose server did not come to counting them."""
+    tools = request.tools
+    schemas = _schemas.get(tools, make=lambda: _schemas_length(tools)) if tools else 0
+    return (lower_bound(request) * CHARACTERS_PER_TOKEN + schemas) // _USUAL_CHARACTERS
+
+
 _told: Remembered[int] = Remembered()
+_schemas: Remembered[int] = Remembered()
+#: Characters a token holds on average in English and JSON.
+_USUAL_CHARACTERS = 4
+
+
+def _schemas_length(tools: tuple[Tool | ProviderTool, ...]) -> int:
+    return sum(len(msgspec.json.encode(tool.parameters)) for tool in tools if isinstance(tool, Tool))
 
 
 def _tools_length(tools: tuple[Tool | ProviderTool, ...]) -> int:

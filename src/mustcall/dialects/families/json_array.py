@@ -84,9 +84,6 @@ def _render_apertus(calls: Sequence[WrittenCall]) -> str:
     return f"<|tools_prefix|>{dump(items)}<|tools_suffix|>"
 
 
-#: What models write behind the ticks of a fence that is a call; seen from Qwen2.5-Coder, Llama 3 and Mistral.
-_INFO_STRINGS = ("json", "JSON", "", "tool_call", "tool_calls", "tool", "function_call", "function")
-
 _TOOL_CALLS = Opener("<tool_calls>", _array("</tool_calls>"), ("[",))
 
 DIALECTS = (
@@ -183,9 +180,10 @@ DIALECTS = (
         "fenced_json",
         "JSON array",
         "any model asked for JSON",
-        tuple(Opener(f"```{info}", _fenced, ("[", "{"), Anchor.LINE, soft=True, alone=True) for info in _INFO_STRINGS),
+        (Opener("```json", _fenced, ("[", "{"), Anchor.LINE, soft=True),),
         ("```",),
         array_renderer("```json\n", "\n```"),
+        Standing.NAMED,
     ),
     Dialect(
         "apertus",

@@ -1,0 +1,103 @@
+"""Takes code fences away from a text as it streams, so that what stands in them can be read (rule 63).
+
+    feed(text) -> text      close() -> text
+
+A fence is a line of three or more ticks or tildes, with a word behind them where it opens. Ticks right behind a closing
+bracket at a line's end close one, too, and what follows the word on the same line is its first content. Only fences
+whose word says data (`json`, `tool_call`, nothing) may hold calls: `holds_code` tells that another one was met.
+At most one line's beginning is held back. Linear in the text.
+"""
+
+import re
+
+__all__ = ["Unfenced"]
+
+#: What models write behind the ticks of a fence that is a call; seen from Qwen2.5-Coder, Llama 3 and Mistral.
+_DATA_WORDS = frozenset(
+    {
+        *("", "json", "json5", "jsonc", "jsonl", "xml", "text", "txt", "plaintext"),
+        *("tool", "tools", "tool_call", "tool_calls", "tool_code", "function", "function_call", "function_calls"),
+    }
+)
+_OPENS = re.compile(r"[ \t]{0,16}(`{3,64}|~{3,64})[ \t]*([\w+\-]{0,32})[ \t\r]*(?=\n|[{\[<])")
+_CLOSES = re.compile(r"[ \t]{0,16}(`{3,64}|~{3,64})[ \t\r]{0,64}(?:\n|\Z)")
+#: What may still become a line that opens or closes a fence.
+_BEGINS = re.compile(r"[ \t]{0,16}(?:(?:`{0,64}|~{0,64})(?:[ \t]*[\w+\-]{0,32}[ \t\r]{0,64})?)?\Z")
+_TICKS_AT_END = re.compile(r"(?<=[}\]>])[ \t]{0,16}(`{3,64})[ \t\r]{0,64}(?:\n|\Z)")
+_TICKS_BEGIN = re.compile(r"(?<=[}\]>])[ \t]{0,16}(?:`{1,64}[ \t\r]{0,64})?\Z")
+
+
+class Unfenced:
+    """A text without its fences."""
+
+    __slots__ = ("_buffer", "_fence", "_line_begins", "fenced", "holds_code")
+
+    def __init__(self) -> None:
+        self._buffer: str = ""
+        self._line_begins = True
+        self._fence: str = ""
+        #: Whether a fence was met.
+        self.fenced = False
+        #: Whether a fence was met that holds something else than data.
+        self.holds_code = False
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; return what is certain now."""
+        self._buffer += text
+        return "".join(self._lines(closed=False))
+
+    def close(self) -> str:
+        """End the text; return what was held back."""
+        return "".join(self._lines(closed=True))
+
+    def _lines(self, *, closed: bool) -> list[str]:
+        out: list[str] = []
+        while self._buffer and not self.holds_code:
+            if self._line_begins and not self._begin_line(closed=closed):
+                break
+            if not self._buffer or self.holds_code:
+                break
+            if self._line_begins:
+                continue
+            out.append(self._rest_of_line(closed=closed))
+            if not self._line_begins:
+                break
+        return out
+
+    def _begin_line(self, *, closed: bool) -> bool:
+        """Read a fence's line where one begins; False if more text must tell."""
+        buffer = self._buffer
+        if self._fence:
+            closes = _CLOSES.match(buffer)
+            whole = closes is not None and (closed or closes.group().endswith("\n"))
+            if closes is not None and whole and closes[1][0] == self._fence[0] and len(closes[1]) >= len(self._fence):
+                self._buffer, self._fence = buffer[closes.end() :], ""
+                return bool(self._buffer)
+        else:
+            opens = _OPENS.match(buffer)
+            if opens is not None:
+                self.holds_code = opens[2].lower() not in _DATA_WORDS
+                self.fenced = True
+                self._fence = opens[1]
+                self._buffer = buffer[opens.end() :].removeprefix("\n")
+                self._line_begins = buffer[opens.end() : opens.end() + 1] == "\n"
+                return bool(self._buffer)
+        if not closed and _BEGINS.match(buffer) is not None:
+            return False
+        self._line_begins = False
+        return True
+
+    def _rest_of_line(self, *, closed: bool) -> str:
+        """Return the rest of a line, or what of it is certain; ticks that close the fence at its end are left out."""
+        line, newline, rest = self._buffer.partition("\n")
+        if newline or closed:
+            found = _TICKS_AT_END.search(line) if self._fence[:1] == "`" else None
+            if found is not None and len(found[1]) >= len(self._fence):
+                line, self._fence = line[: found.start()], ""
+            self._buffer = rest
+            self._line_begins = True
+            return line + newline
+        held = _TICKS_BEGIN.search(line) if self._fence[:1] == "`" else None
+        end = held.start() - 1 if held is not None else len(line)  # the bracket before them tells what they are
+        self._buffer = line[end:]
+        return line[:end]
