@@ -3,19 +3,23 @@
 import asyncio
 import logging
 from pathlib import Path
+from time import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.keeping import Keeper, LedgerSettings, read_age, read_size
 from mustcall.gateway.settings import load_settings
-from mustcall.ledger import Contents, FactRow, TurnTrace, open_ledger
+from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
+from mustcall.policy.profile import Profile
 from mustcall.profiles import Learnt
+from mustcall.profiles.tallies import EXPIRY, Count, Tally
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
-from support.http import post
+from support.http import call, post
 from support.remembering import gateway_with_ledger
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
@@ -163,6 +167,78 @@ async def test_what_refusals_teach_is_shared(tmp_path: Path) -> None:
         await keeper.share_facts(pupil)
         assert [(one.model, one.field, one.fact.value) for one in pupil.facts()] == [("m", "forced", "never")]
         assert len(await ledger.facts()) == 2
+
+
+async def test_what_turns_count_is_shared(tmp_path: Path) -> None:
+    """Rule 139: replicas add their counts up, each once, and each knows the sum; so does one that starts later."""
+    settings = LedgerSettings(place=str(tmp_path / "l.db"))
+    one, other, late = ((Keeper(settings), Learnt()) for _ in range(3))
+    now = time()
+    async with one[0].ledger, other[0].ledger, late[0].ledger:
+        one[1].observe("u", "m", "rung:native", made=False, now=now)
+        one[1].observe("u", "m", "rung:schema", made=True, now=now)
+        other[1].observe("u", "m", "rung:schema", made=True, now=now + 1)
+        one[1].observe("u", "odd\0name", "rung:schema", made=True, now=now)  # no database holds such a name
+        for keeper, learnt in (one, other, one, other, late):
+            await keeper.share_facts(learnt)
+        summed = [
+            Tally("u", "m", "rung:native", Count(0, 1, now, now)),
+            Tally("u", "m", "rung:schema", Count(2, 0, now, now + 1)),
+        ]
+        for _, learnt in (other, late):
+            assert learnt.tallies.all() == tuple(summed)
+            assert learnt.apply("u", "m", Profile(), now=now).forced_by == ("schema",)
+        assert one[1].tallies.all()[:2] == tuple(summed)
+
+
+async def test_what_is_forgotten_is_forgotten_everywhere(tmp_path: Path) -> None:
+    """Rule 139: facts and counts that somebody removed are gone from a running gateway, and not told again by it."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    now = time()
+    learnt.learn("u", "m", "forced", "never", "400: no force here", at=now)
+    for subject, made in (("rung:native", False), ("rung:schema", True)):
+        learnt.observe("u", "m", subject, made=made, now=now)
+    async with keeper.ledger as ledger:
+        await keeper.share_facts(learnt)
+        assert await ledger.forget_learnt("u", "m") == 3
+        await keeper.share_facts(learnt)
+        profile = Profile()
+        assert learnt.apply("u", "m", profile, now=now) is profile
+        assert (learnt.facts(), learnt.tallies.all()) == ((), ())
+        assert (await ledger.facts(), await ledger.tallies()) == ([], [])
+
+
+async def test_what_expired_is_not_taken_over(tmp_path: Path) -> None:
+    """Rule 139: what nobody added to for seven days is not learnt from the ledger."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    old, late = time() - EXPIRY - 60, time() - EXPIRY + 60
+    row = TallyRow(upstream="u", model="m", subject="rung:text", made=1, missed=0, first=old, last=old)
+    async with keeper.ledger as ledger:
+        await ledger.add_tallies([row, msgspec.structs.replace(row, model="n", last=late)])
+        await keeper.share_facts(learnt)
+    assert [one.model for one in learnt.tallies.all()] == ["n"]
+
+
+async def test_a_gateway_keeps_what_its_turns_teach(tmp_path: Path) -> None:
+    """Rule 139: what made the call is in the ledger when a gateway stops, and the next one begins with it."""
+    place = tmp_path / "l.db"
+    asked = {**ASK, "tools": [TOOL], "tool_choice": "required"}
+    written = Turn(Say('{"name": "f", "arguments": {}}'))
+    with ScriptedUpstream([Turn(Say("no call here")), written, written]) as served:
+        for restarted in (False, True):
+            with gateway_with_ledger(place, f"chat={served.base_url}") as gateway:
+                if restarted:
+                    await asyncio.to_thread(call, "GET", f"{gateway.url}/healthz")  # it has started
+                    learnt = gateway.app._serve().learnt  # pyright: ignore[reportPrivateUsage]
+                    async with asyncio.timeout(20):
+                        while not learnt.tallies.all():  # noqa: ASYNC110  it tells nobody
+                            await asyncio.sleep(0.01)
+                answer = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", asked)
+                assert answer.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "f"
+        assert ["response_format" in one.body for one in served.requests] == [False, True, True]
+    async with open_ledger(place) as ledger:
+        counted = {one.subject: (one.made, one.missed) for one in await ledger.tallies()}
+    assert counted == {"enforced": (0, 1), "rung:native": (0, 1), "rung:schema": (2, 0)}
 
 
 def test_ages_and_sizes() -> None:

@@ -20,6 +20,7 @@ RELEASED = {
     "0003_turns": "365dc09b58b55b4c",
     "0004_shared": "02c8c70f53bd9d64",
     "0005_holders": "f61a31918083aab8",
+    "0006_tallies": "dd46e811b60ecf6e",
 }
 
 

@@ -1,8 +1,13 @@
-"""Breakers and facts."""
+"""Breakers, facts, and counts of what made demanded calls."""
+
+import asyncio
 
 import msgspec
 
-from mustcall.ledger import FactRow, Ledger, open_ledger
+from mustcall.ledger import FactRow, Ledger, TallyRow, open_ledger
+
+TALLY = TallyRow(upstream="u", model="m", subject="rung:schema", made=1, missed=0, first=10.0, last=10.0)
+FACT = FactRow(upstream="u", model="m", field="forced", value=b'"never"', note="400")
 
 
 async def test_a_breaker_changes_by_one_hand_at_a_time(place: str) -> None:
@@ -23,10 +28,76 @@ async def test_a_breaker_changes_by_one_hand_at_a_time(place: str) -> None:
 
 async def test_facts_are_written_over(ledger: Ledger) -> None:
     """The last word on a model stands."""
-    fact = FactRow(upstream="u", model="m", field="forced", value=b'"never"', note="400")
-    await ledger.put_facts([fact, msgspec.structs.replace(fact, model="n")])
-    await ledger.put_facts([msgspec.structs.replace(fact, value=b'"always"')])
+    await ledger.put_facts([FACT, msgspec.structs.replace(FACT, model="n")])
+    await ledger.put_facts([msgspec.structs.replace(FACT, value=b'"always"')])
     facts = await ledger.facts()
     assert [(one.model, one.value) for one in facts] == [("m", b'"always"'), ("n", b'"never"')]
     assert await ledger.facts(since=facts[0].at + 1000) == []
     await ledger.put_facts([])
+
+
+def tally(**changes: object) -> TallyRow:
+    """A count that differs in these fields."""
+    return msgspec.structs.replace(TALLY, **changes)
+
+
+async def test_counts_are_added_up(ledger: Ledger) -> None:
+    """Rule 139: what replicas count is summed; the first date stays, the last one moves forward only."""
+    await ledger.add_tallies([TALLY, tally(subject="rung:native", made=0, missed=2)])
+    await ledger.add_tallies([tally(made=2, missed=1, first=20.0, last=30.0), tally(model="n")])
+    await ledger.add_tallies([tally(made=1, first=5.0, last=15.0)])
+    assert await ledger.tallies() == [
+        tally(subject="rung:native", made=0, missed=2),
+        tally(made=4, missed=1, last=30.0),
+        tally(model="n"),
+    ]
+    await ledger.add_tallies([])
+    assert [one.subject for one in await ledger.tallies(since=30.0)] == ["rung:schema"]
+    assert await ledger.tallies(since=30.5) == []
+
+
+async def test_replicas_count_at_the_same_time(place: str) -> None:
+    """Rule 139: no count of either is lost, in whatever order they write."""
+    async with open_ledger(place) as one, open_ledger(place) as other:
+        await asyncio.gather(*(each.add_tallies([TALLY]) for each in (one, other) for _ in range(10)))
+        assert await other.tallies() == [tally(made=20)]
+
+
+async def test_what_was_learnt_can_be_forgotten(ledger: Ledger) -> None:
+    """Rule 139: facts and counts go together: of one model, of one upstream, or all; it is told how many."""
+    rows = [(upstream, model) for upstream in ("u", "v") for model in ("m", "n")]
+    await ledger.put_facts([msgspec.structs.replace(FACT, upstream=upstream, model=model) for upstream, model in rows])
+    await ledger.add_tallies([tally(upstream=upstream, model=model) for upstream, model in rows])
+
+    async def left() -> list[tuple[str, str]]:
+        facts = [(one.upstream, one.model) for one in await ledger.facts()]
+        assert facts == [(one.upstream, one.model) for one in await ledger.tallies()]
+        return facts
+
+    assert await ledger.forget_learnt("u", "m") == 2
+    assert await left() == [("u", "n"), ("v", "m"), ("v", "n")]
+    assert await ledger.forget_learnt("u", "m") == 0
+    assert await ledger.forget_learnt("", "n") == 4
+    assert await left() == [("v", "m")]
+    assert await ledger.forget_learnt("u") == 0
+    assert await ledger.forget_learnt() == 2
+    assert await left() == []
+
+
+async def test_what_was_learnt_expires(ledger: Ledger) -> None:
+    """Rule 139: what nothing was added to since a time is removed; what was, stays."""
+    await ledger.add_tallies([TALLY, tally(model="n", last=20.0)])
+    await ledger.put_facts([FACT])
+    (fact,) = await ledger.facts()
+    await ledger.expire_learnt(before=20.0)
+    assert [one.model for one in await ledger.tallies()] == ["n"]
+    assert await ledger.facts() == [fact]
+    await ledger.expire_learnt(before=fact.at + 1)
+    assert (await ledger.facts(), await ledger.tallies()) == ([], [])
+
+
+async def test_counts_of_large_numbers(ledger: Ledger) -> None:
+    """A count may be as large as a long life of a gateway makes it, and dates keep their fractions."""
+    large = tally(made=2**40, missed=2**40, first=1_700_000_000.25, last=1_700_000_000.75)
+    await ledger.add_tallies([large])
+    assert await ledger.tallies() == [large]

@@ -45,8 +45,9 @@ _SWEEP = 3600.0
 _WRITE_OFF = 3600.0
 #: Seconds after which a ledger that could not be opened is tried again.
 _OPEN_AGAIN = 10.0
-#: Seconds between two exchanges of what was learnt.
+#: Seconds between two exchanges of what was learnt, and how long the last one may take when the gateway stops.
 _SHARE = 30.0
+_LAST_SHARE = 2.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -136,6 +137,8 @@ class Keeper:
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._sharing: asyncio.Task[None] | None = None
+        self._leaving = asyncio.Event()
         #: The facts known to be in the ledger: one that is gone from there was removed by somebody.
         self._told: set[tuple[str, str, str]] = set()
         #: Whether there is anything to write to.
@@ -155,7 +158,8 @@ class Keeper:
     def listen(self, learnt: Learnt) -> None:
         """Begin to share what turns learn, and to hear of breakers that other replicas opened."""
         loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._share(learnt)))
+        self._sharing = loop.create_task(self._share(learnt))
+        self._tasks.append(self._sharing)
         if self._breakers is not None:
             self._tasks.append(loop.create_task(self._hear(self._breakers)))
 
@@ -169,12 +173,17 @@ class Keeper:
 
     async def _share(self, learnt: Learnt) -> None:
         await self._until_open()
+        last = False
         while True:
             try:
                 await self.share_facts(learnt)
             except LedgerError as error:
                 self.notices.failed("what was learnt is not shared", error)
-            await asyncio.sleep(_SHARE)
+            if last:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SHARE):
+                    last = await self._leaving.wait()
 
     async def share_facts(self, learnt: Learnt) -> None:
         """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
@@ -229,6 +238,9 @@ class Keeper:
 
     async def close(self) -> None:
         """Write what waits and close the ledger."""
+        if self._sharing is not None and self.is_open:
+            self._leaving.set()
+            await asyncio.wait({self._sharing}, timeout=_LAST_SHARE)
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
