@@ -100,9 +100,20 @@ def body(wire: str, role: str, turns: Sequence[dict[str, Any]] | None = None, **
     told = f"{INSTRUCTIONS[RoleKind(role)]}\n\n{fill(WORDS.answer_as_json, schema=schema)}"
     asked = [user(wire, ASKED[role])] if turns is None else list(turns)
     fields.setdefault("tools", [])
+    if not fields["tools"]:  # where nothing is known of schema output it is tried (rule 140)
+        fields |= _held_to(wire, SCHEMAS[role])
     if wire == "chat":
         return ask_body(wire, [{"role": "system", "content": told}, *asked], **fields)
     return ask_body(wire, asked, **{"system" if wire == "messages" else "instructions": told}, **fields)
+
+
+def _held_to(wire: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The field that holds an answer to a schema."""
+    return {
+        "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}},
+        "responses": {"text": {"format": {"type": "json_schema", "name": "answer", "schema": schema}}},
+        "messages": {"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+    }[wire]
 
 
 class Models:

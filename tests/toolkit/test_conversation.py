@@ -162,7 +162,8 @@ LOST = Turn(Call("list_directory", {"path": "/path/to/folder"}))
 async def test_a_small_model(tmp_path: Path, wire: str) -> None:
     """A small model gets one round of calls, held to the question, and answers without tools in sight."""
     kit = await opened(tmp_path)
-    with ScriptedUpstream([LOST, Turn(Say("There is a.txt.")), Turn(Say("Hello!"))]) as upstream:
+    answer = Turn(Say("There is a.txt."))
+    with ScriptedUpstream([LOST, answer, Turn(Say("Hello!")), LOST, answer]) as upstream:
         conversation = talk(kit, upstream, wire, model="tiny-0.5b")
         seen = await events(conversation, "List the files in this folder")
         assert [event.ok for event in seen if isinstance(event, CallFinished)] == [True]
@@ -172,9 +173,12 @@ async def test_a_small_model(tmp_path: Path, wire: str) -> None:
         assert seen[-1].result.stopped is Stopped.ANSWERED
         await events(conversation, "Hello")
         assert conversation.last.text == "Hello!"
+        await events(conversation, "List the files again")
         bodies = [one.body for one in upstream.requests]
-    assert ["tools" in body for body in bodies] == [True, False, True]
+    assert ["tools" in body for body in bodies] == [True, False, True, True, False]
     assert Wording().answer_worked in str(bodies[1])
+    # What was said before the question is not read again for its answer.
+    assert ["Hello!" in str(body) for body in bodies[3:]] == [True, False]
 
 
 async def test_a_model_of_unknown_size(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from mustcall.core.errors import LoopBlocked, ModelError, MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
-from mustcall.core.parts import Refusal, Text, ToolCall, ToolResult
+from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
@@ -33,7 +33,7 @@ from mustcall.engine.agent.events import (
 )
 from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing, Taken
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.prompts import text_message
+from mustcall.engine.agent.prompts import latest_only, text_message, text_of
 from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied, stopped_by
 from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
@@ -41,11 +41,11 @@ from mustcall.engine.answers.envelopes import (
     Malformed,
     bad_answer,
     calls_at_the_end,
+    controls_before,
     ended_without,
     ignored_calls,
     malformed_call,
     validated_once,
-    without_retries,
 )
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.spending import Metering
@@ -59,12 +59,12 @@ from mustcall.policy.claims import Claims, UnbackedClaim
 from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
-from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.profile import Profile
 from mustcall.policy.wording import Wording, fill
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Asked", "Emit", "Hook", "Plan", "Run", "text_of"]
+__all__ = ["Asked", "Emit", "Hook", "Plan", "Run"]
 
 _logger = logging.getLogger("mustcall.engine")
 
@@ -441,8 +441,8 @@ class Run:
             )  # that one the turn sees to
             request = request.evolve(output=answering.form(profile, tools=beside))
         if not (last and roster.tools):
-            if answering is not None and (controls.protocol or profile.protocol) is Protocol.PROMPT:
-                controls = without_retries(controls)
+            if answering is not None:
+                controls = controls_before(controls, profile)
             return Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
@@ -450,7 +450,8 @@ class Run:
             if answering.way(profile) is Way.LAST:
                 return Asked(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
         if plan.small and controls.step_cap and answering is None:  # what is in sight is called, `none` or not
-            return Asked(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
+            request = self._without_tools(latest_only(request), plan.wording.answer_worked)
+            return Asked(request, controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
@@ -592,8 +593,3 @@ class Run:
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)
-
-
-def text_of(reply: Reply) -> str:
-    """Return what a reply says, a refusal included."""
-    return "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))

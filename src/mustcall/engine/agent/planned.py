@@ -22,9 +22,10 @@ from mustcall.core.tools import Tool
 from mustcall.dialects import ScanEvent
 from mustcall.dialects import Text as ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
-from mustcall.engine.agent.loop import Asked, Emit, Plan, Run, text_of
-from mustcall.engine.agent.prompts import text_message
+from mustcall.engine.agent.loop import Asked, Emit, Plan, Run
+from mustcall.engine.agent.prompts import text_message, text_of
 from mustcall.engine.agent.results import RunResult, stopped_by
+from mustcall.engine.answers.answering import Way
 from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, validated_once
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
@@ -153,7 +154,9 @@ class PlannedRun(Run):
         if plan.answering is not None:
             alone = last or not roster.tools
             asked = plan.answering.instructions(None, profile, words, tools=False)
-            form = plan.answering.form(profile, tools=False)
+            # Where nothing is known of schema output, the mark before the answer may come all the same.
+            tried = plan.answering.way(profile) is Way.TRIED
+            form = None if tried else plan.answering.form(profile, tools=False)
             instructions += filter(None, (asked or (None if alone else plan.answering.in_words(words)),))
             request = request.evolve(output=form if alone else None)
             limits = msgspec.structs.replace(controls.limits, bad_answer=0)

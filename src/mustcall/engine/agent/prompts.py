@@ -1,4 +1,4 @@
-"""What people pass as a prompt, as messages."""
+"""What people pass as a prompt, as messages, and what is said back, as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,10 +8,12 @@ import msgspec
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Text
+from mustcall.core.parts import Refusal, Text
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
 from mustcall.wire.registry import codec_for
 
-__all__ = ["Prompt", "read_prompt", "text_message"]
+__all__ = ["Prompt", "latest_only", "read_prompt", "text_message", "text_of"]
 
 Prompt = str | Message | Sequence[Message | Mapping[str, Any]]
 """A question, a message, or a conversation; dicts are Chat Completions messages."""
@@ -20,6 +22,17 @@ Prompt = str | Message | Sequence[Message | Mapping[str, Any]]
 def text_message(role: Role, text: str) -> Message:
     """Return a message of one text."""
     return Message(role=role, parts=(Text(text=text),))
+
+
+def text_of(reply: Reply) -> str:
+    """Return what a reply says, a refusal included."""
+    return "".join(part.text for part in reply.parts if isinstance(part, Text | Refusal))
+
+
+def latest_only(request: Request) -> Request:
+    """Return a request without what was said before the user's latest message."""
+    place = max((index for index, each in enumerate(request.messages) if each.role is Role.USER), default=0)
+    return request.evolve(messages=request.messages[place:])
 
 
 def read_prompt(prompt: Prompt) -> tuple[Message, ...]:

@@ -25,17 +25,18 @@ from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.controls import Controls
 from mustcall.policy.judge import SURPLUS
+from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.wording import Wording, fill
 
 __all__ = [
     "Malformed",
     "bad_answer",
     "calls_at_the_end",
+    "controls_before",
     "ended_without",
     "ignored_calls",
     "malformed_call",
     "validated_once",
-    "without_retries",
 ]
 
 
@@ -73,10 +74,18 @@ def malformed_call(error: ModelError, wording: Wording) -> Malformed | None:
             return None
 
 
-def without_retries(controls: Controls) -> Controls:
-    """Return the controls of a turn whose malformed calls cost a hop at once: where text is the channel for calls."""
-    limits = msgspec.structs.replace(controls.limits, text_call=0, bad_arguments=0, unknown_tool=0)
-    return msgspec.structs.replace(controls, limits=limits)
+def controls_before(controls: Controls, profile: Profile) -> Controls:
+    """Return the controls of a turn before the last.
+
+    Malformed calls cost a hop at once where text is the channel for calls (rule 85), and an answer is asked for once
+    more where the schema need not have held it (rule 84).
+    """
+    limits = controls.limits
+    if (controls.protocol or profile.protocol) is Protocol.PROMPT:
+        limits = msgspec.structs.replace(limits, text_call=0, bad_arguments=0, unknown_tool=0)
+    if profile.schema_output is None:
+        limits = msgspec.structs.replace(limits, bad_answer=min(limits.bad_answer, 1))
+    return controls if limits is controls.limits else msgspec.structs.replace(controls, limits=limits)
 
 
 def validated_once(controls: Controls) -> Controls:
