@@ -152,3 +152,18 @@ def names_of(text: str) -> list[str]:
     scanner = Scanner(tools=TOOLS)
     events = [e for start in range(0, len(text), 64) for e in scanner.feed(text[start : start + 64])]
     return [event.name for event in (*events, *scanner.close()) if isinstance(event, CallEnd)]
+
+
+@pytest.mark.parametrize("alone", ["reply", "anywhere", "never"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "unknown", "arguments": {}}\n```' + "\n" * 50,
+        '{"name": "unknown", "arguments": {}}\n' * 3,
+        '{"name": "get_weather", "arguments": {"city": \n\n{"name": "get_weather", "arguments": {"city": "Oslo"}}',
+        "[1, 2]\n[{}]\n```\n[\n```\n{",
+    ],
+)
+def test_what_is_no_call_is_read_on(alone: str, text: str) -> None:
+    """Rules 63, 68: a text that was given back is not tried again at the same place, in any mode."""
+    assert text_of(text, alone=alone) == text or names(text, alone=alone)

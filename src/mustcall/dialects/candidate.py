@@ -41,14 +41,15 @@ class Candidate:
     With `at_once` the first complete call decides: whatever follows it is what the scan makes of it.
     """
 
-    __slots__ = ("_at_once", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan")
+    __slots__ = ("_at_once", "_fenced", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan")
 
-    def __init__(self, scan: _Reading, *, at_once: bool) -> None:
+    def __init__(self, scan: _Reading, *, at_once: bool, fenced: bool) -> None:
         self.scan = scan
         self.events: list[ScanEvent] = []
         #: Whether a call of an offered tool has begun in it, and whether one is complete.
         self.called = self.complete = False
         self._at_once = at_once
+        self._fenced = fenced
         self._unfenced = Unfenced()
         self._pieces: list[str] = []
         self._said = ""
@@ -117,7 +118,7 @@ class Candidate:
 
     def _told(self, event: ScanEvent) -> ScanEvent:
         """Return an event with the name of the format as people know it: bare JSON in a fence is fenced JSON."""
-        if self._unfenced.fenced and isinstance(event, CallStart | CallEnd | Malformed) and event.dialect in _BARE:
+        if self._fenced and isinstance(event, CallStart | CallEnd | Malformed) and event.dialect in _BARE:
             return msgspec.structs.replace(event, dialect=_FENCED)
         return event
 

@@ -30,14 +30,12 @@ _TICKS_BEGIN = re.compile(r"(?<=[}\]>])[ \t]{0,16}(?:`{1,64}[ \t\r]{0,64})?\Z")
 class Unfenced:
     """A text without its fences."""
 
-    __slots__ = ("_buffer", "_fence", "_line_begins", "fenced", "holds_code")
+    __slots__ = ("_buffer", "_fence", "_line_begins", "holds_code")
 
     def __init__(self) -> None:
         self._buffer: str = ""
         self._line_begins = True
         self._fence: str = ""
-        #: Whether a fence was met.
-        self.fenced = False
         #: Whether a fence was met that holds something else than data.
         self.holds_code = False
 
@@ -77,7 +75,6 @@ class Unfenced:
             opens = _OPENS.match(buffer)
             if opens is not None:
                 self.holds_code = opens[2].lower() not in _DATA_WORDS
-                self.fenced = True
                 self._fence = opens[1]
                 self._buffer = buffer[opens.end() :].removeprefix("\n")
                 self._line_begins = buffer[opens.end() : opens.end() + 1] == "\n"

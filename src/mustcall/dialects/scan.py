@@ -253,6 +253,8 @@ class Scan(ScanState):
 
     def _may_stand_alone(self) -> bool:
         """Tell whether what begins here is a call if nothing else follows; under a force that is not asked."""
+        if self._given_back and not self._reader.position:
+            return False  # it was read as calls already, and is none
         if self._alone is Alone.ANYWHERE:
             return not self._keeps_markup
         if self._alone is Alone.NEVER or self._accompanied or not self._lines.leads:
@@ -292,8 +294,8 @@ class Scan(ScanState):
         if not size:
             return False
         fenced = size >= 3 and self._lines.blank
-        if fenced and not self._inner_reading and self._reader.position != self._given_back and self._may_stand_alone():
-            self._begin_candidate()
+        if fenced and not self._inner_reading and self._may_stand_alone():
+            self._begin_candidate(fenced=True)
             return True
         self._effort.spend(MARK)
         self._flush_gap()
@@ -333,8 +335,8 @@ class Scan(ScanState):
             alone=Alone.INNER,
         )
 
-    def _begin_candidate(self) -> None:
-        self._candidate = Candidate(self._fork(), at_once=self._alone is Alone.ANYWHERE)
+    def _begin_candidate(self, *, fenced: bool = False) -> None:
+        self._candidate = Candidate(self._fork(), at_once=self._alone is Alone.ANYWHERE, fenced=fenced)
         self._mode = Scan._in_candidate
 
     def _in_candidate(self) -> bool:
@@ -358,9 +360,12 @@ class Scan(ScanState):
         if fits and not reader.closed:
             return False
         self._candidate = None
-        self._accompanied = self._alone is not Alone.ANYWHERE
+        # A call that something followed: the reply shows calls, it does not make them. What began like one and was
+        # none says nothing, and whether it was tried depends on where the text was cut.
+        self._accompanied = self._accompanied or (candidate.called and self._alone is not Alone.ANYWHERE)
         reader.buffer = candidate.text
-        reader.position = reader.start = self._given_back = 0
+        reader.position = reader.start = 0
+        self._given_back = True
         self._mode = Scan._prose
         return True
 
@@ -382,6 +387,7 @@ class Scan(ScanState):
             harden=self._report_seen,
         )
         self._gap = None
+        self._given_back = False
         reader.start = reader.position
         reader.position += len(marker)
         span.dialect = span.opened_by = openers[0][0].name

@@ -80,8 +80,8 @@ class ScanState:
         self._ended_open = False
         self._alone = alone
         self._inner_reading = alone is Alone.INNER
-        # Where a text begins that was taken for calls and is none.
-        self._given_back = -1
+        # Whether what comes next was taken for calls and is none.
+        self._given_back = False
         # Whether a text so far that was taken for such calls has turned out to be something else.
         self._accompanied = in_reasoning
         self._candidate: Candidate | None = None
@@ -142,6 +142,8 @@ class ScanState:
         reader = self._reader
         text = reader.buffer[reader.position : end]
         reader.position = reader.start = end
+        if text:
+            self._given_back = False
         return text
 
     def _read_gap(self, gap: list[str]) -> bool:

@@ -171,6 +171,11 @@ class Flow:
         return self._settled_reply or self._assembler.reply()
 
     @property
+    def is_enough(self) -> bool:
+        """Whether nothing more needs to come: a demanded call is there, or the text goes on in blanks."""
+        return self.lens.settled or self.lens.runs_dry
+
+    @property
     def settled(self) -> bool:
         """Whether the reply so far is all that is wanted of it."""
         return self._settled_reply is not None
@@ -188,6 +193,8 @@ class Flow:
 
         Raise `UpstreamGarbage` if the caller has seen what the reply's end takes back.
         """
+        if self.settled and not self.lens.settled:
+            return self.lens.fresh().read(reply)  # its scanners have not seen the end
         if not self._assembler.contradicted:
             return self.lens.found(reply)
         if self.began:

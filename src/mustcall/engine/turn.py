@@ -171,7 +171,7 @@ class Turn:
                                     self._check_deadline()
                                 if data:
                                     yield data
-                                if flow.ended or flow.lens.settled:
+                                if flow.ended or flow.is_enough:
                                     await self._end(flow, pieces)
                                     break
                         if not (flow.ended or flow.settled) and (data := flow.close()):
@@ -371,7 +371,7 @@ class Turn:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
                     flow.feed(piece)
-                    if flow.ended or flow.lens.settled:
+                    if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break
             if not (flow.ended or flow.settled):
@@ -398,12 +398,13 @@ class Turn:
         return reply, body
 
     async def _end(self, flow: Flow, pieces: AsyncGenerator[bytes]) -> None:
-        """Read what follows the end of a stream; a demanded call ends one before that (rule 137)."""
+        """Read what follows the end of a stream; a demanded call ends one before that (rule 137), and so do blanks."""
         if flow.ended:
             await drain(pieces)
             return
         flow.settle(estimate(self._request))
-        self._log.add(AdaptationKind.REPORTED, "settled", "at the demanded call; the rest was not waited for")
+        at = "the demanded call" if flow.lens.settled else "a run of blanks"
+        self._log.add(AdaptationKind.REPORTED, "settled", f"at {at}; the rest was not waited for")
 
     def _restored(self, reply: Reply) -> Reply:
         """Return a reply in the caller's own names, and without what is ours (rule 146)."""

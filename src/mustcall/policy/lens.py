@@ -121,6 +121,7 @@ class Lens:
     """One attempt's look at its text. `token` makes the ids of calls found there."""
 
     __slots__ = (
+        "_blanks",
         "_calls",
         "_emptied",
         "_lookout",
@@ -145,6 +146,7 @@ class Lens:
         self._calls: list[CallEnd] = []
         self._malformed: list[Malformed] = []
         self._settling = _Settling.OPEN
+        self._blanks = 0
         self._passed: list[CallEnd | Malformed] = []
         #: Whether something that may be a call was seen in text.
         self.marked = False
@@ -164,6 +166,11 @@ class Lens:
     def ended_open(self) -> bool:
         """Whether a text ended with a complete call whose closing marker had not come."""
         return any(scan.scanner.ended_open for scan in self._open.values())
+
+    @property
+    def runs_dry(self) -> bool:
+        """Whether a call is demanded and the text goes on in nothing but blanks: a small model has said all it will."""
+        return self._blanks >= _MOST_BLANKS and self._lookout is not None and self._lookout.demanded is not None
 
     @property
     def settled(self) -> bool:
@@ -256,6 +263,8 @@ class Lens:
 
     def _text(self, scan: _TextScan, text: str, event: TextDelta | None) -> list[Event]:
         scan.fed += len(text)
+        said = len(text.rstrip())
+        self._blanks = len(text) - said + (0 if said else self._blanks)
         found = scan.scanner.feed(text)
         if event is not None and not self.touched and scan.started and len(found) == 1:
             only = found[0]
@@ -393,6 +402,8 @@ class Lens:
 
 
 _NOTHING = Found()
+#: Blanks behind which nothing more is expected: no model indents so far, and those that ramble write thousands.
+_MOST_BLANKS = 40
 _AFTER_CALL = (_Settling.MET, _Settling.OVER)
 
 
