@@ -63,6 +63,8 @@ def test_a_call_that_is_the_reply(text: str, calls: int) -> None:
         f"Here is an example of a call:\n\n{FENCE}",
         f"The format is as follows.\n{FENCE}",
         f"You can use it like this:\n{FENCE}",
+        f"Write this:\n\n```\n{OBJECT}\n```\n\nDone.",
+        f"Sure. Paste the following there:\n{FENCE}",
         f"{FENCE}\n\nThis asks for the weather in Oslo.",
         f"{OBJECT}\nis how the request looks on the wire.",
         f"First paragraph.\n\nSecond paragraph.\n\n{FENCE}",

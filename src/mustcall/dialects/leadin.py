@@ -21,6 +21,12 @@ _PRESENTS = re.compile(
     r"instead of|definitions?|defined|documentation|specification|(?<![./\w])json|yaml)\b",
     re.IGNORECASE,
 )
+#: Sentences that tell the reader what to do with what follows: "Write this:", "Paste it here."
+_TELLS = re.compile(
+    r"(?:^|[.!?;:]\s+)(?:please )?(?:write|type|paste|copy|enter|insert|put|send|save)\s+"
+    r"(?:this|these|that|it|the following)\b",
+    re.IGNORECASE,
+)
 #: Words that address the reader or describe a thing, unless the model speaks of what it does itself.
 _ADDRESSES = re.compile(
     r"\b(?:you(?:'d|'ll|r)?|users?|developers?|clients?|should|could|might|must|can be|is (?:how|what|the)|are the|"
@@ -42,6 +48,6 @@ def is_lead_in(text: str) -> bool:
         return True
     if len(said) > LONGEST_LEAD_IN or _PARAGRAPHS.search(said) or _DOCUMENT_LINE.search(said):
         return False
-    if _PRESENTS.search(said) is not None:
+    if _PRESENTS.search(said) is not None or _TELLS.search(said) is not None:
         return False
     return _OWN_ACT.search(said) is not None or _ADDRESSES.search(said) is None
