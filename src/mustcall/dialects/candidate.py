@@ -79,13 +79,11 @@ class Candidate:
         found = self.scan.feed(bare) if bare else []
         if closed:
             found += self.scan.close()
-        if self._unfenced.holds_code and not self.certain:
-            return False
         found = [self._told(event) for event in found]
         if self.certain:
             self.events += found
             return True
-        if closed and self.called and _is_cut(found):
+        if closed and self.called and _is_cut(found) and not self._unfenced.holds_code:
             self.events += found if self.complete else self._cut(found)
             return True
         for number, event in enumerate(found):
@@ -107,7 +105,7 @@ class Candidate:
             if self.certain:
                 self.events += found[number + 1 :]
                 return True
-        return True
+        return not self._unfenced.holds_code
 
     def _cut(self, found: list[ScanEvent]) -> list[ScanEvent]:
         """Return the end of a text that is one call cut off: all of it is text, its fence included."""

@@ -31,6 +31,7 @@ __all__ = ["Scan"]
 
 # Inline code that is whole: in single ticks, over as many lines as its paragraph has.
 _INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
+_BARE_OPENERS = ("{", "[")
 _MOST_WRAPPERS = 4
 _MOST_TOKENS = 4
 
@@ -363,6 +364,8 @@ class Scan(ScanState):
         # A call that something followed: the reply shows calls, it does not make them. What began like one and was
         # none says nothing, and whether it was tried depends on where the text was cut.
         self._accompanied = self._accompanied or (candidate.called and self._alone is not Alone.ANYWHERE)
+        if not candidate.called and candidate.text[:1] in _BARE_OPENERS:
+            self._decline(candidate.text)
         reader.buffer = candidate.text
         reader.position = reader.start = 0
         self._given_back = True
@@ -496,6 +499,12 @@ class Scan(ScanState):
         else:
             self._pass_over(damage.ends, *damage.openers, lookout=self._new_lookout())
         return True
+
+    def _decline(self, text: str) -> None:
+        """Count a line that began like a bare call and was none; a cut before what follows its bracket is no sign."""
+        if text[0] in self._grammar.entries and self._grammar.is_followed(text[0], text[1:]):
+            self._effort.decline()
+            self._narrow()
 
     def _narrow(self) -> None:
         if self._effort.spent_on_bare_forms:
