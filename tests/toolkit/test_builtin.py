@@ -121,6 +121,7 @@ def test_reports_are_bounded() -> None:
         ("Read the file notes.txt", "read_file"),
         ("What does notes.txt say?", "read_file"),
         ("What's in this folder?", "list_directory"),
+        ("What is in the current directory?", "list_directory"),
         ("half an hour later", None),
         ("Are you open 24/7?", None),
         ("How do I profile a Python program?", None),

@@ -46,7 +46,7 @@ RULES: Final = (
             "list folder|list the folder|list this folder|list this directory|list the contents",
             "what is in the folder|what is in the directory|what's in the folder|what's in the directory",
             "what is in this folder|what is in this directory|what's in this folder|what's in this directory",
-            "how many files",
+            "in the current folder|in the current directory|how many files",
         ),
         tool="list_directory",
     ),
