@@ -211,7 +211,7 @@ def test_a_family_that_answers_in_reasoning() -> None:
 
 
 def test_cut_calls() -> None:
-    """Rules 26, 40, 123, 138: a cut call is asked for once more; under a force another rung is taken, never the same."""
+    """Rules 26, 40, 123, 138: a cut call is asked for once more; under a force another rung is taken."""
     assert remedy(Verdict.TRUNCATED, cut_call=True) is Remedy.REMIND
     assert remedy(Verdict.TRUNCATED, cut_call=True, tried=1, extra=1) is Remedy.FAIL
     for cut in (False, True):

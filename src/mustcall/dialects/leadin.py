@@ -17,7 +17,8 @@ _DOCUMENT_LINE = re.compile(r"^[ \t]*(?:#|[-*+•][ \t]|\d+[.)][ \t]|\||>|//|/\*
 #: Words that present what follows as something to look at.
 _PRESENTS = re.compile(
     r"\b(?:examples?|e\.g|for instance|samples?|snippets?|templates?|placeholders?|syntax|schemas?|formats?|formatted|"
-    r"looks? like|like this|would (?:be|look|send|write)|hypothetical(?:ly)?|imagine|suppose|equivalent|wrong|invalid|incorrect|"
+    r"looks? like|like this|would (?:be|look|send|write)|hypothetical(?:ly)?|imagine|suppose|"
+    r"equivalent|wrong|invalid|incorrect|"
     r"instead of|definitions?|defined|documentation|specification|(?<![./\w])json|yaml)\b",
     re.IGNORECASE,
 )
