@@ -132,7 +132,7 @@ def kept(wire: str, text: str) -> Json:
     """Return an answer of the model's as it stays in the context of the next attempt (rule 25)."""
     if wire != "responses":
         return {"role": "assistant", "content": text}
-    content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+    content: list[Json] = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
     return {"type": "message", "role": "assistant", "content": content}
 
 
