@@ -255,6 +255,11 @@ class Stage:
         return list(self._upstream.requests)
 
     @property
+    def ends(self) -> list[str]:
+        """How each request ended for the upstream, once all have."""
+        return [str(one.ended) for one in self._upstream.wait_until_done()]
+
+    @property
     def bodies(self) -> list[Json]:
         """The bodies the upstream received, each of which it must have accepted."""
         refused = [(one.number, one.refused_by) for one in self.sent if one.refused_by]

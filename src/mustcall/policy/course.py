@@ -38,6 +38,8 @@ __all__ = ["Course", "Lesson"]
 
 _ACCEPT = Decision(Remedy.ACCEPT)
 _FIRST_SOFT = Rung(RungKind.SOFT)
+#: What a refusal of the fields for constrained decoding may be taken for: there is no word for them on any wire.
+_ABOUT_GRAMMAR = (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER)
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -358,9 +360,10 @@ class Course:
         sent = self.shaped()
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
             # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
+            learnt = self._refused_grammar(rejection, error, sent)
             again = self.rung.constrains and self._skip()
             self._shaped = None if again else sent
-            return again, None
+            return again, learnt if again else None
         self._refusals.add(rejection)
         taught = lesson(rejection)
         learnt = Lesson(taught[0], taught[1], str(rejection)) if taught is not None else None
@@ -376,8 +379,8 @@ class Course:
         ):
             self._unstreamed = True
             return True, None
-        if self.rung.kind is RungKind.GRAMMAR and rejection in (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER):
-            learnt = self._refused_grammar(error, sent)
+        if self.rung.kind is RungKind.GRAMMAR and rejection in _ABOUT_GRAMMAR:
+            learnt = self._refused_grammar(rejection, error, sent)
         elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
             # It is not known whether it would be refused without tools as well.
             learnt = Lesson("schema_with_tools", value=False, why=str(rejection))
@@ -386,8 +389,10 @@ class Course:
         again = again and not self._repeats(sent)
         return again, learnt if again else None
 
-    def _refused_grammar(self, error: ErrorInfo, sent: Shaped) -> Lesson | None:
-        """Return what a refusal of a constrained reply teaches: that the server lacks the field, if it names it."""
+    def _refused_grammar(self, rejection: Rejection, error: ErrorInfo, sent: Shaped) -> Lesson | None:
+        """Return what a refusal on the grammar rung teaches: that the server lacks its field, if it names it."""
+        if self.rung.kind is not RungKind.GRAMMAR or rejection not in _ABOUT_GRAMMAR:
+            return None
         if not any(field in error.message or field == error.param for field in sent.extra):
             return None
         why = "grammar_unsupported"

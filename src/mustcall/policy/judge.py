@@ -320,8 +320,9 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
     if reply.calls:
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
-        if reply.finish is FinishReason.LENGTH:
-            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+        if reply.finish is FinishReason.LENGTH:  # of the call, or of prose where nothing held the model to one
+            written = text.lstrip().startswith(("{", "```"))
+            return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=written)
         judged = _judge_markup(case, reply, found)
         if judged.verdict is Verdict.TEXT_CALL and not found.calls and case.controls.on_unmet is OnUnmet.ERROR:
             # The JSON that was asked for, and no call: the caller is told what it did not get.
