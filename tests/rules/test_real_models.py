@@ -66,6 +66,11 @@ def rambling(text: str, upstream: str, body: Json) -> Answer:
     return Hang(turn, b"".join(stream_reply(turn, Wire(upstream), body, Stamp(0))).index(b"ZZZ"))
 
 
+def in_one_piece(data: bytes) -> list[bytes]:
+    """Write a stream at once."""
+    return [data]
+
+
 # --- rule 137 --------------------------------------------------------------------------------------------------------
 
 FORMS = {
@@ -127,7 +132,7 @@ def test_a_list_of_calls_is_taken_whole(stage: Stage, wire: str, stream: bool, f
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_the_first_call_is_the_only_one(stage: Stage, wire: str, stream: bool, form: str) -> None:
     """Rule 137: of calls behind each other the first is delivered, also where the others came in the same piece."""
-    for chunking in (None, lambda data: [data]):
+    for chunking in (None, in_one_piece):
         model = stranger()
         body = request(wire, stream=stream, model=model, choice="required")
         outcome = stage.play(Turn(Say(SERIES[form] + RAMBLE)), chunking=chunking).ask(wire, body)
@@ -211,7 +216,7 @@ def test_the_limit_does_not_matter_behind_the_call(stage: Stage, wire: str, stre
     """Rule 137: a reply that ran into the token limit behind its call, all in one piece, has made its call."""
     model = stranger()
     cut = Turn(Say(HERMES + RAMBLE), finish="length")
-    outcome = stage.play(cut, chunking=lambda data: [data]).ask(
+    outcome = stage.play(cut, chunking=in_one_piece).ask(
         wire, request(wire, stream=stream, model=model, choice="required")
     )
     assert stage.bodies == [arriving(wire, wire, stream=True, model=model, choice="required")]
