@@ -147,7 +147,9 @@ def _model(desk: Path, options: list[str]) -> str:
 def _run(desk: Path, options: list[str], question: Question) -> Asked:
     done = _start(desk, "run", question.text, *options)
     shown = f"$ mustcall run {question.text!r} --docs handbook\n{done.stderr}{done.stdout}"
-    return Asked(question, _neutral(shown, desk), done.stdout)
+    asked = Asked(question, _neutral(shown, desk), done.stdout)
+    print(f"{'right' if asked.good else 'wrong'}: {question.text}", file=sys.stderr, flush=True)
+    return asked
 
 
 def _chat(desk: Path, options: list[str], questions: tuple[Question, ...]) -> Iterator[Asked]:

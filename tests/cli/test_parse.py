@@ -187,7 +187,7 @@ def test_auto_and_others() -> None:
         assert [call["dialect"] for call in line["calls"]] == ["xlam", "hermes", "tool_line"]
     (line,) = run_lines({"text": text, "dialect": "auto"})
     assert line == run_lines({"text": text})[0] == run_lines({"text": text, "dialect": ["auto"]})[0]
-    assert [call["dialect"] for call in line["calls"]] == ["hermes", "tool_line"]
+    assert [call["dialect"] for call in line["calls"]] == ["fenced_json", "hermes", "tool_line"]
     assert "klingon" in run(text, "--dialect", "auto", "--dialect", "klingon").output
 
 

@@ -349,7 +349,9 @@ def test_complete_text_calls(protocol: Protocol, reported: str, broad: bool, ver
         (CUT_TEXT_CALL, Verdict.TEXT_CALL, Verdict.TEXT_CALL),
         (GONE_TEXT_CALL, Verdict.ANSWERED, Verdict.UNKNOWN_TOOL),
         ('<invoke name="gone">Hi.', Verdict.ANSWERED, Verdict.UNKNOWN_TOOL),
-        (f"```\n{TEXT_CALL}\n```", Verdict.ANSWERED, Verdict.ANSWERED),
+        (f"Write it like this:\n```\n{TEXT_CALL}\n```", Verdict.ANSWERED, Verdict.ANSWERED),
+        (f"```\n{TEXT_CALL}\n```\nThat is the format.", Verdict.ANSWERED, Verdict.ANSWERED),
+        (f"`{TEXT_CALL}`", Verdict.ANSWERED, Verdict.ANSWERED),
     ],
 )
 @pytest.mark.parametrize("protocol", [Protocol.NATIVE, Protocol.HYBRID])

@@ -244,11 +244,15 @@ def test_names_and_forms_that_are_taken() -> None:
 
 @ways
 def test_a_refused_force_of_ours(wire: str, stream: bool) -> None:
-    """Rule 33: a `required` that only we asked for is left out once it is refused; the caller hears nothing of it."""
+    """Rules 33, 139: a `required` that only we asked for is left out when it is refused; the caller hears nothing.
+
+    What the operator configured is not overridden by what was learnt: the next turn tries it again.
+    """
     refusal = Fail(400, "tool_choice is not supported while thinking mode is on: in thinking mode use auto")
-    with Rig(refusal, ANSWER, ANSWER, upstream=wire, house=house(**APART | {"forced": "always"})) as rig:
+    script = (refusal, ANSWER, refusal, ANSWER)
+    with Rig(*script, upstream=wire, house=house(**APART | {"forced": "always"})) as rig:
         got = [rig.ask(wire, asking(wire, stream)) for _ in range(2)]
-    assert ["tool_choice" in body for body in rig.bodies] == [True, False, False]
+    assert ["tool_choice" in body for body in rig.bodies] == [True, False, True, False]
     assert [each.text for each in got] == [GOOD, GOOD]
 
 

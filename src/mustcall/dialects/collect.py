@@ -71,9 +71,10 @@ def parse(
     tools: Iterable[Tool] | None = None,
     loose: bool = False,
     reasoning: Literal["marked", "opened", "separated"] = "marked",
+    alone: Literal["reply", "anywhere", "never"] = "reply",
 ) -> Parsed:
     """Scan a complete reply, given in one or more pieces. How it is cut makes no difference."""
-    scanner = Scanner(dialects=dialects, tools=tools, loose=loose, reasoning=reasoning)
+    scanner = Scanner(dialects=dialects, tools=tools, loose=loose, reasoning=reasoning, alone=alone)
     events: list[ScanEvent] = []
     for piece in pieces:
         events.extend(scanner.feed(piece))

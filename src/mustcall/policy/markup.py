@@ -63,7 +63,8 @@ class Eraser:
             tools = self._mentioned(text)
             if not tools:
                 return text
-            parsed = parse((text,), dialects=self._dialects, tools=tools)
+            # A call in a fence or bare JSON may be the example a user asked for, long ago: it stays (rule 122).
+            parsed = parse((text,), dialects=self._dialects, tools=tools, alone="never")
             if not parsed.calls:
                 return text
             # What the text says of reasoning goes along: it led to a call that was never made.

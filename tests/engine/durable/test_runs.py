@@ -27,6 +27,7 @@ from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.tooling import SourcedTool
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.policy.controls import Controls, ToolControls
+from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Reset, Say, Turn
 from mustcall.testing.model import Line, ScriptedModel
 
@@ -455,12 +456,14 @@ async def test_a_structured_answer_is_read_back_as_its_type(
 
 
 async def test_a_bad_answer_is_not_asked_for_a_third_time_after_a_crash(tmp_path: Path) -> None:
-    """What was wrong with an answer is remembered over an interruption (rule 84)."""
+    """What was wrong with an answer asked for in words is remembered over an interruption (rule 84)."""
     place = str(tmp_path / "ledger.db")
-    bad = agent(ScriptedModel(["Oslo?", Fail(503, "away"), *[Fail(503, "away")] * 9]), place, tools=())
+    words = read_overrides([{"schema_output": False}])
+    away = [Fail(503, "away")] * 10
+    bad = agent(ScriptedModel(["Oslo?", *away], overrides=words), place, tools=())
     with pytest.raises(MustcallError):
         await bad.run("Go.", run_id="r", output=City)
-    model = ScriptedModel(["Oslo!"])
+    model = ScriptedModel(["Oslo!"], overrides=words)
     with pytest.raises(StructuredOutputError, match="2 attempts"):
         await agent(model, place, tools=()).resume("r", output=City)
     assert "did not fit" in model.requests[0].body["messages"][-1]["content"]
