@@ -33,6 +33,8 @@ class _Reading(Protocol):
 
     @property
     def ended_open(self) -> bool: ...
+    @property
+    def in_call(self) -> bool: ...
 
 
 class Candidate:
@@ -41,7 +43,7 @@ class Candidate:
     With `at_once` the first complete call decides: whatever follows it is what the scan makes of it.
     """
 
-    __slots__ = ("_at_once", "_fenced", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan")
+    __slots__ = ("_at_once", "_fenced", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan", "size")
 
     def __init__(self, scan: _Reading, *, at_once: bool, fenced: bool) -> None:
         self.scan = scan
@@ -52,6 +54,7 @@ class Candidate:
         self._fenced = fenced
         self._unfenced = Unfenced()
         self._pieces: list[str] = []
+        self.size = 0
         self._said = ""
 
     @property
@@ -73,6 +76,7 @@ class Candidate:
         """Take the next piece; tell whether it may still be nothing but calls, the last of them cut off at most."""
         if not self.certain:
             self._pieces.append(text)
+        self.size += len(text)
         bare = self._unfenced.feed(text)
         if closed:
             bare += self._unfenced.close()

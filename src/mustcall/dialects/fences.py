@@ -30,10 +30,11 @@ _TICKS_BEGIN = re.compile(r"(?<=[}\]>])[ \t]{0,16}(?:`{1,64}[ \t\r]{0,64})?\Z")
 class Unfenced:
     """A text without its fences."""
 
-    __slots__ = ("_buffer", "_fence", "_line_begins", "holds_code")
+    __slots__ = ("_at", "_buffer", "_fence", "_line_begins", "holds_code")
 
     def __init__(self) -> None:
         self._buffer: str = ""
+        self._at: int = 0
         self._line_begins = True
         self._fence: str = ""
         #: Whether a fence was met that holds something else than data.
@@ -42,59 +43,65 @@ class Unfenced:
     def feed(self, text: str) -> str:
         """Take the next piece; return what is certain now."""
         self._buffer += text
-        return "".join(self._lines(closed=False))
+        return self._read(closed=False)
 
     def close(self) -> str:
         """End the text; return what was held back."""
-        return "".join(self._lines(closed=True))
+        return self._read(closed=True)
 
-    def _lines(self, *, closed: bool) -> list[str]:
+    def _read(self, *, closed: bool) -> str:
+        """Read as far as it goes; what is left is cut off once, however many lines there were."""
         out: list[str] = []
-        while self._buffer and not self.holds_code:
+        size = len(self._buffer)
+        while self._at < size and not self.holds_code:
             if self._line_begins and not self._begin_line(closed=closed):
                 break
-            if not self._buffer or self.holds_code:
+            if self._at == size or self.holds_code:
                 break
             if self._line_begins:
                 continue
             out.append(self._rest_of_line(closed=closed))
             if not self._line_begins:
                 break
-        return out
+        self._buffer = self._buffer[self._at :]
+        self._at = 0
+        return "".join(out)
 
     def _begin_line(self, *, closed: bool) -> bool:
         """Read a fence's line where one begins; False if more text must tell."""
-        buffer = self._buffer
+        buffer, at = self._buffer, self._at
         if self._fence:
-            closes = _CLOSES.match(buffer)
+            closes = _CLOSES.match(buffer, at)
             whole = closes is not None and (closed or closes.group().endswith("\n"))
             if closes is not None and whole and closes[1][0] == self._fence[0] and len(closes[1]) >= len(self._fence):
-                self._buffer, self._fence = buffer[closes.end() :], ""
-                return bool(self._buffer)
+                self._at, self._fence = closes.end(), ""
+                return self._at < len(buffer)
         else:
-            opens = _OPENS.match(buffer)
+            opens = _OPENS.match(buffer, at)
             if opens is not None:
                 self.holds_code = opens[2].lower() not in _DATA_WORDS
                 self._fence = opens[1]
-                self._buffer = buffer[opens.end() :].removeprefix("\n")
-                self._line_begins = buffer[opens.end() : opens.end() + 1] == "\n"
-                return bool(self._buffer)
-        if not closed and _BEGINS.match(buffer) is not None:
+                self._line_begins = buffer.startswith("\n", opens.end())
+                self._at = opens.end() + self._line_begins
+                return self._at < len(buffer)
+        if not closed and _BEGINS.match(buffer, at) is not None:
             return False
         self._line_begins = False
         return True
 
     def _rest_of_line(self, *, closed: bool) -> str:
         """Return the rest of a line, or what of it is certain; ticks that close the fence at its end are left out."""
-        line, newline, rest = self._buffer.partition("\n")
-        if newline or closed:
+        buffer, at = self._buffer, self._at
+        end = buffer.find("\n", at)
+        if end >= 0 or closed:
+            line, self._at = (buffer[at:end], end + 1) if end >= 0 else (buffer[at:], len(buffer))
             found = _TICKS_AT_END.search(line) if self._fence[:1] == "`" else None
             if found is not None and len(found[1]) >= len(self._fence):
                 line, self._fence = line[: found.start()], ""
-            self._buffer = rest
             self._line_begins = True
-            return line + newline
+            return line + "\n" if end >= 0 else line
+        line = buffer[at:]
         held = _TICKS_BEGIN.search(line) if self._fence[:1] == "`" else None
-        end = held.start() - 1 if held is not None else len(line)  # the bracket before them tells what they are
-        self._buffer = line[end:]
-        return line[:end]
+        certain = held.start() - 1 if held is not None else len(line)  # the bracket before them tells what they are
+        self._at = at + certain
+        return line[:certain]

@@ -6,8 +6,7 @@ back to the text. It knows no tool beyond its name and schema, and never raises 
 
 Complexity: plain text is passed over by one compiled expression; at most one cut-off marker is held. A span is read
 once, by generators that keep their place. After a fault, reading goes on where the fault was found. Only a text that
-might have been nothing but calls (`Candidate`) is read a second time. So time is linear in the input, and the cost of a
-piece does not depend on what came before.
+might have been nothing but calls (`Candidate`) is read a second time. So time is linear in the input.
 """
 
 import re
@@ -33,6 +32,8 @@ __all__ = ["Scan"]
 _INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _BARE_OPENERS = ("{", "[")
 _MOST_WRAPPERS = 4
+#: Characters of a text that are tried at first.
+_FIRST_TRIED = 32
 _MOST_TOKENS = 4
 
 
@@ -85,6 +86,7 @@ class Scan(ScanState):
         self._watch_said()
         if reader.position:
             reader.settle()
+            self._candidate_at = None
         return self._take_events()
 
     def close(self) -> list[ScanEvent]:
@@ -248,14 +250,14 @@ class Scan(ScanState):
 
     def _is_opener(self, opener: Opener) -> bool:
         """Tell whether an opener counts here; one that must stand alone counts behind a lead-in only (rule 63)."""
-        if not self._in_place(opener.anchor):
+        if not self._in_place(opener.anchor) or (self._unopened and opener.soft):
             return False
         return not opener.alone or self._inner_reading or self._may_stand_alone()
 
     def _may_stand_alone(self) -> bool:
         """Tell whether what begins here is a call if nothing else follows; under a force that is not asked."""
-        if self._given_back and not self._reader.position:
-            return False  # it was read as calls already, and is none
+        if self._given_back or self._effort.spent_on_bare_forms:
+            return False  # it was read as calls already and is none, or too much was
         if self._alone is Alone.ANYWHERE:
             return not self._keeps_markup
         if self._alone is Alone.NEVER or self._accompanied or not self._lines.leads:
@@ -338,18 +340,21 @@ class Scan(ScanState):
 
     def _begin_candidate(self, *, fenced: bool = False) -> None:
         self._candidate = Candidate(self._fork(), at_once=self._alone is Alone.ANYWHERE, fenced=fenced)
+        self._candidate_at = self._reader.position
         self._mode = Scan._in_candidate
 
     def _in_candidate(self) -> bool:
         """Hold the text while it may be nothing but calls; the first thing that is none gives it back.
 
-        What is given back is read once more, as prose or code. Where a call need not stand alone, the next fence or
-        object is tried again: each character is read twice at most.
+        What is given back is read once more, as prose or code, and the next fence or object may be tried again. So that
+        this is linear, a text is tried in pieces that grow with it, and those that were no calls are counted.
         """
         candidate, reader = self._candidate, self._reader
         assert candidate is not None
-        text = self._skip(len(reader.buffer))
-        fits = candidate.feed(text, closed=reader.closed)
+        end = min(len(reader.buffer), reader.position + max(_FIRST_TRIED, candidate.size))
+        fits = candidate.feed(self._skip(end), closed=reader.closed and end == len(reader.buffer))
+        if fits and end < len(reader.buffer):
+            return True
         if fits and (candidate.certain or (reader.closed and candidate.called)):
             if not self._called:
                 self._report_seen()
@@ -364,10 +369,11 @@ class Scan(ScanState):
         # A call that something followed: the reply shows calls, it does not make them. What began like one and was
         # none says nothing, and whether it was tried depends on where the text was cut.
         self._accompanied = self._accompanied or (candidate.called and self._alone is not Alone.ANYWHERE)
-        if not candidate.called and candidate.text[:1] in _BARE_OPENERS:
-            self._decline(candidate.text)
-        reader.buffer = candidate.text
-        reader.position = reader.start = 0
+        self._decline(candidate)
+        if self._candidate_at is None:  # begun in an earlier piece
+            self._give_back(candidate.text)
+        else:
+            reader.position = reader.start = self._candidate_at
         self._given_back = True
         self._mode = Scan._prose
         return True
@@ -389,7 +395,7 @@ class Scan(ScanState):
             in_reasoning=self._keeps_markup,
             harden=self._report_seen,
         )
-        self._gap = None
+        self._gap_before_span, self._gap = self._gap, None
         self._given_back = False
         reader.start = reader.position
         reader.position += len(marker)
@@ -465,6 +471,10 @@ class Scan(ScanState):
             behind = text[len(span.marker) :] + reader.buffer[reader.position : reader.position + 1]
             # Otherwise only a cut before what stands behind the marker made it look like a bare form.
             met = self._grammar.is_followed(span.marker, behind)
+            if fence and not met and behind.strip():
+                self._give_back(text)
+                self._gap, self._unopened = self._gap_before_span, True
+                return
             self._say(span.gap)
             self._say(text, watch=met or not fence)
             if met:
@@ -500,9 +510,13 @@ class Scan(ScanState):
             self._pass_over(damage.ends, *damage.openers, lookout=self._new_lookout())
         return True
 
-    def _decline(self, text: str) -> None:
-        """Count a line that began like a bare call and was none; a cut before what follows its bracket is no sign."""
-        if text[0] in self._grammar.entries and self._grammar.is_followed(text[0], text[1:]):
+    def _decline(self, candidate: Candidate) -> None:
+        """Count what was tried and was no call; that a cut made a bracket look like one is no sign."""
+        first = candidate.text[:1]
+        bare = first in _BARE_OPENERS
+        if candidate.called and (bare or self._alone is not Alone.ANYWHERE):
+            return
+        if not bare or (first in self._grammar.entries and self._grammar.is_followed(first, candidate.text[1:])):
             self._effort.decline()
             self._narrow()
 

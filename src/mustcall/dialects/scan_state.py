@@ -61,6 +61,7 @@ class ScanState:
         self._lines = Lines()
         self._gap: list[str] | None = None
         self._gap_is_text = False
+        self._gap_before_span: list[str] | None = None
         self._owed: set[str] = set()
         self._spare: frozenset[str] = frozenset()
         self._wrapping: set[str] = set()
@@ -80,11 +81,13 @@ class ScanState:
         self._ended_open = False
         self._alone = alone
         self._inner_reading = alone is Alone.INNER
-        # Whether what comes next was taken for calls and is none.
-        self._given_back = False
+        # Whether what comes next was taken for calls and is none; whether its marker was taken for one and is none.
+        self._given_back = self._unopened = False
         # Whether a text so far that was taken for such calls has turned out to be something else.
         self._accompanied = in_reasoning
         self._candidate: Candidate | None = None
+        # Where in the buffer it began; None if that was in an earlier piece.
+        self._candidate_at: int | None = None
         # Tells whether the user asked to be shown such calls; asked when one is met.
         self._shown: Callable[[], bool] | None = None
 
@@ -92,6 +95,11 @@ class ScanState:
     def holds_call(self) -> bool:
         """Whether a call is held back that is one only if nothing follows it."""
         return self._candidate is not None and self._candidate.called
+
+    @property
+    def in_call(self) -> bool:
+        """Whether what comes next belongs to a call, or to what may be one."""
+        return self._span is not None or (self._candidate is not None and self._candidate.scan.in_call)
 
     @property
     def open_list(self) -> int | None:
@@ -143,8 +151,14 @@ class ScanState:
         text = reader.buffer[reader.position : end]
         reader.position = reader.start = end
         if text:
-            self._given_back = False
+            self._given_back = self._unopened = False
         return text
+
+    def _give_back(self, text: str) -> None:
+        """Put what was read before the rest of the buffer, to be read again."""
+        reader = self._reader
+        reader.buffer = text + reader.buffer[reader.position :]
+        reader.position = reader.start = 0
 
     def _read_gap(self, gap: list[str]) -> bool:
         """Hold blanks that only separate a call or a reasoning section from what follows."""

@@ -402,7 +402,8 @@ class Turn:
         if flow.ended:
             await drain(pieces)
             return
-        flow.settle(estimate(self._request))
+        flow.settle(estimate(self._course.shaped().request))
+        self._log.add(AdaptationKind.ESTIMATED, "usage", "the reply was settled before the upstream counted")
         at = "the demanded call" if flow.lens.settled else "a run of blanks"
         self._log.add(AdaptationKind.REPORTED, "settled", f"at {at}; the rest was not waited for")
 

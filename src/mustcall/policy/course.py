@@ -5,6 +5,7 @@ never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -201,10 +202,16 @@ class Course:
             dialects=self.profile.dialects,
             loose=self.reads_text,
             separated=native or self.profile.separates_reasoning,
-            alone="anywhere" if self.plan.demand.forced else "reply",
+            alone=self._alone_means(),
             shown=self.shows,
             demanded=self._is_demanded if self.settles_early else None,
         )
+
+    def _alone_means(self) -> Literal["reply", "anywhere", "never"]:
+        """Return what JSON without markup and a fence are; where nothing may be called they are the answer."""
+        if self.plan.demand.forbids:
+            return "never"
+        return "anywhere" if self.plan.demand.forced else "reply"
 
     def _is_demanded(self, name: str, arguments: str) -> bool:
         """Tell whether a call found in text is complete, on offer, valid and what the caller demanded."""

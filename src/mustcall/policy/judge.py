@@ -124,7 +124,8 @@ def _judge_calls(
     demanded: bool = False,
 ) -> Judgement:
     """Judge the structured calls among the parts; any that does not fit spoils the reply."""
-    if not demanded and (reply.finish is FinishReason.LENGTH or _at_limit(case, reply)):
+    cut = reply.finish is FinishReason.LENGTH or _at_limit(case, reply)
+    if cut and not demanded and not (case.demand.forced and _speaks_last(parts)):
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
     if case.answer_tool is not None:
         answers = [part for part in parts if isinstance(part, ToolCall) and part.name == case.answer_tool.name]
@@ -172,6 +173,12 @@ def _judge_calls(
         if loop.block:
             return Judgement(verdict=Verdict.LOOPING, reply=settled, blocks=True, notes=checked.notes)
     return Judgement(verdict=Verdict.CALLED, reply=settled, notes=checked.notes)
+
+
+def _speaks_last(parts: tuple[Part, ...]) -> bool:
+    """Tell whether text follows the last call: what a limit cut off is then that text, not the call (rule 137)."""
+    last = parts[-1]
+    return isinstance(last, Text) and bool(last.text.strip())
 
 
 def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes: tuple[Adaptation, ...]) -> Judgement:

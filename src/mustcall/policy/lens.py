@@ -5,6 +5,7 @@ very same events. It finds and decides nothing: whether a text call is promoted,
 judge's. Each character is scanned once, and a lens that looks for nothing passes everything on.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Literal
@@ -123,6 +124,7 @@ class Lens:
     __slots__ = (
         "_blanks",
         "_calls",
+        "_dry",
         "_emptied",
         "_lookout",
         "_malformed",
@@ -147,6 +149,7 @@ class Lens:
         self._malformed: list[Malformed] = []
         self._settling = _Settling.OPEN
         self._blanks = 0
+        self._dry = False
         self._passed: list[CallEnd | Malformed] = []
         #: Whether something that may be a call was seen in text.
         self.marked = False
@@ -169,8 +172,11 @@ class Lens:
 
     @property
     def runs_dry(self) -> bool:
-        """Whether a call is demanded and the text goes on in nothing but blanks: a small model has said all it will."""
-        return self._blanks >= _MOST_BLANKS and self._lookout is not None and self._lookout.demanded is not None
+        """Whether a call is demanded and the text went on in nothing but blanks: a small model has said all it will.
+
+        Blanks in a call do not count. What follows them is not looked at.
+        """
+        return self._dry
 
     @property
     def settled(self) -> bool:
@@ -263,9 +269,7 @@ class Lens:
 
     def _text(self, scan: _TextScan, text: str, event: TextDelta | None) -> list[Event]:
         scan.fed += len(text)
-        said = len(text.rstrip())
-        self._blanks = len(text) - said + (0 if said else self._blanks)
-        found = scan.scanner.feed(text)
+        found = self._scanned(scan.scanner, text)
         if event is not None and not self.touched and scan.started and len(found) == 1:
             only = found[0]
             if isinstance(only, ScannedText) and only.text is text:
@@ -274,6 +278,24 @@ class Lens:
                 self._slots[scan.place].fragments.append(text)
                 return [event if scan.place == event.index else TextDelta(scan.place, text)]
         return self._show(scan, found)
+
+    def _scanned(self, scanner: Scanner, text: str) -> list[ScanEvent]:
+        """Return what a piece holds; behind a run of blanks that is too long it is text, wherever it was cut."""
+        if self._lookout is None or self._lookout.demanded is None:
+            return scanner.feed(text)
+        found: list[ScanEvent] = []
+        while text and not self._dry:
+            most = self._blanks + len(text) - len(text.lstrip())
+            run = _BLANKS.search(text) if most < _MOST_BLANKS else None
+            if most < _MOST_BLANKS and run is None:
+                said = len(text.rstrip())
+                self._blanks = len(text) - said + (0 if said else self._blanks)
+                return found + scanner.feed(text)
+            end = run.end() if run is not None else _MOST_BLANKS - self._blanks
+            found += scanner.feed(text[:end])
+            text, self._blanks = text[end:], 0
+            self._dry = not scanner.in_call
+        return [*found, ScannedText(text)] if text else found
 
     def _show(self, scan: _TextScan, found: list[ScanEvent]) -> list[Event]:
         """Take what a scanner found and return what may be shown: nothing from the first sign of a call on."""
@@ -385,7 +407,7 @@ class Lens:
         if isinstance(final, Text) and len(final.text) > scan.fed:
             rest = final.text[scan.fed :]
             scan.fed += len(rest)
-            out += self._show(scan, scan.scanner.feed(rest))
+            out += self._show(scan, self._scanned(scan.scanner, rest))
         out += self._show(scan, scan.scanner.close())
         if scan.fed != scan.emitted and not self.touched:
             self.touched = self._emptied = True
@@ -404,6 +426,7 @@ class Lens:
 _NOTHING = Found()
 #: Blanks behind which nothing more is expected: no model indents so far, and those that ramble write thousands.
 _MOST_BLANKS = 40
+_BLANKS = re.compile(rf"\s{{{_MOST_BLANKS}}}")
 _AFTER_CALL = (_Settling.MET, _Settling.OVER)
 
 

@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
             connection.shutdown()
         try:
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while self.server_state.connections or self.server_state.tasks:
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110  uvicorn tells nobody
                     await asyncio.sleep(_LOOK)
                 for server in self.servers:
                     await server.wait_closed()
