@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import ConfigError, MustcallError, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
@@ -65,7 +66,7 @@ upstream_options = _options(
         "--config", "file", type=FILE, help="The file to read.  [default: $MUSTCALL_CONFIG, else mustcall.toml]"
     ),
     click.option(
-        "--upstream", metavar="[NAME:]WIRE=URL", help="The upstream to measure: chat=http://127.0.0.1:9000/v1."
+        "--upstream", type=UPSTREAM, help="The upstream to measure: ollama:qwen3, chat=http://127.0.0.1:9000/v1."
     ),
     click.option("--gguf", type=FILE, help="The file of an embedded model to measure."),
     click.option("--model", help="The model's name; needed where the upstream lists several."),
@@ -115,7 +116,9 @@ def written(file: Path) -> Generator[Path]:
                 part.unlink(missing_ok=True)
 
 
-def measured_settings(file: Path | None, upstream: str | None, gguf: Path | None, model: str | None) -> Settings:
+def measured_settings(
+    file: Path | None, upstream: str | None, gguf: Path | None, model: str | None, key_env: str | None = None
+) -> Settings:
     """Return the configuration; where none names an upstream, the embedded model is it: the named one, if it is one.
 
     What is worth a note is printed.
@@ -124,7 +127,7 @@ def measured_settings(file: Path | None, upstream: str | None, gguf: Path | None
         raise click.UsageError("--gguf is an upstream of its own; leave out --upstream")
     flag = f"local:chat={SCHEME}:{gguf.absolute()}" if gguf is not None else upstream
     embedded = model if model is not None and is_weights(model) else ""
-    settings = load_settings(file, upstream_flags=[flag] if flag else (), embedded=embedded)
+    settings = load_settings(file, upstream_flags=[flag] if flag else (), embedded=embedded, key_env=key_env)
     for line in settings.notes:
         click.echo(f"note: {line}", err=True)
     return settings
@@ -203,9 +206,11 @@ async def open_subject(
 
 async def _find(settings: Settings, model: str | None, key: str | None, transport: Transport) -> tuple[Endpoint, str]:
     """Return whom to ask and under which name."""
+    only = settings.endpoints[0].model if len(settings.endpoints) == 1 else ""
+    model = model or only or None
     if model is not None:
         wire = next(endpoint.wire for endpoint in settings.endpoints)
-        found = choose(model, wire, settings.routes, settings.doors)
+        found = choose(model, wire, settings.routes, settings.doors, verbatim=True)
         endpoint = next(one for one in settings.endpoints if one.name == found.upstream)
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, found.model))
         return _with_key(endpoint, key), found.model

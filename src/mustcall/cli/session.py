@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.agent.options import Options
@@ -29,6 +29,7 @@ from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.providers import provider_at
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
@@ -47,9 +48,6 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-#: Providers' hosts and the variable their own tools read a key from.
-_KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.anthropic.com": "ANTHROPIC_API_KEY"}
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +76,9 @@ _OPTIONS = (
         "--upstream",
         "upstreams",
         multiple=True,
-        metavar="[NAME:]WIRE=URL",
-        help="Where the model is: chat=http://127.0.0.1:9000/v1.  [default: mustcall.toml, else the embedded model]",
+        type=UPSTREAM,
+        help="Where the model is: openai:gpt-5, ollama:qwen3, chat=http://127.0.0.1:9000/v1.  "
+        "[default: mustcall.toml, else the embedded model]",
     ),
     click.option("--config", "file", type=_FILE, help="The file to read.  [default: mustcall.toml if it is there]"),
     click.option(
@@ -191,7 +190,7 @@ def settings_of(flags: Flags) -> Settings:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
     embedded = flags.model if flags.model is not None and is_weights(flags.model) else ""
-    settings = load_settings(flags.file, upstream_flags=upstreams, embedded=embedded)
+    settings = load_settings(flags.file, upstream_flags=upstreams, embedded=embedded, key_env=flags.key_env)
     endpoints = tuple(with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)
 
@@ -200,9 +199,8 @@ def with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
     """Return an upstream with the key that the environment has for it."""
     if endpoint.api_key is not None:
         return endpoint
-    address = urlsplit(endpoint.base_url)
-    # Without TLS nobody knows whose host it is.
-    name = key_env or (_KEYS.get(address.hostname or "") if address.scheme == "https" else None)
+    provider = provider_at(endpoint.base_url)
+    name = key_env or (provider.key_env if provider is not None else None)
     key = os.environ.get(name, "").strip() if name else ""
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} (--key-env) is not set")
@@ -222,6 +220,8 @@ async def _connected(settings: Settings, model: str | None) -> tuple[Transport, 
 async def first_model(settings: Settings, transport: Transport) -> str:
     """Return the first model that is listed; raise `ConfigError` where none is."""
     first = settings.endpoints[0]
+    if first.model:
+        return first.model
     headers = {"anthropic-version": ""} if first.wire is Wire.MESSAGES else {}
     listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
     names = [str(each["id"]) for each in listing["data"]]
@@ -237,7 +237,7 @@ def connector(settings: Settings, transport: Transport) -> Callable[[str], Upstr
     endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
 
     def connect(model: str) -> Upstream:
-        destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors)
+        destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors, verbatim=True)
         endpoint = endpoints[destination.upstream]
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, destination.model))
         return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.house.overrides)

@@ -223,9 +223,12 @@ class Service:
         """
         routes, doors = self._settings.routes, self._settings.doors
         names = {route.model: route.upstream for route in routes if not _is_pattern(route.model)}
+        if not routes:
+            names |= {endpoint.model: endpoint.name for endpoint in self._settings.endpoints if endpoint.model}
         asked = [
             endpoint
             for endpoint in self._settings.endpoints
+            if not endpoint.model  # what has a model of its own answers to other names as that one
             if not routes or any(route.upstream == endpoint.name and _is_pattern(route.model) for route in routes)
         ]
         listings = await asyncio.gather(*(self._list(endpoint, headers) for endpoint in asked))
