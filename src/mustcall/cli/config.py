@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from mustcall.cli.groups import Group
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import shown_place
@@ -14,7 +15,7 @@ from mustcall.policy.controls import Controls, Limits
 __all__ = ["command"]
 
 
-@click.group(name="config")
+@click.group(name="config", cls=Group)
 def command() -> None:
     """Check the configuration."""
 
@@ -33,7 +34,8 @@ def check(file: Path | None) -> None:
     for endpoint in settings.endpoints:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
-        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+        model = f", model {endpoint.model}" if endpoint.model else ""
+        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})")
     for line in settings.notes:
         click.echo(f"note         {line}")
     click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
