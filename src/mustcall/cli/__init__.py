@@ -16,6 +16,7 @@ __all__ = ["main"]
 
 #: Every command, the module that has it (as `command`), and its line in `--help`.
 COMMANDS = {
+    "init": ("mustcall.cli.init", "Find an upstream and write mustcall.toml."),
     "serve": ("mustcall.cli.serve", "Run the gateway."),
     "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
@@ -25,6 +26,7 @@ COMMANDS = {
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
     "profiles": ("mustcall.cli.profiles", "Show or forget what was learnt about models."),
+    "doctor": ("mustcall.cli.doctor", "Check this machine, the configuration and the upstreams."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),

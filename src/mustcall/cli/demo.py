@@ -25,8 +25,8 @@ from mustcall.cli.measuring import (
     report_options,
     sampling_options,
     upstream_options,
-    written,
 )
+from mustcall.cli.writing import written
 from mustcall.evals.arms import make_askers
 from mustcall.evals.asking import Sampling
 from mustcall.evals.figures import add_up

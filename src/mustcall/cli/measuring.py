@@ -1,9 +1,8 @@
 """What `demo` and `eval` have in common: which upstream and model are measured, with what, and where reports go."""
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from mustcall.evals.questions import Question
 from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
-from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.upstream.seam import Transport
 
 __all__ = [
     "FILE",
@@ -37,7 +37,6 @@ __all__ = [
     "report_options",
     "sampling_options",
     "upstream_options",
-    "written",
 ]
 
 INTERRUPTED = 130
@@ -96,24 +95,6 @@ def check_files(*files: Path | None, picture: Path | None = None) -> None:
     for path in (*files, picture):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no directory {path.absolute().parent}")
-
-
-@contextmanager
-def written(file: Path) -> Generator[Path]:
-    """Yield where to write a report; it is put in place when it is whole. Raise `ConfigError` where it cannot be."""
-    part = file.with_name(f".{file.name}.part")
-    if file.exists() and not file.is_file():  # a device or a pipe takes what it is given
-        part = file
-    try:
-        yield part
-        if part is not file:
-            part.replace(file)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from None
-    finally:
-        if part is not file:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
 
 
 def measured_settings(
@@ -231,35 +212,14 @@ def _with_key(endpoint: Endpoint, key: str | None) -> Endpoint:
     return endpoint if key is None else msgspec.structs.replace(endpoint, api_key=key)
 
 
-class _Listed(msgspec.Struct):
-    id: str
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]
-
-
 async def _listed(endpoint: Endpoint, transport: Transport) -> Sequence[str]:
     """Return the models an upstream lists, none where it does not; raise `ConfigError` for one that is down."""
-    call = UpstreamCall(
-        url=f"{endpoint.base_url}/models",
-        method="GET",
-        headers=request_headers(endpoint, {}, same_wire=True, stream=False),
-        body=None,
-        timeouts=endpoint.timeouts,
-    )
     try:
-        async with asyncio.timeout(_LISTING_SECONDS):
-            reply = await transport.send(call)
-            try:
-                body = await reply.read()
-            finally:
-                await reply.close()
-        return [listed.id for listed in msgspec.json.decode(body, type=_Listing).data]
+        return (await ask_models(endpoint, transport, seconds=_LISTING_SECONDS)).models or ()
     except UpstreamUnavailable as error:
         raise ConfigError(
             f"the upstream {endpoint.name!r} cannot be asked for its models: {error.message}; start it, or correct its "
             "address (one that lists no models is measured with --model NAME)"
         ) from None
-    except (MustcallError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError):
-        return []
+    except MustcallError:
+        return ()

@@ -216,11 +216,12 @@ def settings_from_flags(
 
     Keys of shorthands are looked up in `environment`, which is empty unless one is given.
     """
+    env = {} if environment is None else environment
     settings = Settings(
         ledger=ledger,
         server=server or ServerSettings(),
         house=house or House(),
-        endpoints=tuple(_endpoint(upstream, environment or {}, key_env) for upstream in _from_flags(flags)),
+        endpoints=tuple(_endpoint(upstream, env, key_env) for upstream in _from_flags(flags)),
     )
     _check(settings)
     return settings
