@@ -83,7 +83,7 @@ def _ask(question: str, wire: str, model: Callable[[Recorded], Answer], house: H
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_before_and_after(wire: str, stream: bool, tmp_path: Path) -> None:
-    """Rule 119: without the rule the answer is made up, with it the tool is asked first and the answer has its words."""
+    """Rule 119: without the rule the answer is made up, with it the tool is asked first and is what is told."""
     without, with_rule = _houses(tmp_path)
     before = _ask(QUESTION, wire, _guesser, without, stream=stream)
     after = _ask(QUESTION, wire, _guesser, with_rule, stream=stream)

@@ -27,6 +27,7 @@ from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
+from mustcall.upstream.address import is_address
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import provider_at
@@ -84,7 +85,8 @@ _OPTIONS = (
     click.option(
         "--model",
         "-m",
-        help="The model to ask, also one of `mustcall models list`.  [default: the first one the upstream lists]",
+        help="The model to ask, one of `mustcall models list`, or openai:gpt-5 and the like in place of --upstream.  "
+        "[default: the upstream's own, else the first one it lists]",
     ),
     click.option("--gguf", type=_FILE, help="Run this model file in the process."),
     click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key."),
@@ -142,6 +144,7 @@ class Session(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(flags: Flags) -> Generator[Session]:
     """Open a session; raise `ConfigError` in one line for what cannot be opened. Leaving closes everything."""
+    flags = _spelt_out(flags)
     settings = settings_of(flags)
     chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
     kit = Kit(chosen)
@@ -180,6 +183,13 @@ def quiet() -> Generator[None]:
         for logger, propagate in before:
             logger.removeHandler(silence)
             logger.propagate = propagate
+
+
+def _spelt_out(flags: Flags) -> Flags:
+    """Return flags whose model is one: an address in its place (`--model openai:gpt-5`) is where the model is."""
+    if flags.model is None or flags.upstreams or flags.gguf is not None or not is_address(flags.model):
+        return flags
+    return msgspec.structs.replace(flags, upstreams=(flags.model,), model=None)
 
 
 def settings_of(flags: Flags) -> Settings:
