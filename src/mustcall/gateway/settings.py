@@ -216,7 +216,7 @@ def settings_from_flags(
 
     Keys of shorthands are looked up in `environment`, which is empty unless one is given.
     """
-    env = {} if environment is None else environment
+    env: Mapping[str, str] = {} if environment is None else environment
     settings = Settings(
         ledger=ledger,
         server=server or ServerSettings(),
