@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/, and the parts of docs/turns.md between `<!-- generated: … -->` marks.
+"""Writes the generated pages of docs/, and the parts of turns.md and setup.md between `<!-- generated: … -->` marks.
 
 Everything here is printed from the tables the engine reads, so that docs and code cannot drift. `--check` compares
 instead. docs/rules.md is the work of tools/rules.py.
@@ -25,6 +25,7 @@ from mustcall.policy.plan import make_plan
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.wording import Wording
 from mustcall.profiles import markdown as profiles
+from mustcall.upstream.providers import markdown as providers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
@@ -174,11 +175,18 @@ def turns() -> str:
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{REGIONS[found[1]](page)}<!-- end -->\n", page)
 
 
+def setup() -> str:
+    """Return docs/setup.md with its table of providers written anew."""
+    page = (DOCS / "setup.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{providers()}<!-- end -->\n", page)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "profiles.md": profiles,
     "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
+    "setup.md": setup,
     "turns.md": turns,
 }
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.cli.session import Flags, connector, settings_of
+from mustcall.cli.session import Flags, connector, opened, settings_of
 from mustcall.core.errors import ConfigError
+from mustcall.testing import ScriptedUpstream
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
 from mustcall.upstream.embedded.store import Store
 from mustcall.upstream.schemes import SchemeTransport
@@ -61,5 +62,55 @@ async def test_another_model_in_the_middle_of_a_conversation(cache: Store) -> No
         cache.path(find_weights(FALLBACK)).unlink()
         with pytest.raises(ConfigError, match="not here yet"):
             connect(FALLBACK)
+    finally:
+        await transport.close()
+
+
+# --- shorthands ---------------------------------------------------------------------------------------------------
+
+
+def test_a_shorthand_and_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider's own variable has the key, or the one that is named; a missing one is named in one sentence."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
+    monkeypatch.setenv("MINE", "sk-m")
+    flags = Flags(upstreams=("openai:gpt-5",))
+    assert settings_of(flags).endpoints[0].api_key == "sk-o"
+    assert settings_of(Flags(upstreams=("openai:gpt-5",), key_env="MINE")).endpoints[0].api_key == "sk-m"
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY is not set"):
+        settings_of(flags)
+    by_host = Flags(upstreams=("chat=https://api.mistral.ai/v1",))
+    monkeypatch.setenv("MISTRAL_API_KEY", "sk-x")
+    assert settings_of(by_host).endpoints[0].api_key == "sk-x"
+    assert settings_of(Flags(upstreams=("chat=http://api.mistral.ai/v1",))).endpoints[0].api_key is None
+
+
+def test_the_model_of_an_upstream_is_asked() -> None:
+    """An address with a model needs no list and no --model; --model stands over it; it can stand in its place."""
+    with ScriptedUpstream(models=["a", "b"]) as upstream:
+        address = f"up:chat={upstream.base_url}#b"
+        for flags, expected in (
+            (Flags(upstreams=(address,)), "b"),
+            (Flags(model=address), "b"),
+            (Flags(upstreams=(address,), model="c"), "c"),
+            (Flags(upstreams=(f"chat={upstream.base_url}",)), "a"),
+        ):
+            with opened(flags) as session:
+                assert session.conversation.model == expected
+                assert session.conversation.upstream.model == expected
+        assert [one.path for one in upstream.requests] == ["/v1/models"]
+
+
+async def test_models_of_several_upstreams() -> None:
+    """`/model NAME` finds the upstream whose model it is, and asks the first for any other, by that name."""
+    transport = SchemeTransport()
+    try:
+        connect = connector(settings_of(Flags(upstreams=("ollama:qwen3", "vllm:big"))), transport)
+        found = [connect(name) for name in ("qwen3", "big", "other")]
+        assert [(one.endpoint.name, one.model) for one in found] == [
+            ("ollama", "qwen3"),
+            ("vllm", "big"),
+            ("ollama", "other"),
+        ]
     finally:
         await transport.close()

@@ -325,3 +325,18 @@ def test_body_that_never_ends() -> None:
         answer = client.recv(65536)
     assert b"400 Bad Request" in answer
     assert b"did not arrive within 0.3 s" in answer
+
+
+def test_an_upstream_with_a_model_of_its_own() -> None:
+    """Every request is for that model, whatever name the caller uses, and the list says so."""
+    question = [{"role": "user", "content": "Hello"}]
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("Hi.")), models=["a", "b"]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}#b") as gateway,
+    ):
+        for model in ("claude-opus-4", "b", "chat/a"):
+            post(f"{gateway.base_url}/chat/completions", {"model": model, "messages": question})
+        post(f"{gateway.base_url}/messages", {"model": "claude-opus-4", "messages": question, "max_tokens": 9})
+        listed = call("GET", f"{gateway.base_url}/models").json
+        assert [one.body["model"] for one in upstream.requests] == ["b", "b", "a", "b"]
+    assert [entry["id"] for entry in listed["data"]] == ["b"]

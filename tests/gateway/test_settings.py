@@ -238,3 +238,74 @@ def test_without_the_engine_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ConfigError, match=r"mustcall\[local\]"):
         load_settings(upstream_flags=["chat=embedded:smollm2-135m"], environment={})
+
+
+# --- shorthands ---------------------------------------------------------------------------------------------------
+
+
+def test_shorthands_as_flags() -> None:
+    """`provider:model` is an upstream with the provider's address, wire and key, and a model of its own."""
+    flags = ["openai:gpt-5", "openai:gpt-5-mini", "ollama:qwen3:8b", "anthropic"]
+    env = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a"}
+    settings = load_settings(upstream_flags=flags, environment=env)
+    assert [(one.name, one.wire, one.model, one.api_key) for one in settings.endpoints] == [
+        ("openai", Wire.RESPONSES, "gpt-5", "sk-o"),
+        ("openai2", Wire.RESPONSES, "gpt-5-mini", "sk-o"),
+        ("ollama", Wire.CHAT, "qwen3:8b", None),
+        ("anthropic", Wire.MESSAGES, "", "sk-a"),
+    ]
+    assert [door.model for door in settings.doors] == ["gpt-5", "gpt-5-mini", "qwen3:8b", ""]
+    by_environment = load_settings(environment={**env, "MUSTCALL_UPSTREAM": "openai:gpt-5 ollama:"})
+    assert [one.name for one in by_environment.endpoints] == ["openai", "ollama"]
+    assert "sk-o" not in repr(settings)
+
+
+def test_a_shorthand_without_its_key() -> None:
+    """One sentence names the variable; another variable can be named instead."""
+    with pytest.raises(ConfigError, match=r"^upstream 'openai': the environment variable OPENAI_API_KEY is not set; "):
+        load_settings(upstream_flags=["openai:gpt-5"], environment={})
+    with pytest.raises(ConfigError, match=r"MY_KEY \(--key-env\) is not set"):
+        load_settings(upstream_flags=["openai:gpt-5"], environment={"OPENAI_API_KEY": "k"}, key_env="MY_KEY")
+    settings = load_settings(upstream_flags=["openai:gpt-5"], environment={"MY_KEY": "k"}, key_env="MY_KEY")
+    assert settings.endpoints[0].api_key == "k"
+
+
+def test_shorthands_in_a_file(tmp_path: Path) -> None:
+    """`use` says what a provider's upstream has; what is written beside it stands over it."""
+    file = write(
+        tmp_path,
+        '[[upstream]]\nuse = "openai:gpt-5"\n'
+        '[[upstream]]\nuse = "openai"\nname = "old"\nwire = "chat"\nmodel = "gpt-4o"\napi_key_env = "MINE"\n'
+        '[[upstream]]\nuse = "vllm:qwen3"\nbase_url = "http://gpu:8000/v1"\n',
+    )
+    env = {"OPENAI_API_KEY": "sk-o", "MINE": "sk-m", "VLLM_API_KEY": "k"}
+    settings = load_settings(file, environment=env)
+    assert [(one.name, one.wire, one.base_url, one.model, one.api_key) for one in settings.endpoints] == [
+        ("openai", Wire.RESPONSES, "https://api.openai.com/v1", "gpt-5", "sk-o"),
+        ("old", Wire.CHAT, "https://api.openai.com/v1", "gpt-4o", "sk-m"),
+        ("vllm", Wire.CHAT, "http://gpu:8000/v1", "qwen3", None),  # the usual key is for the usual address
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[upstream]]\nuse = "opnai:gpt-5"\n', ["upstream 1", "use", "did you mean 'openai:gpt-5'?"]),
+        ('[[upstream]]\nname = "a"\nbase_url = "http://h"\n', ["'a'", "no wire", "use ="]),
+        ('[[upstream]]\nname = "a"\nwire = "chat"\n', ["'a'", "no base_url"]),
+        ('[[upstream]]\nwire = "chat"\nbase_url = "http://h"\n', ["upstream 1", "no name"]),
+        ("[servr]\nport = 1\n" + UPSTREAM, ["`servr`", "did you mean 'server'?"]),
+        ("[server]\nprot = 1\n" + UPSTREAM, ["`prot`", "did you mean 'port'?"]),
+        (UPSTREAM + 'base_ulr = "x"\n', ["`base_ulr`", "did you mean 'base_url'?"]),
+        ("[contract.limits]\nextra_cals = 1\n" + UPSTREAM, ["`extra_cals`", "did you mean 'extra_calls'?"]),
+        ("[contract.tools.rm]\nlocked_of = true\n" + UPSTREAM, ["`locked_of`", "did you mean 'locked_off'?"]),
+        ('[contract]\non_unmet = "anser"\n' + UPSTREAM, ["'anser'", "did you mean 'answer'?"]),
+        ("[server]\nzzz = 1\n" + UPSTREAM, ["`zzz`", "docs/gateway.md"]),
+    ],
+)
+def test_near_misses_in_a_file(tmp_path: Path, text: str, words: list[str]) -> None:
+    """A table, setting or value that does not exist is refused with the nearest that does."""
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, text), environment={})
+    for word in words:
+        assert word in str(caught.value)

@@ -57,3 +57,45 @@ def test_no_upstream_at_all() -> None:
     """Nothing to serve from is an error that names the model."""
     with pytest.raises(UnknownModel, match="'m'"):
         choose("m", Wire.CHAT, (), ())
+
+
+# --- upstreams with a model of their own ----------------------------------------------------------------------------
+
+OWN = (Door("openai", Wire.RESPONSES, "gpt-5"), Door("ollama", Wire.CHAT, "qwen3"))
+
+
+@pytest.mark.parametrize(
+    ("model", "caller", "expected"),
+    [
+        ("gpt-5", Wire.CHAT, Destination("openai", "gpt-5")),
+        ("qwen3", Wire.MESSAGES, Destination("ollama", "qwen3")),
+        ("claude-opus-4", Wire.MESSAGES, Destination("openai", "gpt-5")),
+        ("claude-opus-4", Wire.CHAT, Destination("ollama", "qwen3")),
+        ("openai/gpt-5-mini", Wire.CHAT, Destination("openai", "gpt-5-mini")),
+    ],
+)
+def test_an_upstream_with_a_model_of_its_own(model: str, caller: Wire, expected: Destination) -> None:
+    """Its model's name selects it, any other name is asked as its model; `upstream/model` is taken at its word."""
+    assert choose(model, caller, (), OWN) == expected
+
+
+def test_names_go_to_an_upstream_that_takes_any() -> None:
+    """A model of an upstream stands in only where no upstream takes every name."""
+    doors = (*OWN, Door("any", Wire.MESSAGES))
+    assert choose("llama", Wire.CHAT, (), doors) == Destination("any", "llama")
+    assert choose("gpt-5", Wire.CHAT, (), doors) == Destination("openai", "gpt-5")
+
+
+def test_routes_over_a_model_of_ones_own() -> None:
+    """A route sends as it says, else as the upstream's model, else as asked."""
+    routes = (Route(model="fast", upstream="openai", send_as="gpt-5-mini"), Route(model="*", upstream="openai"))
+    assert choose("fast", Wire.CHAT, routes, OWN) == Destination("openai", "gpt-5-mini")
+    assert choose("claude-opus-4", Wire.CHAT, routes, OWN) == Destination("openai", "gpt-5")
+
+
+def test_verbatim() -> None:
+    """Who asks for exactly this model gets no other, and an upstream's own is still found by its name."""
+    assert choose("gpt-5-mini", Wire.RESPONSES, (), OWN, verbatim=True) == Destination("openai", "gpt-5-mini")
+    assert choose("qwen3", Wire.RESPONSES, (), OWN, verbatim=True) == Destination("ollama", "qwen3")
+    routes = (Route(model="*", upstream="openai"),)
+    assert choose("m", Wire.CHAT, routes, OWN, verbatim=True) == Destination("openai", "m")

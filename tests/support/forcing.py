@@ -6,7 +6,7 @@ from mustcall's codecs, so that agreement between the two sides is evidence.
 
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
@@ -261,7 +261,10 @@ class Got:
 
 
 class Rig:
-    """A scripted upstream, strict unless said otherwise, a gateway before it and SDK clients before that."""
+    """A scripted upstream, strict unless said otherwise, a gateway before it and SDK clients before that.
+
+    A `model` answers each request by what it says, in place of a script.
+    """
 
     def __init__(
         self,
@@ -269,9 +272,10 @@ class Rig:
         upstream: str = "messages",
         house: House | None = None,
         strict: bool = True,
+        model: Callable[[Recorded], Answer] | None = None,
         **server: Any,
     ) -> None:
-        self._upstream = ScriptedUpstream(script, strict=strict)
+        self._upstream = ScriptedUpstream(script if model is None else model, strict=strict)
         self._wire = upstream
         self._house = house
         self._server = server

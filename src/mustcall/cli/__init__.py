@@ -5,17 +5,18 @@ Commands are imported when they are called, so that `--help` answers at once.
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
 from mustcall import __version__
+from mustcall.cli.groups import LazyGroup
 from mustcall.core.errors import MustcallError
 
 __all__ = ["main"]
 
 #: Every command, the module that has it (as `command`), and its line in `--help`.
 COMMANDS = {
+    "init": ("mustcall.cli.init", "Find an upstream and write mustcall.toml."),
     "serve": ("mustcall.cli.serve", "Run the gateway."),
     "chat": ("mustcall.cli.chat", "Talk to a model that has tools."),
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
@@ -25,6 +26,7 @@ COMMANDS = {
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
     "profiles": ("mustcall.cli.profiles", "Show or forget what was learnt about models."),
+    "doctor": ("mustcall.cli.doctor", "Check this machine, the configuration and the upstreams."),
     "config": ("mustcall.cli.config", "Check the configuration."),
     "explain": ("mustcall.cli.explain", "Print the plan for a request, without sending it."),
     "parse": ("mustcall.cli.parse", "Find tool calls written as text."),
@@ -32,25 +34,15 @@ COMMANDS = {
     "eval": ("mustcall.cli.eval", "Measure a model on a suite, with and without mustcall."),
     "bench": ("mustcall.cli.bench", "Measure what the gateway costs here."),
     "dialects": ("mustcall.cli.dialects", "List the ways models write tool calls as text."),
+    "completion": ("mustcall.cli.completion", "Print the completion script for a shell."),
 }
 
 
-class _Lazy(click.Group):
-    """A group that knows its commands by name and imports one only to run it or to show its own help."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
-        entry = COMMANDS.get(cmd_name)
-        return import_module(entry[0]).command if entry else None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+class _Commands(LazyGroup):
+    table = COMMANDS
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mustcall")
 def cli() -> None:
     """Tool calls you can rely on, from any model."""

@@ -1,20 +1,22 @@
 """`mustcall config check`: reads the configuration as `serve` would and says what it found."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
+from mustcall.cli.groups import Group
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import shown_place
 from mustcall.policy.controls import Controls, Limits
+from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["command"]
 
 
-@click.group(name="config")
+@click.group(name="config", cls=Group)
 def command() -> None:
     """Check the configuration."""
 
@@ -33,7 +35,8 @@ def check(file: Path | None) -> None:
     for endpoint in settings.endpoints:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
-        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key})")
+        model = f", model {endpoint.model}" if endpoint.model else ""
+        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})")
     for line in settings.notes:
         click.echo(f"note         {line}")
     click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
@@ -41,7 +44,8 @@ def check(file: Path | None) -> None:
         renamed = f" as {route.send_as}" if route.send_as else ""
         click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
     if not settings.routes:
-        click.echo("route        every model, under its own name")
+        for line in _unrouted(settings.endpoints):
+            click.echo(f"route        {line}")
     for name, value in _changed(settings.house.controls):
         click.echo(f"contract     {name} = {value}")
     budget = settings.house.budget
@@ -52,6 +56,18 @@ def check(file: Path | None) -> None:
         if rule is not None and rule.failures:
             click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
     click.echo("ok")
+
+
+def _unrouted(endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """Yield where models go without routes."""
+    own = [endpoint for endpoint in endpoints if endpoint.model]
+    yield from (f"{endpoint.model} -> {endpoint.name}" for endpoint in own)
+    if len(own) < len(endpoints):
+        yield "any other model, under its own name" if own else "every model, under its own name"
+    elif len(own) == 1:
+        yield f"any other model -> {own[0].name} as {own[0].model}"
+    else:
+        yield "any other model, as the model of the first upstream on the caller's wire"
 
 
 def _changed(controls: Controls) -> Iterator[tuple[str, str]]:

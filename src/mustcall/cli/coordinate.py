@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,10 @@ import click
 import msgspec
 from rich.console import Console
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.panel_screen import PanelScreen
 from mustcall.cli.session import Flags, connector, first_model, quiet, settings_of, with_key
 from mustcall.core.errors import ConfigError
-from mustcall.core.origin import Wire
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.coordinate import coordinate
@@ -31,6 +30,7 @@ from mustcall.toolkit.fetch import Fetcher, fetch_tool
 from mustcall.toolkit.files import plain
 from mustcall.toolkit.roots import Roots
 from mustcall.toolkit.verify import Verifier, verify_tool
+from mustcall.upstream.address import is_address
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
 
@@ -40,7 +40,6 @@ __all__ = ["command"]
 _CRITICS = 2
 #: The built-in tools that see nothing of the machine.
 _HARMLESS = ("calculator", "current_time")
-_ADDRESS = re.compile(rf"(?:[^=:/]+:)?(?:{'|'.join(Wire)})=")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -96,9 +95,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--session", metavar="ID", help="What to call this session.  [default: a new one]")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens per turn.  [default: the upstream's own limit]")
 @click.option("--max-cost", type=click.FloatRange(0), default=0.0, help="US dollars in all, where prices are known.")
-@click.option(
-    "--upstream", "upstreams", multiple=True, metavar="[NAME:]WIRE=URL", help="Where models are, as for `run`."
-)
+@click.option("--upstream", "upstreams", multiple=True, type=UPSTREAM, help="Where models are, as for `run`.")
 @click.option("--config", "file", type=_FILE, help="The file to read.  [default: mustcall.toml if it is there]")
 @click.option("--gguf", type=_FILE, help="Run this model file in the process.")
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
@@ -108,8 +105,8 @@ def command(question: str, *, as_json: bool, silent: bool, **given: Any) -> None
     """Let several models answer QUESTION (`-` reads it from standard input) together.
 
     One proposes, the critics check it side by side, one concludes. A MODEL is a name that the configuration serves, or
-    an address with the model behind it: chat=http://127.0.0.1:9000/v1#big. With nothing named, the embedded model plays
-    every role.
+    an address with its model: openai:gpt-5, ollama:qwen3, chat=http://127.0.0.1:9000/v1#big. With nothing named, the
+    embedded model plays every role.
 
     Exit codes: 0 answered; 1 a model or an upstream failed; 2 the command cannot be carried out as given; 130 Ctrl-C.
     """
@@ -199,7 +196,7 @@ async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
     names = [wanted.proposer, *wanted.critics, *optional]
     known: dict[str | None, Upstream] = {}  # one for each name, so that its roles share what refusals teach
     for name in names:
-        if name is not None and name not in known and _ADDRESS.match(name):
+        if name is not None and name not in known and is_address(name):
             known[name] = await _at_address(name, flags, transport)
     if all(name in known for name in names):
         return _Found(lambda name: known[name])
@@ -212,9 +209,8 @@ async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
 
 
 async def _at_address(text: str, flags: Flags, transport: Transport) -> Upstream:
-    """Return the upstream of `[name:]wire=URL#model`; without a model it is the first one listed there."""
-    address, _, model = text.partition("#")
-    settings = settings_from_flags(address)
+    """Return the upstream of an address; without a model it is the first one listed there."""
+    settings = settings_from_flags(text, key_env=flags.key_env, environment=os.environ)
     endpoint = with_key(settings.endpoints[0], flags.key_env)
     settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
-    return Upstream(endpoint, model=model or await first_model(settings, transport), transport=transport)
+    return Upstream(endpoint, model=await first_model(settings, transport), transport=transport)

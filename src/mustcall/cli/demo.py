@@ -25,8 +25,8 @@ from mustcall.cli.measuring import (
     report_options,
     sampling_options,
     upstream_options,
-    written,
 )
+from mustcall.cli.writing import written
 from mustcall.evals.arms import make_askers
 from mustcall.evals.asking import Sampling
 from mustcall.evals.figures import add_up
@@ -73,7 +73,7 @@ def command(
     logging.getLogger("mustcall").addHandler(logging.NullHandler())  # what fails is in the report
     prompts = choose_prompts(count, seed)
     check_files(page, data, picture=picture)
-    settings = measured_settings(file, upstream, gguf, model)
+    settings = measured_settings(file, upstream, gguf, model, key_env)
     sampling = read_sampling(settings, temperature, max_tokens)
     run = _measure(settings, model, read_key(key_env), prompts=prompts, sampling=sampling, seed=seed)
     if run is None:

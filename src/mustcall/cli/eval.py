@@ -21,6 +21,7 @@ from mustcall.cli.measuring import (
     upstream_options,
 )
 from mustcall.core.errors import ConfigError
+from mustcall.core.nearest import did_you_mean
 from mustcall.core.origin import Wire
 from mustcall.evals.floors import check_floors, read_floor
 from mustcall.evals.journal import read_journal
@@ -42,7 +43,7 @@ class _Suites(click.Group):
         if found is None:
             raise ConfigError(
                 f"there is no suite called {cmd_name!r}; there are: {', '.join(SUITES)} (and `{_SCORE} FILE` for "
-                "replies that were kept)"
+                f"replies that were kept){did_you_mean(cmd_name, [*SUITES, _SCORE])}"
             )
         return found
 
@@ -162,7 +163,7 @@ def _suite_command(name: str, about: str) -> click.Command:
         check_floors(reports.floors, chosen)
         questions = choose_questions(suite, chosen, demand, limit=limit, seed=seed)
         with started_server(llama) as (served, address):
-            settings = measured_settings(file, served or upstream, gguf, model)
+            settings = measured_settings(file, served or upstream, gguf, model, key_env)
             options = Options(
                 sets=chosen,
                 limit=limit,

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from mustcall.cli.measuring import check_files, written
+from mustcall.cli.measuring import check_files
+from mustcall.cli.writing import written
 from mustcall.evals.comparing import compare_runs, read_summary
 from mustcall.evals.floors import Floor, missed_floors
 from mustcall.evals.suites import Suite

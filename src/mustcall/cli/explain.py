@@ -6,7 +6,7 @@ It reads files and prints; what is done with a request is decided by the engine.
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +20,7 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wire
 from mustcall.engine.turns import House
 from mustcall.gateway.asking import take_controls
+from mustcall.gateway.environment import Keyless
 from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
 from mustcall.policy.controls import OnUnmet
 from mustcall.policy.demand import DemandSource
@@ -128,29 +129,18 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip().lower(), value.strip()
 
 
-class _Keyless(Mapping[str, str]):
-    """The environment with a stand-in for every key: nothing is sent, so none is needed."""
-
-    def __getitem__(self, name: str) -> str:
-        return os.environ[name] if name.startswith("MUSTCALL_") or name in os.environ else "none"
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(os.environ)
-
-    def __len__(self) -> int:
-        return len(os.environ)
-
-
 def _settings(file: Path | None) -> tuple[Settings | None, bool]:
     """Return the configuration if there is one, and whether it has upstreams; explaining needs neither."""
     named = os.environ.get("MUSTCALL_CONFIG")
     path = file or Path(named or DEFAULT_FILE)
     flags = "MUSTCALL_UPSTREAM" in os.environ
     if file is None and not named and not path.is_file():
-        return (load_settings(environment=_Keyless()), True) if flags else (None, False)
+        return (load_settings(environment=Keyless(os.environ)), True) if flags else (None, False)
     if flags or _names_upstreams(path):
-        return load_settings(path, environment=_Keyless()), True
-    return load_settings(path, upstream_flags=["chat=http://upstream.invalid/v1"], environment=_Keyless()), False
+        return load_settings(path, environment=Keyless(os.environ)), True
+    return load_settings(
+        path, upstream_flags=["chat=http://upstream.invalid/v1"], environment=Keyless(os.environ)
+    ), False
 
 
 def _names_upstreams(path: Path) -> bool:

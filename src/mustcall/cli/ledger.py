@@ -7,6 +7,7 @@ from typing import BinaryIO, TypeVar
 
 import click
 
+from mustcall.cli.groups import Group
 from mustcall.core.errors import MustcallError
 from mustcall.gateway.keeping import read_age, read_size
 from mustcall.ledger import Contents, Health, Ledger, Pruned, default_place, open_ledger
@@ -30,7 +31,7 @@ def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]], *, make: bo
     return asyncio.run(run())
 
 
-@click.group(name="ledger")
+@click.group(name="ledger", cls=Group)
 def command() -> None:
     """Check, prune, export and import what is kept."""
 

@@ -1,15 +1,15 @@
 """What `demo` and `eval` have in common: which upstream and model are measured, with what, and where reports go."""
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import ConfigError, MustcallError, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
@@ -20,10 +20,11 @@ from mustcall.evals.questions import Question
 from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.routing import choose
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
-from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.upstream.seam import Transport
 
 __all__ = [
     "FILE",
@@ -36,7 +37,6 @@ __all__ = [
     "report_options",
     "sampling_options",
     "upstream_options",
-    "written",
 ]
 
 INTERRUPTED = 130
@@ -65,7 +65,7 @@ upstream_options = _options(
         "--config", "file", type=FILE, help="The file to read.  [default: $MUSTCALL_CONFIG, else mustcall.toml]"
     ),
     click.option(
-        "--upstream", metavar="[NAME:]WIRE=URL", help="The upstream to measure: chat=http://127.0.0.1:9000/v1."
+        "--upstream", type=UPSTREAM, help="The upstream to measure: ollama:qwen3, chat=http://127.0.0.1:9000/v1."
     ),
     click.option("--gguf", type=FILE, help="The file of an embedded model to measure."),
     click.option("--model", help="The model's name; needed where the upstream lists several."),
@@ -97,25 +97,9 @@ def check_files(*files: Path | None, picture: Path | None = None) -> None:
             raise ConfigError(f"cannot write {path}: there is no directory {path.absolute().parent}")
 
 
-@contextmanager
-def written(file: Path) -> Generator[Path]:
-    """Yield where to write a report; it is put in place when it is whole. Raise `ConfigError` where it cannot be."""
-    part = file.with_name(f".{file.name}.part")
-    if file.exists() and not file.is_file():  # a device or a pipe takes what it is given
-        part = file
-    try:
-        yield part
-        if part is not file:
-            part.replace(file)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from None
-    finally:
-        if part is not file:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-
-
-def measured_settings(file: Path | None, upstream: str | None, gguf: Path | None, model: str | None) -> Settings:
+def measured_settings(
+    file: Path | None, upstream: str | None, gguf: Path | None, model: str | None, key_env: str | None = None
+) -> Settings:
     """Return the configuration; where none names an upstream, the embedded model is it: the named one, if it is one.
 
     What is worth a note is printed.
@@ -124,7 +108,7 @@ def measured_settings(file: Path | None, upstream: str | None, gguf: Path | None
         raise click.UsageError("--gguf is an upstream of its own; leave out --upstream")
     flag = f"local:chat={SCHEME}:{gguf.absolute()}" if gguf is not None else upstream
     embedded = model if model is not None and is_weights(model) else ""
-    settings = load_settings(file, upstream_flags=[flag] if flag else (), embedded=embedded)
+    settings = load_settings(file, upstream_flags=[flag] if flag else (), embedded=embedded, key_env=key_env)
     for line in settings.notes:
         click.echo(f"note: {line}", err=True)
     return settings
@@ -203,9 +187,11 @@ async def open_subject(
 
 async def _find(settings: Settings, model: str | None, key: str | None, transport: Transport) -> tuple[Endpoint, str]:
     """Return whom to ask and under which name."""
+    only = settings.endpoints[0].model if len(settings.endpoints) == 1 else ""
+    model = model or only or None
     if model is not None:
         wire = next(endpoint.wire for endpoint in settings.endpoints)
-        found = choose(model, wire, settings.routes, settings.doors)
+        found = choose(model, wire, settings.routes, settings.doors, verbatim=True)
         endpoint = next(one for one in settings.endpoints if one.name == found.upstream)
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, found.model))
         return _with_key(endpoint, key), found.model
@@ -226,35 +212,14 @@ def _with_key(endpoint: Endpoint, key: str | None) -> Endpoint:
     return endpoint if key is None else msgspec.structs.replace(endpoint, api_key=key)
 
 
-class _Listed(msgspec.Struct):
-    id: str
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]
-
-
 async def _listed(endpoint: Endpoint, transport: Transport) -> Sequence[str]:
     """Return the models an upstream lists, none where it does not; raise `ConfigError` for one that is down."""
-    call = UpstreamCall(
-        url=f"{endpoint.base_url}/models",
-        method="GET",
-        headers=request_headers(endpoint, {}, same_wire=True, stream=False),
-        body=None,
-        timeouts=endpoint.timeouts,
-    )
     try:
-        async with asyncio.timeout(_LISTING_SECONDS):
-            reply = await transport.send(call)
-            try:
-                body = await reply.read()
-            finally:
-                await reply.close()
-        return [listed.id for listed in msgspec.json.decode(body, type=_Listing).data]
+        return (await ask_models(endpoint, transport, seconds=_LISTING_SECONDS)).models or ()
     except UpstreamUnavailable as error:
         raise ConfigError(
             f"the upstream {endpoint.name!r} cannot be asked for its models: {error.message}; start it, or correct its "
             "address (one that lists no models is measured with --model NAME)"
         ) from None
-    except (MustcallError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError):
-        return []
+    except MustcallError:
+        return ()

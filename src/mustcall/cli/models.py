@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import click
 
+from mustcall.cli.groups import Group
 from mustcall.upstream.embedded.catalogue import CATALOGUE, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher, pull, pull_default
 from mustcall.upstream.embedded.store import Store, locate, megabytes
@@ -16,7 +17,7 @@ _INTERRUPTED = 130
 _NAMES = click.Choice([weights.name for weights in CATALOGUE])
 
 
-@click.group(name="models")
+@click.group(name="models", cls=Group)
 def command() -> None:
     """Fetch and keep the weights of the embedded model.
 

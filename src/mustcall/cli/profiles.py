@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 import msgspec
 
+from mustcall.cli.groups import Group
 from mustcall.ledger import FactRow, Ledger, TallyRow, default_place, open_ledger
 from mustcall.profiles.tallies import EXPIRY
 
@@ -43,7 +44,7 @@ def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-@click.group(name="profiles")
+@click.group(name="profiles", cls=Group)
 def command() -> None:
     """Show or forget what was learnt about upstreams and their models.
 

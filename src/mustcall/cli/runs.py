@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mustcall.cli.groups import Group
 from mustcall.cli.importing import load_agent
 from mustcall.core.errors import UnknownRun
 from mustcall.core.origin import JsonObject
@@ -50,7 +51,7 @@ def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-@click.group(name="runs")
+@click.group(name="runs", cls=Group)
 def command() -> None:
     """List, show, resume and cancel durable runs."""
 

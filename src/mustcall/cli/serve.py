@@ -6,12 +6,14 @@ import os
 import socket
 from collections.abc import Callable, Generator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
 import msgspec
 from click.core import ParameterSource
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
@@ -57,8 +59,8 @@ PY
     "--upstream",
     "upstreams",
     multiple=True,
-    metavar="[NAME:]WIRE=URL",
-    help="An upstream, without a file: chat=http://127.0.0.1:9000/v1. May be repeated.",
+    type=UPSTREAM,
+    help="An upstream, without a file: openai:gpt-5, ollama:, chat=http://127.0.0.1:9000/v1. May be repeated.",
 )
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8484]")
@@ -157,7 +159,8 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
     if settings.server.port and not url.endswith(f":{settings.server.port}"):
         click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:
-        click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}")
+        pinned = f", model {endpoint.model}" if endpoint.model else ""
+        click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}{pinned}")
     for line in settings.notes:
         click.echo(f"  note: {line}", err=True)
     if settings.ledger is not None:
@@ -165,7 +168,9 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")
-    model = next((route.model for route in settings.routes if "*" not in route.model), "MODEL")
+    routed = (route.model for route in settings.routes if "*" not in route.model)
+    own = (endpoint.model for endpoint in settings.endpoints if endpoint.model and not settings.routes)
+    model = next(chain(routed, own), "MODEL")
     shows_call = demo or _is_embedded(_LOCAL, settings)
     body = _CALL_BODY if shows_call else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
     key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
+from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.agent.options import Options
@@ -27,8 +27,10 @@ from mustcall.policy.routing import choose
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
+from mustcall.upstream.address import is_address
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.providers import provider_at
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
@@ -47,9 +49,6 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-#: Providers' hosts and the variable their own tools read a key from.
-_KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.anthropic.com": "ANTHROPIC_API_KEY"}
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,14 +77,16 @@ _OPTIONS = (
         "--upstream",
         "upstreams",
         multiple=True,
-        metavar="[NAME:]WIRE=URL",
-        help="Where the model is: chat=http://127.0.0.1:9000/v1.  [default: mustcall.toml, else the embedded model]",
+        type=UPSTREAM,
+        help="Where the model is: openai:gpt-5, ollama:qwen3, chat=http://127.0.0.1:9000/v1.  "
+        "[default: mustcall.toml, else the embedded model]",
     ),
     click.option("--config", "file", type=_FILE, help="The file to read.  [default: mustcall.toml if it is there]"),
     click.option(
         "--model",
         "-m",
-        help="The model to ask, also one of `mustcall models list`.  [default: the first one the upstream lists]",
+        help="The model to ask, one of `mustcall models list`, or openai:gpt-5 and the like in place of --upstream.  "
+        "[default: the upstream's own, else the first one it lists]",
     ),
     click.option("--gguf", type=_FILE, help="Run this model file in the process."),
     click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key."),
@@ -143,6 +144,7 @@ class Session(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(flags: Flags) -> Generator[Session]:
     """Open a session; raise `ConfigError` in one line for what cannot be opened. Leaving closes everything."""
+    flags = _spelt_out(flags)
     settings = settings_of(flags)
     chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
     kit = Kit(chosen)
@@ -183,6 +185,13 @@ def quiet() -> Generator[None]:
             logger.propagate = propagate
 
 
+def _spelt_out(flags: Flags) -> Flags:
+    """Return flags whose model is one: an address in its place (`--model openai:gpt-5`) is where the model is."""
+    if flags.model is None or flags.upstreams or flags.gguf is not None or not is_address(flags.model):
+        return flags
+    return msgspec.structs.replace(flags, upstreams=(flags.model,), model=None)
+
+
 def settings_of(flags: Flags) -> Settings:
     """Return the settings that flags, the environment and the file make together, each upstream with its key."""
     upstreams = flags.upstreams
@@ -191,7 +200,7 @@ def settings_of(flags: Flags) -> Settings:
             raise ConfigError("--gguf is an upstream of its own; leave out --upstream")
         upstreams = (f"local:chat={SCHEME}:{flags.gguf.expanduser().absolute()}",)
     embedded = flags.model if flags.model is not None and is_weights(flags.model) else ""
-    settings = load_settings(flags.file, upstream_flags=upstreams, embedded=embedded)
+    settings = load_settings(flags.file, upstream_flags=upstreams, embedded=embedded, key_env=flags.key_env)
     endpoints = tuple(with_key(endpoint, flags.key_env) for endpoint in settings.endpoints)
     return msgspec.structs.replace(settings, endpoints=endpoints)
 
@@ -200,9 +209,8 @@ def with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
     """Return an upstream with the key that the environment has for it."""
     if endpoint.api_key is not None:
         return endpoint
-    address = urlsplit(endpoint.base_url)
-    # Without TLS nobody knows whose host it is.
-    name = key_env or (_KEYS.get(address.hostname or "") if address.scheme == "https" else None)
+    provider = provider_at(endpoint.base_url)
+    name = key_env or (provider.key_env if provider is not None else None)
     key = os.environ.get(name, "").strip() if name else ""
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} (--key-env) is not set")
@@ -222,6 +230,8 @@ async def _connected(settings: Settings, model: str | None) -> tuple[Transport, 
 async def first_model(settings: Settings, transport: Transport) -> str:
     """Return the first model that is listed; raise `ConfigError` where none is."""
     first = settings.endpoints[0]
+    if first.model:
+        return first.model
     headers = {"anthropic-version": ""} if first.wire is Wire.MESSAGES else {}
     listing = msgspec.json.decode(await Service(settings, transport, SystemClock()).models(headers))
     names = [str(each["id"]) for each in listing["data"]]
@@ -237,7 +247,7 @@ def connector(settings: Settings, transport: Transport) -> Callable[[str], Upstr
     endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
 
     def connect(model: str) -> Upstream:
-        destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors)
+        destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors, verbatim=True)
         endpoint = endpoints[destination.upstream]
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, destination.model))
         return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.house.overrides)

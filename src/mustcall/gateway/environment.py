@@ -4,18 +4,35 @@
 What is a table of its own (upstreams, routes, tools) has no variable.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 
-__all__ = ["over", "over_some"]
+__all__ = ["Keyless", "over", "over_some"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 _SWITCHES = {"true": True, "false": False}
+
+
+class Keyless(Mapping[str, str]):
+    """An environment with a stand-in for every key: for whoever reads settings and sends nothing."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def __getitem__(self, name: str) -> str:
+        own = name.startswith("MUSTCALL_") or name in self._environment
+        return self._environment[name] if own else "none"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environment)
+
+    def __len__(self) -> int:
+        return len(self._environment)
 
 
 def over(given: S, prefix: str, env: Mapping[str, str], *, but: Iterable[str] = ()) -> S:

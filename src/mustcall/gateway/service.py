@@ -25,6 +25,7 @@ from mustcall.policy.controls import Controls
 from mustcall.policy.routing import choose, is_routed
 from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
+from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
@@ -223,9 +224,12 @@ class Service:
         """
         routes, doors = self._settings.routes, self._settings.doors
         names = {route.model: route.upstream for route in routes if not _is_pattern(route.model)}
+        if not routes:
+            names |= {endpoint.model: endpoint.name for endpoint in self._settings.endpoints if endpoint.model}
         asked = [
             endpoint
             for endpoint in self._settings.endpoints
+            if not endpoint.model  # what has a model of its own answers to other names as that one
             if not routes or any(route.upstream == endpoint.name and _is_pattern(route.model) for route in routes)
         ]
         listings = await asyncio.gather(*(self._list(endpoint, headers) for endpoint in asked))
@@ -243,38 +247,19 @@ class Service:
         destination = choose(model, wire, self._settings.routes, self._doors)
         return self._endpoints[destination.upstream], None if destination.model == model else destination.model
 
-    async def _list(self, endpoint: Endpoint, headers: Mapping[str, str]) -> list[str]:
+    async def _list(self, endpoint: Endpoint, headers: Mapping[str, str]) -> tuple[str, ...]:
         same_wire = ("anthropic-version" in headers) == (endpoint.wire is Wire.MESSAGES)
-        call = UpstreamCall(
-            url=f"{endpoint.base_url}/models",
-            method="GET",
-            headers=request_headers(endpoint, headers, same_wire=same_wire, stream=False),
-            body=None,
-            timeouts=endpoint.timeouts,
-        )
         try:
-            async with asyncio.timeout(_MODELS_TIMEOUT):
-                reply = await self._transport.send(call)
-                try:
-                    body = await reply.read()
-                finally:
-                    await reply.close()
-            listing = msgspec.json.decode(body, type=_Listing)
-        except (MustcallError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError):
-            return []
-        return [model.id for model in listing.data]
+            listing = await ask_models(
+                endpoint, self._transport, seconds=_MODELS_TIMEOUT, caller=headers, same_wire=same_wire
+            )
+        except MustcallError:
+            return ()
+        return listing.models or ()
 
 
 def _is_pattern(model: str) -> bool:
     return any(sign in model for sign in "*?[")
-
-
-class _Listed(msgspec.Struct):
-    id: str
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]
 
 
 def _openai_list(names: Mapping[str, str]) -> JsonObject:

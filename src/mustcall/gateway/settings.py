@@ -13,6 +13,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
+from mustcall.gateway.advice import advice
 from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.gateway.environment import over
 from mustcall.gateway.keeping import LedgerSettings
@@ -23,9 +24,11 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
+from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.providers import find_key
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
 
@@ -35,7 +38,7 @@ DEFAULT_FILE = "mustcall.toml"
 
 #: What is said where no upstream is named.
 NO_UPSTREAM = (
-    "no upstream is configured: write one in mustcall.toml, set "
+    "no upstream is configured: write one in mustcall.toml (`mustcall init` does), set "
     "MUSTCALL_UPSTREAM=chat=http://127.0.0.1:9000/v1, or pass that to `mustcall serve` as --upstream"
 )
 
@@ -44,6 +47,9 @@ ANOTHER_UPSTREAM = (
     "Or name an upstream of your own: --upstream chat=http://127.0.0.1:9000/v1, the same in MUSTCALL_UPSTREAM, or a "
     "mustcall.toml"
 )
+
+#: What an upstream cannot be without.
+_NEEDED = ("name", "wire", "base_url")
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -70,11 +76,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[upstream]]`: one endpoint."""
+    """`[[upstream]]`: one endpoint. `use` names a provider, and what it says need not be said again."""
 
-    name: str
-    wire: Wire
-    base_url: str
+    #: A provider, and a model if one is to be asked for whatever callers name: "openai:gpt-5".
+    use: str = ""
+    name: str = ""
+    wire: Wire | None = None
+    base_url: str = ""
+    #: The model every request is for; empty: the one the caller names.
+    model: str = ""
     api_key_env: str | None = None
     forward_key: bool = True
     headers: dict[str, str] = {}
@@ -122,7 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def doors(self) -> tuple[Door, ...]:
         """The upstreams as routing sees them."""
-        return tuple([Door(endpoint.name, endpoint.wire) for endpoint in self.endpoints])
+        return tuple([Door(endpoint.name, endpoint.wire, endpoint.model) for endpoint in self.endpoints])
 
 
 def load_settings(
@@ -134,12 +144,14 @@ def load_settings(
     port: int | None = None,
     ledger: str | None = None,
     keep: str | None = None,
+    key_env: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check the configuration; raise `ConfigError` naming the place and the fix.
 
     Upstreams given as flags (or in `MUSTCALL_UPSTREAM`) replace those of the file, and its routes with them. Where none
-    is named, the embedded model is the upstream: the one called `embedded`, else the default one.
+    is named, the embedded model is the upstream: the one called `embedded`, else the default one. `key_env` names the
+    variable with the key of upstreams given as shorthands, in place of their provider's own.
     """
     env = os.environ if environment is None else environment
     name = env.get("MUSTCALL_CONFIG")
@@ -151,6 +163,8 @@ def load_settings(
     upstreams, routes = read.upstream, read.route
     if flags:
         upstreams, routes = _from_flags(flags), ()
+    else:
+        upstreams = _spelt_out(upstreams, str(path or DEFAULT_FILE))
     notes: tuple[str, ...] = ()
     if not upstreams:
         upstreams, notes = _embedded_upstream(embedded)
@@ -167,7 +181,7 @@ def load_settings(
     budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))
     settings = Settings(
         server=server,
-        endpoints=tuple(_endpoint(upstream, env) for upstream in upstreams),
+        endpoints=tuple(_endpoint(upstream, env, key_env if flags else None) for upstream in upstreams),
         routes=routes,
         client_keys=_client_keys(server, env),
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
@@ -195,30 +209,42 @@ def settings_from_flags(
     server: ServerSettings | None = None,
     house: House | None = None,
     ledger: LedgerSettings | None = None,
+    key_env: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Return settings made of upstream flags alone: no file, no environment, and no ledger unless one is given."""
+    """Return settings made of upstream flags alone: no file, and no ledger unless one is given.
+
+    Keys of shorthands are looked up in `environment`, which is empty unless one is given.
+    """
+    env: Mapping[str, str] = {} if environment is None else environment
     settings = Settings(
         ledger=ledger,
         server=server or ServerSettings(),
         house=house or House(),
-        endpoints=tuple(_endpoint(upstream, {}) for upstream in _from_flags(flags)),
+        endpoints=tuple(_endpoint(upstream, env, key_env) for upstream in _from_flags(flags)),
     )
     _check(settings)
     return settings
 
 
 def parse_upstream_flag(flag: str, taken: Sequence[str] = ()) -> UpstreamSettings:
-    """Read `[name:]wire=URL`; without a name the wire is the name, numbered if it is taken."""
-    left, equals, url = flag.partition("=")
-    name, _, wire = left.rpartition(":")
-    if not equals or wire not in list(Wire):
-        words = ", ".join(Wire)
-        raise ConfigError(f"the upstream {flag!r} must be [name:]wire=URL with one of the wires {words}")
-    if not name:
-        name, number = wire, 2
-        while name in taken:
-            name, number = f"{wire}{number}", number + 1
-    return UpstreamSettings(name=name, wire=Wire(wire), base_url=url)
+    """Read an address; without a name the provider or the wire is the name, numbered if it is taken."""
+    address = read_address(flag)
+    word = address.provider.name if address.provider is not None else str(address.wire)
+    return UpstreamSettings(
+        use=flag if address.provider is not None else "",
+        name=address.name or _free_name(word, taken),
+        wire=address.wire,
+        base_url=address.base_url,
+        model=address.model,
+    )
+
+
+def _free_name(word: str, taken: Sequence[str]) -> str:
+    name, number = word, 2
+    while name in taken:
+        name, number = f"{word}{number}", number + 1
+    return name
 
 
 def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
@@ -226,6 +252,28 @@ def _from_flags(flags: Sequence[str]) -> tuple[UpstreamSettings, ...]:
     for flag in flags:
         upstreams.append(parse_upstream_flag(flag, [upstream.name for upstream in upstreams]))
     return tuple(upstreams)
+
+
+def _spelt_out(upstreams: Sequence[UpstreamSettings], file: str) -> tuple[UpstreamSettings, ...]:
+    """Return the upstreams of a file with what `use` says of each; raise for what neither says."""
+    named = [upstream.name for upstream in upstreams if upstream.name]
+    spelt: list[UpstreamSettings] = []
+    for number, upstream in enumerate(upstreams, 1):
+        where = f"{file}: upstream {repr(upstream.name) if upstream.name else number}"
+        usual = UpstreamSettings()
+        if upstream.use:
+            try:
+                usual = parse_upstream_flag(upstream.use, named)
+            except ConfigError as error:
+                raise ConfigError(f"{where}: use: {error.message}") from None
+        changes = {field: getattr(upstream, field) or getattr(usual, field) for field in _NEEDED}
+        for field, value in changes.items():
+            if not value:
+                raise ConfigError(f'{where} has no {field}; write one, or name a provider with use = "openai:gpt-5"')
+        model = upstream.model or usual.model
+        spelt.append(msgspec.structs.replace(upstream, use=usual.use, model=model, **changes))
+        named.append(spelt[-1].name)
+    return tuple(spelt)
 
 
 def _embedded_upstream(name: str) -> tuple[tuple[UpstreamSettings, ...], tuple[str, ...]]:
@@ -252,24 +300,7 @@ def _read_file(path: Path) -> _File:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}{_advice(str(error))}") from None
-
-
-def _advice(problem: str) -> str:
-    """Return the fix for the mistakes people make most."""
-    fixes = {
-        "`api_key`": "put the key into an environment variable and name it in api_key_env",
-        "`routes`": "write each route as [[route]]",
-        "`upstreams`": "write each upstream as [[upstream]]",
-        "`prices`": "write each price as [[price]]",
-        "Expected `array`, got `object`": "write the table with two brackets, [[…]], once for each entry",
-    }
-    if "Invalid enum value" in problem and "wire" in problem:
-        return f"; the wires are {', '.join(Wire)}"
-    found = next((fix for sign, fix in fixes.items() if sign in problem), None)
-    if found is None and "unknown field" in problem:
-        found = "docs/gateway.md and docs/turns.md list the fields"
-    return f"; {found}" if found else ""
+        raise ConfigError(f"{path}: {error}{advice(str(error), _File)}") from None
 
 
 def _port(text: str) -> int:
@@ -278,7 +309,8 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
+def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: str | None = None) -> Endpoint:
+    assert upstream.wire is not None  # spelt out before
     where = f"upstream {upstream.name!r}"
     if upstream.base_url.startswith(f"{SCHEME}:"):
         _check_embedded(upstream, where)
@@ -287,11 +319,7 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
     for name, value in upstream.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
             raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
-    key = None
-    if upstream.api_key_env is not None:
-        key = env.get(upstream.api_key_env, "").strip()
-        if not key:
-            raise ConfigError(f"{where}: the environment variable {upstream.api_key_env} (api_key_env) is not set")
+    key = _key(upstream, where, env, key_env)
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
         if getattr(upstream, field) <= 0:
             raise ConfigError(f"{where}: {field} must be above 0 seconds")
@@ -313,7 +341,25 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str]) -> Endpoint:
         default_max_tokens=upstream.default_max_tokens,
         max_output_tokens=upstream.max_output_tokens,
         stateful=upstream.stateful,
+        model=upstream.model,
     )
+
+
+def _key(upstream: UpstreamSettings, where: str, env: Mapping[str, str], key_env: str | None) -> str | None:
+    """Return the key in the variable that is named, else, at the provider's own address, in the provider's."""
+    provider = read_address(upstream.use).provider if upstream.use else None
+    if upstream.api_key_env is not None:
+        name, setting = upstream.api_key_env, "api_key_env"
+    elif key_env is not None and provider is not None:
+        name, setting = key_env, "--key-env"
+    else:
+        if provider is None or upstream.base_url != provider.base_url:
+            return None
+        return find_key(provider, where, env)
+    key = env.get(name, "").strip()
+    if not key:
+        raise ConfigError(f"{where}: the environment variable {name} ({setting}) is not set")
+    return key
 
 
 def _check_embedded(upstream: UpstreamSettings, where: str) -> None:

@@ -20,10 +20,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Door(msgspec.Struct, frozen=True):
-    """An upstream as routing sees it."""
+    """An upstream as routing sees it. `model` is what it is asked for where the caller names another."""
 
     name: str
     wire: Wire
+    model: str = ""
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -33,15 +34,20 @@ class Destination(msgspec.Struct, frozen=True):
     model: str
 
 
-def choose(model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[Door]) -> Destination:
+def choose(
+    model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[Door], *, verbatim: bool = False
+) -> Destination:
     """Return the destination of a model; raise `UnknownModel`.
 
     The first route that matches wins. Without any route every name is served: `upstream/model` by the upstream of
-    that name, any other by the first upstream on the caller's own wire, else by the first.
+    that name, an upstream's own model by that upstream, any other by an upstream that has no model of its own, else
+    under the model of one that has; of several by the first on the caller's own wire, else by the first. With
+    `verbatim` no model of an upstream stands in for the one that was asked for.
     """
     for route in routes:
         if fnmatchcase(model, route.model):
-            return Destination(route.upstream, route.send_as or model)
+            own = next((door.model for door in doors if door.name == route.upstream and not verbatim), "")
+            return Destination(route.upstream, route.send_as or own or model)
     if routes:
         known = ", ".join(route.model for route in routes)
         raise UnknownModel(f"no route serves the model {model!r}; routes exist for: {known}", param="model")
@@ -51,10 +57,11 @@ def choose(model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[Do
             if door.name == name:
                 return Destination(door.name, rest)
     for door in doors:
-        if door.wire is caller:
+        if door.model == model and model:
             return Destination(door.name, model)
-    if doors:
-        return Destination(doors[0].name, model)
+    open_doors = [door for door in doors if not door.model] or doors
+    for door in (*(door for door in open_doors if door.wire is caller), *open_doors):
+        return Destination(door.name, model if verbatim else door.model or model)
     raise UnknownModel(f"no upstream is configured, so the model {model!r} cannot be served", param="model")
 
 

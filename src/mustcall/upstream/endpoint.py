@@ -32,6 +32,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     #: Whether it keeps responses itself, if it speaks Responses.
     stateful: bool = True
+    #: The model it is asked for, whatever name the caller uses; empty where the caller's own name is passed on.
+    model: str = ""
 
     @property
     def keeps_responses(self) -> bool:

@@ -123,3 +123,35 @@ async def test_on_unmet_is_the_librarys() -> None:
         assert (result.text, result.force_satisfied) == ("No.", False)
         with pytest.raises(ForceUnmet):
             await Agent(where, tools=[get_weather], on_unmet=OnUnmet.ERROR).run("Weather?", force=True)
+
+
+# --- shorthands ---------------------------------------------------------------------------------------------------
+
+
+def test_shorthands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`provider:model` is the provider's endpoint with the key of its usual variable, and the model."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    made = Upstream("openai:gpt-5")
+    assert (made.endpoint.name, made.endpoint.base_url, made.endpoint.api_key, made.model) == (
+        "openai",
+        "https://api.openai.com/v1",
+        "sk-env",
+        "gpt-5",
+    )
+    assert Upstream("openai:gpt-5", api_key="sk-mine").endpoint.api_key == "sk-mine"
+    assert Upstream("openai", model="gpt-5-mini").model == "gpt-5-mini"
+    assert "sk-env" not in repr(made) + repr(made.endpoint)
+
+
+def test_a_shorthand_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that is not set is named in one sentence; a key that is handed in needs none."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"'openai:gpt-5': the environment variable OPENAI_API_KEY is not set; "):
+        Upstream("openai:gpt-5")
+    assert Upstream("openai:gpt-5", api_key="k").endpoint.api_key == "k"
+
+
+def test_the_model_in_this_process_as_a_shorthand() -> None:
+    """`embedded:NAME` needs no wire and no model."""
+    made = Upstream("embedded:smollm2-135m")
+    assert (made.endpoint.base_url, made.model) == ("embedded:smollm2-135m", "local")

@@ -3,6 +3,7 @@
 It decides nothing about turns; it hands out what turns run on.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from urllib.parse import urlsplit
@@ -15,20 +16,27 @@ from mustcall.engine.accounts import MemoryBreakers
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.metering import Breakers
 from mustcall.profiles import Learnt, ProfileOverride
+from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.providers import EMBEDDED, find_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import CODECS
 
 __all__ = ["Upstream"]
 
+#: What the model in this process is asked for: it answers to any name.
+EMBEDDED_MODEL = "local"
+
 
 class Upstream:
     """An endpoint and a model.
 
-    `where` is `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`; `chat=embedded:` is the model in this
-    process), or an `Endpoint`; a `model` of its own stands over the one in the address. A `transport` that is handed in
+    `where` is a provider's shorthand (`openai:gpt-5`, `ollama:qwen3`; the key is read from the provider's usual
+    variable unless `api_key` is given), `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`;
+    `embedded:` is the model in this process), or an `Endpoint`; a `model` of its own stands over the one in the
+    address. A `transport` that is handed in
     is used as it is and never closed. `overrides` are facts about the model that stand over the known ones
     (`profiles.read_overrides`). `stateful` lets a Responses upstream keep the conversation: steps then send
     `previous_response_id` and what is new (rule 78).
@@ -46,7 +54,7 @@ class Upstream:
         stateful: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        endpoint, named = (where, "") if isinstance(where, Endpoint) else _read(where)
+        endpoint, named = (where, where.model) if isinstance(where, Endpoint) else _read(where, api_key)
         changes = {
             **({} if api_key is None else {"api_key": api_key}),
             **({} if headers is None else {"headers": {**endpoint.headers, **headers}}),
@@ -89,17 +97,16 @@ def _open_transport() -> Transport:
     return SchemeTransport()
 
 
-def _read(where: str) -> tuple[Endpoint, str]:
+def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
     """Return the endpoint and the model an address names; the model is empty where it names none."""
-    address, _, model = where.partition("#")
-    left, equals, url = address.partition("=")
-    name, _, wire = left.rpartition(":")
-    if not equals or wire not in list(Wire):
-        words = ", ".join(Wire)
-        raise ConfigError(f"the upstream {where!r} must be [name:]wire=URL[#model] with one of the wires {words}")
-    url = named_address(url)
+    address = read_address(where)
+    provider, url = address.provider, named_address(address.base_url)
     host = _host_of(url, where)
-    return Endpoint(name=name or host, wire=Wire(wire), base_url=url.rstrip("/")), model
+    if provider is None:
+        return Endpoint(name=address.name or host, wire=address.wire, base_url=url.rstrip("/")), address.model
+    key = find_key(provider, f"upstream {where!r}", os.environ) if api_key is None else api_key
+    model = address.model or (EMBEDDED_MODEL if provider is EMBEDDED else "")
+    return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key), model
 
 
 def _host_of(url: str, where: str) -> str:

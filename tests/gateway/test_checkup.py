@@ -1,0 +1,85 @@
+"""What an upstream's answer to a list of models means for a checkup: keys, errors, other servers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mustcall.gateway.checkup import Asked, Check, State, examine
+from mustcall.upstream.http import HttpTransport
+from support.loopback import PROXY_VARIABLES, listening
+
+#: Longer than any machine needs.
+LONG = 60.0
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No proxy, no model files."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
+    for name in PROXY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+async def looked_at(answer: bytes, folder: Path, environment: Mapping[str, str], more: str = "") -> Check:
+    """Return what is said of an upstream that answers so."""
+    transport = HttpTransport()
+    try:
+        async with listening(answer) as listener:
+            file = folder / "m.toml"
+            file.write_text(
+                f'[[upstream]]\nname = "up"\nwire = "chat"\nbase_url = "{listener.url}/v1"\n{more}', encoding="utf-8"
+            )
+            asked = Asked(file=file, ledger="off", port=0, seconds=LONG)
+            checks = await examine(asked, transport, environment)
+            assert len(listener.requests) == 1
+    finally:
+        await transport.close()
+    return next(check for check in checks if check.name == "upstream up")
+
+
+def answer(status: int, body: str = "{}") -> bytes:
+    """An answer of HTTP."""
+    return f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("more", "environment", "state", "words"),
+    [
+        ("", {}, State.OK, "callers send their own"),
+        ('api_key_env = "K"\n', {"K": "sekret"}, State.FAILED, "the key is refused"),
+        ("forward_key = false\n", {}, State.FAILED, "it wants a key"),
+        ("", {"MUSTCALL_CLIENT_KEYS": "sekret"}, State.FAILED, "it wants a key"),
+    ],
+    ids=["callers' keys", "own key", "no key", "keys that open the gateway"],
+)
+async def test_keys(
+    *, tmp_path: Path, status: int, more: str, environment: dict[str, str], state: State, words: str
+) -> None:
+    """A refusal means a wrong key, a missing one, or nothing at all where callers send their own."""
+    found = await looked_at(answer(status), tmp_path, environment, more)
+    assert (found.state, words in found.found) == (state, True)
+    assert bool(found.fix) == (state is State.FAILED)
+    assert "sekret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "words"),
+    [
+        (answer(200, '{"data": []}'), State.OK, "0 models"),
+        (answer(200, '{"data": [{"id": "a"}]}'), State.OK, "1 model"),
+        (answer(200, "<html>"), State.WARNING, "lists no models"),
+        (answer(404), State.WARNING, "HTTP 404"),
+        (answer(500), State.FAILED, "HTTP 500"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", State.FAILED, "did not answer in HTTP"),
+        (b"", State.FAILED, "closed the connection"),
+    ],
+    ids=["no models", "a model", "a page", "no list", "broken", "other protocol", "hangs up"],
+)
+async def test_answers(tmp_path: Path, said: bytes, state: State, words: str) -> None:
+    """Who answers can serve, also without a list; who breaks cannot."""
+    found = await looked_at(said, tmp_path, {})
+    assert (found.state, words in found.found) == (state, True), found
+    assert bool(found.fix) == (state is not State.OK)
