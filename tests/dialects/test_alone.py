@@ -1,7 +1,6 @@
 """JSON call objects without markup of their own: a call where they are the reply, text everywhere else (rule 63)."""
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,8 @@ from hypothesis import strategies as st
 
 from dialects.scanning import TOOLS, cuts, scan
 from mustcall.dialects import CallEnd, Malformed, Scanner, Text
+from mustcall.dialects.candidate import Candidate
+from mustcall.dialects.fences import Unfenced
 
 OBJECT = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 OTHER = '{"name": "get_time", "arguments": {"zone": "CET"}}'
@@ -142,18 +143,59 @@ def test_no_character_is_lost(lead: str, body: str, tail: str, seed: int) -> Non
         assert "".join(event.text for event in whole if isinstance(event, Text)) == text
 
 
-def test_linear_in_the_reply() -> None:
-    """Rule 68: a held text is given back once: the scanner's own work grows with the text, not with its square."""
-    item = json.dumps({"name": "get_weather", "arguments": {"city": "x" * 50}})
-    text = "\n".join([item] * 400) + "\nand that is all there is to say about it"
-    assert names_of(text) == []
+@pytest.mark.parametrize("alone", ["reply", "anywhere"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '```json\n{"a": 1}\n```\n',
+        '```json\n{"name": "unknown", "arguments": {}}\n```\n',
+        '{"name": 1}\n',
+        '{"name":\n',
+        "[1, 2]\n",
+        "```\na\n```\n",
+        f"{OBJECT}\n",
+    ],
+)
+def test_linear_in_the_reply(monkeypatch: pytest.MonkeyPatch, alone: str, unit: str) -> None:
+    """Rule 68: what is tried as calls and given back grows with the text, not with its square, fed at once."""
+    tried: list[int] = []
+    feed = Candidate.feed
+
+    def counted(candidate: Candidate, text: str, *, closed: bool) -> bool:
+        tried.append(len(text))
+        return feed(candidate, text, closed=closed)
+
+    monkeypatch.setattr(Candidate, "feed", counted)
+    for count in (200, 3000):
+        tried.clear()
+        text = unit * count
+        scan([text], alone=alone)  # pyright: ignore[reportArgumentType]
+        assert sum(tried) <= 8 * len(text)
 
 
-def names_of(text: str) -> list[str]:
-    """Return the tools called in a long text, fed in small pieces."""
-    scanner = Scanner(tools=TOOLS)
-    events = [e for start in range(0, len(text), 64) for e in scanner.feed(text[start : start + 64])]
-    return [event.name for event in (*events, *scanner.close()) if isinstance(event, CallEnd)]
+def test_fences_are_read_line_by_line() -> None:
+    """Rule 68: reading a line copies that line, not all that follows it: a million lines are one pass."""
+    unfenced = Unfenced()
+    lines = "a\n" * 1_000_000
+    assert unfenced.feed("```json\n" + lines) == lines
+    assert unfenced.feed("```\n") + unfenced.close() == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n```json\n{OBJECT}\n```\n",
+        f"```json\n```json {OBJECT}",
+        f"Sure.\n```json\n\n```\n```\n{OBJECT}\n```",
+        f"```json\n```\n{OBJECT}",
+        "```json\n<think>\n1``",
+        "```json",
+        "```json\n",
+    ],
+)
+def test_named_fences_at_every_cut(text: str) -> None:
+    """Rules 57, 63: a cut behind the opening of a named fence makes no difference, and nothing is read twice."""
+    names(text, dialects=["auto", "fenced_json", "react"])
 
 
 @pytest.mark.parametrize("alone", ["reply", "anywhere", "never"])

@@ -223,6 +223,16 @@ def test_the_limit_does_not_matter_behind_the_call(stage: Stage, wire: str, stre
     assert (outcome.error, outcome.calls, outcome.finish) == ({}, CALLED, "calls")
 
 
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_the_limit_does_not_matter_behind_a_native_call(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 137: neither does it where the call is the provider's own and text follows it."""
+    model = stranger()
+    cut = Turn(Call("get_weather", {"city": "Paris"}), Say(RAMBLE), finish="length")
+    outcome = stage.play(cut).ask(wire, request(wire, stream=stream, model=model, choice="required"))
+    assert stage.bodies == [arriving(wire, wire, stream=True, model=model, choice="required")]
+    assert (outcome.error, outcome.calls, outcome.finish) == ({}, CALLED, "calls")
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_server_that_refuses_to_stream(stage: Stage, wire: str) -> None:
     """Rule 137: the stream was our wish: where it is refused, the caller's own bytes go out."""
@@ -285,6 +295,19 @@ def test_every_cut_settles_at_the_same_call(form: str) -> None:
     wanted = [("get_weather", '{"city": "Paris"}'), ("get_weather", '{"city": "Rome"}')][: 2 if form in LISTS else 1]
     for pieces in [[text[:cut], text[cut:]] for cut in range(len(text))] + [list(text)]:
         assert settle(pieces) == (wanted, True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_blanks_in_an_argument(form: str) -> None:
+    """Rule 137: a long run of blanks in a call is part of it, however it is cut; behind prose it ends the text."""
+    text = FORMS[form].replace("Paris", "Pa" + " " * 90 + "ris")
+    assert text != FORMS[form]
+    for pieces in [[text[:cut], text[cut:]] for cut in range(len(text))] + [list(text)]:
+        (call,), settled = settle([*pieces, RAMBLE])
+        assert (json.loads(call[1]), settled) == ({"city": "Pa" + " " * 90 + "ris"}, True)
+    dry = "Well." + "\n" * 45 + FORMS[form]
+    for pieces in [[dry[:cut], dry[cut:]] for cut in range(len(dry))] + [list(dry)]:
+        assert settle(pieces) == ([], False)
 
 
 # --- rule 138 --------------------------------------------------------------------------------------------------------
@@ -472,3 +495,12 @@ def test_json_that_was_asked_for(stage: Stage, wire: str, stream: bool) -> None:
     outcome = stage.play(Turn(Say(f"```json\n{JSON_CALL}\n```"))).ask(wire, body)
     assert stage.bodies == [body]
     assert (outcome.calls, outcome.text) == ((), f"```json\n{JSON_CALL}\n```")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_json_where_nothing_may_be_called(stage: Stage, wire: str, stream: bool) -> None:
+    """Rules 63, 125: under `tool_choice: none` a JSON call object is the answer: it is neither dropped nor retried."""
+    body = request(wire, stream=stream, model=stranger(), choice="none")
+    outcome = stage.play(Turn(Say(f"```json\n{JSON_CALL}\n```"))).ask(wire, body)
+    assert stage.bodies == [body]
+    assert (outcome.error, outcome.calls, outcome.text) == ({}, (), f"```json\n{JSON_CALL}\n```")
