@@ -32,6 +32,10 @@ class LearntFact(msgspec.Struct, frozen=True):
         """What it is about."""
         return self.endpoint, self.model, self.field
 
+    def is_expired(self, now: float) -> bool:
+        """Tell whether it is not believed any more. A fact without a date does not expire, nor any at time 0."""
+        return bool(self.at and now) and self.at <= now - EXPIRY
+
 
 class Learnt:
     """What was learnt so far, of at most `most` endpoints and models; the one used longest ago goes first."""
@@ -42,14 +46,23 @@ class Learnt:
         self.tallies = Tallies(most)
 
     def learn(self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0) -> bool:
-        """Note a fact; return whether it is news. Raise `ConfigError` for a field or value no profile has."""
+        """Note a fact; return whether it is news. Raise `ConfigError` for a field or value no profile has.
+
+        One that is learnt again is believed from then on; one that expired is forgotten first. What is older than what
+        is known changes nothing.
+        """
         source = f"{endpoint}: {model[:LONGEST_NAME]}"
         new = checked(field, value, source)
         key = (endpoint, model)
         known = self._facts.get(key, {})
         old = known.get(field)
-        if old is not None and (old.fact.value == new or old.fact.value is Forcing.NEVER):
-            return False  # a force that is refused as such is not allowed again by a refusal that blames the reasoning
+        if old is not None and not old.is_expired(at):
+            if old.fact.value == new:
+                self._facts[key] = known | {field: msgspec.structs.replace(old, at=max(at, old.at))}
+                return False
+            if old.fact.value is Forcing.NEVER or 0 < at < old.at:
+                # A force that is refused as such is not allowed again by a refusal that blames the reasoning.
+                return False
         if len(model) > LONGEST_NAME or self._most < 1:
             return False
         fact = Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)
