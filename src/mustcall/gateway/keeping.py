@@ -235,14 +235,11 @@ class Keeper:
             )
             for one in news
         ]
-        await self.ledger.add_tallies(rows)
-        totals = await self.ledger.tallies(since=since)
-        tallies.share(
-            news,
-            [
-                Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
-                for row in totals
-            ],
+        await self.ledger.add_tallies(rows, before=since)
+        tallies.mark_shared(news)  # before anything else can fail: what is written must not be written again
+        tallies.take_over(
+            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
+            for row in await self.ledger.tallies(since=since)
         )
 
     async def close(self) -> None:

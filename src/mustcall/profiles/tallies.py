@@ -96,8 +96,8 @@ class Tallies:
         """Return all counts."""
         return tuple(_listed(self._totals))
 
-    def share(self, written: Iterable[Tally], totals: Iterable[Tally]) -> None:
-        """Take the counts of all replicas, of which those in `written` are this process's own, written just now."""
+    def mark_shared(self, written: Iterable[Tally]) -> None:
+        """Take note that these counts of this process are in the ledger: they are news no longer."""
         for tally in written:
             key = (tally.endpoint, tally.model)
             counts = self._news.get(key, {})
@@ -109,6 +109,9 @@ class Tallies:
                 counts.pop(tally.subject, None)
             if not counts:
                 self._news.pop(key, None)
+
+    def take_over(self, totals: Iterable[Tally]) -> None:
+        """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
         for tally in totals:
             self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
