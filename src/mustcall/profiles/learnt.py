@@ -13,9 +13,12 @@ import msgspec
 from mustcall.policy.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import LONGEST_NAME
-from mustcall.profiles.tallies import EXPIRY, Tallies, derive
+from mustcall.profiles.tallies import EXPIRY, Tallies, derive, may_reorder
 
 __all__ = ["Learnt", "LearntFact"]
+
+#: Facts that are not believed where the operator set another field, which says more than they do.
+_SETTLED_BY: dict[str, frozenset[str]] = {"grammar_output": frozenset({"grammar_field"})}
 
 
 class LearntFact(msgspec.Struct, frozen=True):
@@ -93,25 +96,37 @@ class Learnt:
     ) -> Profile:
         """Return the profile with what was learnt; the same object if that changes nothing.
 
-        Fields in `configured` stay as the operator set them.
+        Fields in `configured` stay as the operator set them, and so does what they decide together with others.
         """
         key = (endpoint, model)
         counts = self.tallies.counts(endpoint, model, now)
         known = self._facts.get(key)
         if known is None and not counts:
             return profile
-        changes: dict[str, Any] = derive(counts, profile)
+        taught = profile
         if known is not None:
             self._facts.move_to_end(key)
-            live = (one for one in known.values() if not (one.at and now) or one.at > now - EXPIRY)
-            changes |= {one.field: one.fact.value for one in live}
-        changes = {
-            field: value
-            for field, value in changes.items()
-            if field not in configured and getattr(profile, field) != value
-        }
-        return msgspec.structs.replace(profile, **changes) if changes else profile
+            taught = _with(
+                profile,
+                {
+                    one.field: one.fact.value
+                    for one in known.values()
+                    if not one.is_expired(now) and configured.isdisjoint(_SETTLED_BY.get(one.field, ()))
+                },
+                configured,
+            )
+        if not counts:
+            return taught
+        return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), configured)
 
     def facts(self) -> tuple[LearntFact, ...]:
         """Return every fact learnt, the most recently used last."""
         return tuple(one for known in self._facts.values() for one in known.values())
+
+
+def _with(profile: Profile, changes: dict[str, Any], configured: AbstractSet[str]) -> Profile:
+    """Return the profile with these fields, configured ones left out; the same object if that changes nothing."""
+    changes = {
+        field: value for field, value in changes.items() if field not in configured and getattr(profile, field) != value
+    }
+    return msgspec.structs.replace(profile, **changes) if changes else profile
