@@ -14,6 +14,9 @@ from mustcall.cli import cli
 from mustcall.core.errors import LedgerUnavailable
 from mustcall.ledger import FactRow, TallyRow, open_ledger
 from mustcall.profiles.tallies import EXPIRY
+from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from support.http import post
+from support.remembering import gateway_with_ledger
 
 
 def _day(at: float) -> str:
@@ -75,6 +78,30 @@ def test_list_as_json(place: str) -> None:
     row = asyncio.run(read())
     assert (shown[1]["since"], shown[1]["last"]) == (_day(row.first), _day(row.last))
     assert shown[1]["expires"] == _day(row.last + EXPIRY)
+
+
+def test_list_names_what_was_refused(tmp_path: Path) -> None:
+    """Rule 139: an operator reads what a server refused: the stream, the fields for grammars; not that it is far."""
+    place = tmp_path / "l.db"
+    body: dict[str, Any] = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hello."}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+        "tool_choice": "required",
+    }
+    script = [
+        Fail(400, "streaming is not supported"),
+        Turn(Say("No.")),
+        Fail(400, "response_format not supported"),
+        Fail(400, "unknown field: guided_json"),
+        Turn(Call("f", {})),
+    ]
+    with ScriptedUpstream(script) as served, gateway_with_ledger(place, f"chat={served.base_url}") as gateway:
+        assert post(f"{gateway.base_url}/chat/completions", body).status == 200
+    shown: list[dict[str, Any]] = json.loads(said("list", "--json", "--ledger", str(place)))
+    facts = {one["subject"]: one["value"] for one in shown if one["value"] is not None}
+    assert facts == {"streams_forced": False, "schema_output": False, "grammar_output": False}
+    assert "streams_forced           is False" in said("list", "--ledger", str(place))
 
 
 def test_nothing_learnt_is_said(place: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, LedgerUnavailable
 from mustcall.gateway.keeping import Keeper, LedgerSettings, read_age, read_size
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
@@ -206,6 +206,83 @@ async def test_what_is_forgotten_is_forgotten_everywhere(tmp_path: Path) -> None
         assert learnt.apply("u", "m", profile, now=now) is profile
         assert (learnt.facts(), learnt.tallies.all()) == ((), ())
         assert (await ledger.facts(), await ledger.tallies()) == ([], [])
+
+
+async def test_what_was_written_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 139: where the sums cannot be read behind what was added to them, it is not added twice."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    now = time()
+    learnt.observe("u", "m", "rung:schema", made=True, now=now)
+
+    async def away(**_: object) -> list[TallyRow]:
+        raise LedgerUnavailable("gone")
+
+    async with keeper.ledger as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(ledger, "tallies", away)
+            with pytest.raises(LedgerUnavailable):
+                await keeper.share_facts(learnt)
+        assert learnt.tallies.counts("u", "m", now) == {"rung:schema": Count(1, 0, now, now)}
+        await keeper.share_facts(learnt)
+        assert [(one.made, one.missed) for one in await ledger.tallies()] == [(1, 0)]
+    assert learnt.tallies.counts("u", "m", now) == {"rung:schema": Count(1, 0, now, now)}
+
+
+async def test_counts_that_expired_are_not_added_to(tmp_path: Path) -> None:
+    """Rule 139: what is counted after a week of nothing is all that is known, also before the old count is removed."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    now = time()
+    old = now - EXPIRY - 60
+    row = TallyRow(upstream="u", model="m", subject="rung:text", made=7, missed=0, first=old, last=old)
+    async with keeper.ledger as ledger:
+        await ledger.add_tallies([row])
+        learnt.observe("u", "m", "rung:text", made=False, now=now)
+        await keeper.share_facts(learnt)
+        assert await ledger.tallies() == [msgspec.structs.replace(row, made=0, missed=1, first=now, last=now)]
+
+
+async def test_a_fact_that_is_learnt_again_lives_on(tmp_path: Path) -> None:
+    """Rule 139: its date in the ledger is renewed; others believe it for longer, too."""
+    keeper, learnt, other = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt(), Learnt()
+    now = time()
+    learnt.learn("u", "m", "named", False, "", at=now)
+    async with keeper.ledger as ledger:
+        await keeper.share_facts(learnt)
+        (first,) = await ledger.facts()
+        learnt.learn("u", "m", "named", False, "", at=now + 60)
+        await keeper.share_facts(learnt)
+        assert await ledger.facts() == [first]  # not with every turn
+        learnt.learn("u", "m", "named", False, "", at=now + 7200)
+        await keeper.share_facts(learnt)
+        (renewed,) = await ledger.facts()
+        assert renewed.at > first.at
+        await keeper.share_facts(other)
+        assert [one.at for one in other.facts()] == [renewed.at]
+        # Gone from the ledger because it expired there, and learnt again since: told again, not forgotten.
+        await ledger.forget_learnt()
+        learnt.learn("u", "m", "named", False, "", at=now + 9000)
+        await keeper.share_facts(learnt)
+        assert [one.field for one in await ledger.facts()] == ["named"]
+
+
+async def test_a_newer_word_is_told(tmp_path: Path) -> None:
+    """Rule 33: a force that was first refused with reasoning and then as such is so for all."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    learnt.learn("u", "m", "forced", "without_reasoning", "", at=time() - 60)
+    async with keeper.ledger as ledger:
+        await keeper.share_facts(learnt)
+        learnt.learn("u", "m", "forced", "never", "", at=time() + 60)
+        await keeper.share_facts(learnt)
+        assert [one.value for one in await ledger.facts()] == [b'"never"']
+
+
+async def test_what_expired_here_is_not_told(tmp_path: Path) -> None:
+    """Rule 139: a fact that nobody believes any more does not begin a new life in a ledger that was away."""
+    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    learnt.learn("u", "m", "named", False, "", at=time() - EXPIRY - 60)
+    async with keeper.ledger as ledger:
+        await keeper.share_facts(learnt)
+        assert await ledger.facts() == []
 
 
 async def test_what_expired_is_not_taken_over(tmp_path: Path) -> None:

@@ -56,6 +56,14 @@ async def test_counts_are_added_up(ledger: Ledger) -> None:
     assert await ledger.tallies(since=30.5) == []
 
 
+async def test_counts_that_expired_start_anew(ledger: Ledger) -> None:
+    """Rule 139: what nothing was added to since a time does not live on in what is added now, removed or not."""
+    await ledger.add_tallies([tally(made=9, missed=9), tally(model="n", made=9, last=20.0)])
+    news = tally(made=1, missed=2, first=30.0, last=30.0)
+    await ledger.add_tallies([news, msgspec.structs.replace(news, model="n")], before=20.0)
+    assert await ledger.tallies() == [news, tally(model="n", made=10, missed=2, last=30.0)]
+
+
 async def test_replicas_count_at_the_same_time(place: str) -> None:
     """Rule 139: no count of either is lost, in whatever order they write."""
     async with open_ledger(place) as one, open_ledger(place) as other:

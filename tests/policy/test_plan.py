@@ -12,7 +12,7 @@ from mustcall.core.parts import OpaqueState, Reasoning, Text
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ToolChoice
 from mustcall.policy.controls import Controls, Limits
-from mustcall.policy.plan import Plan, Rung, RungKind, holds_bound_reasoning, is_reasoning, make_plan
+from mustcall.policy.plan import Plan, Rung, RungKind, first_rungs, holds_bound_reasoning, is_reasoning, make_plan
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from support.values import ANY, NOTHING, asked, demand, named, user
 
@@ -73,6 +73,8 @@ def test_ladder_for_every_kind_of_upstream(protocol: Protocol, forced: Forcing, 
         (Profile(forced=Forcing.UNKNOWN, reasoning_off=True), "native hard schema soft text"),
         (Profile(forced=Forcing.UNKNOWN, schema_output=False), "native soft text"),
         (Profile(forced=Forcing.UNKNOWN, local=True), "native schema grammar soft text"),
+        (Profile(forced=Forcing.UNKNOWN, local=True, grammar_output=False), "native schema soft text"),
+        (Profile(forced=Forcing.IGNORED, grammar_field="g", grammar_output=False), "schema soft text"),
         (Profile(forced=Forcing.UNKNOWN, forced_by=("schema", "text")), "schema text native soft"),
         (Profile(forced=Forcing.ALWAYS, grammar_field="g", schema_output=False), "native native1 grammar text"),
         (Profile(forced=Forcing.ALWAYS, grammar_field="g", constrain_first=True), "schema grammar soft"),
@@ -85,6 +87,14 @@ def test_ladder_with_more_means(profile: Profile, ladder: str) -> None:
     """Rules 23, 28, 76, 139, 140: with reasoning on, what else a server can do is tried in its place."""
     thinking = asked(reasoning=ReasoningConfig(mode=ReasoningMode.ENABLED, budget_tokens=1024))
     assert spell(plan_of(profile, thinking)) == ladder
+
+
+@pytest.mark.parametrize("forced", Forcing)
+def test_what_turns_start_with(forced: Forcing) -> None:
+    """Rule 139: the first rungs are those of the two ladders, with reasoning and without."""
+    for protocol, column in ((Protocol.HYBRID, 0), (Protocol.NATIVE, 1)):
+        ladders = [LADDERS[forced, reasoning][column].split() for reasoning in (False, True)]
+        assert first_rungs(Profile(protocol=protocol, forced=forced)) == {ladder[0] for ladder in ladders}
 
 
 def test_an_unknown_model_gets_what_the_caller_sent() -> None:
@@ -172,6 +182,7 @@ profiles = st.builds(
     local=st.booleans(),
     forced_by=st.lists(st.sampled_from([str(kind) for kind in RungKind]), unique=True, max_size=3).map(tuple),
     grammar_field=st.sampled_from([None, "guided_json"]),
+    grammar_output=st.sampled_from([None, True, False]),
     constrain_first=st.booleans(),
 )
 requests = st.sampled_from([None, ON, OFF, ReasoningConfig(effort="high")]).map(
@@ -202,6 +213,7 @@ def test_every_rung_is_legal_for_its_profile(
     unknown = plan.protocol is not Protocol.NATIVE
     assert profile.schema_output or (profile.schema_output is None and unknown) or RungKind.SCHEMA not in kinds
     assert profile.grammar_field or (profile.local and unknown) or RungKind.GRAMMAR not in kinds
+    assert profile.grammar_output is not False or RungKind.GRAMMAR not in kinds
     proven = [kind for kind in profile.forced_by if kind in kinds]
     assert list(dict.fromkeys(kinds))[: len(proven)] == proven
     if plan.protocol is Protocol.NATIVE:

@@ -47,6 +47,40 @@ def test_a_refused_force_stays_refused() -> None:
     assert learnt.apply("e", "m", PROFILE).forced is Forcing.NEVER
 
 
+DAY = 86_400.0
+START = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(("field", "value"), [("schema_output", False), ("forced", Forcing.NEVER)])
+def test_what_expired_is_learnt_again(field: str, value: object) -> None:
+    """Rules 33, 139: a fact of seven days ago is as good as none, for the one who learns it, too."""
+    learnt, profile = Learnt(), Profile()
+    assert learnt.learn("e", "m", field, value, "", at=START)
+    assert learnt.apply("e", "m", profile, now=START + 8 * DAY) is profile
+    assert learnt.learn("e", "m", field, value, "", at=START + 8 * DAY)
+    assert getattr(learnt.apply("e", "m", profile, now=START + 9 * DAY), field) == value
+
+
+def test_a_force_that_was_refused_long_ago() -> None:
+    """Rules 33, 139: once that has expired, a refusal that blames the reasoning is believed."""
+    learnt = Learnt()
+    learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START)
+    assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + DAY)
+    assert learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + 8 * DAY)
+    assert learnt.apply("e", "m", Profile(), now=START + 8 * DAY).forced is Forcing.WITHOUT_REASONING
+
+
+def test_a_repeated_lesson_is_believed_for_longer() -> None:
+    """Rule 139: seven days from the last time; an older word neither shortens that nor replaces a newer one."""
+    learnt = Learnt()
+    learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START)
+    for day in (5, 3):
+        assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + day * DAY)
+    assert not learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START + DAY)
+    assert learnt.apply("e", "m", PROFILE, now=START + 11 * DAY).forced is Forcing.WITHOUT_REASONING
+    assert learnt.apply("e", "m", PROFILE, now=START + 13 * DAY) is PROFILE
+
+
 def test_bounded() -> None:
     """Rule 33: memory is bounded; what was used longest ago is forgotten, and giant names are not kept."""
     learnt = Learnt(most=2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.profile import Forcing, Profile
+from mustcall.policy.profile import Forcing, Profile, Protocol
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally, derive, subjects
 
@@ -21,10 +21,9 @@ def counted(tallies: Tallies, endpoint: str = "e", model: str = "m", now: float 
 
 
 def counts(**made: tuple[int, int]) -> dict[str, Count]:
-    """Counts by rung, `enforced` and `dialect_NAME`."""
-    subject = {"enforced": "enforced"}
+    """Counts by rung, `enforced`, `late_RUNG` and `dialect_NAME`."""
     return {
-        subject.get(name, name.replace("dialect_", "dialect:") if "dialect_" in name else f"rung:{name}"): Count(*pair)
+        name.replace("_", ":") if "_" in name or name == "enforced" else f"rung:{name}": Count(*pair)
         for name, pair in made.items()
     }
 
@@ -59,7 +58,7 @@ def test_memory_is_bounded() -> None:
         tallies.observe("e", model, "rung:text", made=True, now=NOW)
     assert [one.model for one in tallies.all()] == ["a", "c"]
     assert {one.model for one in tallies.news()} == {"a", "c"}
-    tallies.share((), [Tally("e", f"m{number}", "rung:text", Count(1, 0, NOW, NOW)) for number in range(9)])
+    tallies.take_over([Tally("e", f"m{number}", "rung:text", Count(1, 0, NOW, NOW)) for number in range(9)])
     assert len(tallies.all()) == 2
     learnt = Learnt()
     learnt.observe("e", "m" * 10_000, "rung:text", made=True, now=NOW)
@@ -75,10 +74,12 @@ def test_counts_of_all_replicas_are_taken_over() -> None:
         Tally("e", "m", "rung:text", Count(4, 1, NOW - 50, NOW)),
         Tally("e", "n", "rung:soft", Count(1, 0, NOW, NOW)),
     ]
-    tallies.share(written, totals)
+    tallies.mark_shared(written)
     assert tallies.news() == ()
+    assert counted(tallies) == {"rung:text": (1, 0)}  # known here all the same, should the totals not be read
+    tallies.take_over(totals)
     assert tallies.all() == tuple(totals)
-    tallies.share((), ())  # somebody removed them
+    tallies.take_over(())  # somebody removed them
     assert tallies.all() == ()
 
 
@@ -89,7 +90,8 @@ def test_what_is_counted_while_the_ledger_is_written_stays_news() -> None:
     written = tallies.news()
     tallies.observe("e", "m", "rung:text", made=False, now=NOW + 1)
     tallies.observe("e", "m", "rung:soft", made=True, now=NOW + 2)
-    tallies.share(written, [Tally("e", "m", "rung:text", Count(4, 0, NOW - 50, NOW))])
+    tallies.mark_shared(written)
+    tallies.take_over([Tally("e", "m", "rung:text", Count(4, 0, NOW - 50, NOW))])
     news = {one.subject: (one.count.made, one.count.missed) for one in tallies.news()}
     assert news == {"rung:text": (0, 1), "rung:soft": (1, 0)}
     assert counted(tallies, now=NOW + 2) == {"rung:text": (4, 1), "rung:soft": (1, 0)}
@@ -105,7 +107,31 @@ DERIVED: dict[str, tuple[dict[str, Count], dict[str, Any]]] = {
     ),
     "missed now and then": (counts(native=(3, 1), schema=(1, 0)), {}),
     "as often missed as made": (counts(native=(1, 1), schema=(1, 0)), {}),
-    "nothing is good": (counts(native=(0, 2), text=(1, 1)), {}),
+    "the ladder's own first rung stays if it works": (
+        counts(native=(3, 2), schema=(4, 1), soft=(0, 1)),
+        {"forced_by": ("native", "schema")},
+    ),
+    "nothing is good: what did not mostly miss": (
+        counts(native=(0, 2), text=(1, 1)),
+        {"forced_by": ("schema", "grammar", "soft", "text")},
+    ),
+    "nothing is good, native is as good as any": (
+        counts(schema=(0, 1)),
+        {"forced_by": ("native", "grammar", "soft", "text")},
+    ),
+    "everything missed": (counts(native=(0, 1), schema=(0, 1), grammar=(0, 1), soft=(0, 1), text=(0, 1)), {}),
+    "one of another version": (counts(native=(0, 1), schema=(1, 0), telepathy=(9, 0)), {"forced_by": ("schema",)}),
+    "missed once, 19 calls": (counts(native=(0, 1), text=(19, 0)), {"forced_by": ("text",)}),
+    "missed once, 20 calls": (counts(native=(0, 1), text=(20, 0)), {"forced_by": ("native", "text")}),
+    "missed once more": (counts(native=(0, 2), text=(39, 0)), {"forced_by": ("text",)}),
+    "missed once more, 40 calls": (counts(native=(0, 2), text=(40, 0)), {"forced_by": ("native", "text")}),
+    "works again, not often enough": (counts(native=(1, 3), text=(39, 0)), {"forced_by": ("native", "text")}),
+    "works again": (counts(native=(3, 3), text=(57, 0)), {}),
+    "cost a turn its time": (counts(native=(0, 1), late_native=(0, 1), text=(419, 0)), {"forced_by": ("text",)}),
+    "cost it that long ago": (
+        counts(native=(0, 1), late_native=(0, 1), text=(420, 0)),
+        {"forced_by": ("native", "text")},
+    ),
     "reasoning is turned off for a retry only": (counts(soft=(0, 3), hard=(3, 0)), {}),
     "enforced": (counts(native=(5, 0), enforced=(5, 0)), {"forced": Forcing.ALWAYS}),
     "not often enough": (counts(native=(4, 0), enforced=(4, 0)), {}),
@@ -132,6 +158,23 @@ def test_what_is_known_of_a_force_is_not_derived() -> None:
 
 
 @pytest.mark.parametrize(
+    ("profile", "known", "order"),
+    [
+        (Profile(forced=Forcing.NEVER), counts(soft=(0, 1), schema=(19, 0)), ("schema",)),
+        (Profile(forced=Forcing.NEVER), counts(soft=(0, 1), schema=(20, 0)), ("soft", "schema")),
+        (Profile(forced=Forcing.IGNORED), counts(schema=(0, 1), text=(20, 0)), ("schema", "text")),
+        (Profile(protocol=Protocol.PROMPT), counts(text=(0, 1), schema=(20, 0)), ("text", "schema")),
+        (Profile(forced=Forcing.WITHOUT_REASONING), counts(soft=(0, 4), schema=(1, 0)), ("native", "schema")),
+    ],
+)
+def test_the_rung_that_comes_back_is_the_ladders_own_first(
+    profile: Profile, known: dict[str, Count], order: tuple[str, ...]
+) -> None:
+    """Rule 139: what is tried again is what the turn would have started with, with reasoning or without."""
+    assert derive(known, profile) == {"forced_by": order}
+
+
+@pytest.mark.parametrize(
     ("missed", "made", "dialect", "expected"),
     [
         ([], RungKind.NATIVE, "", {"rung:native": True, "enforced": True}),
@@ -144,6 +187,18 @@ def test_what_is_known_of_a_force_is_not_derived() -> None:
 def test_what_a_turn_shows(missed: list[RungKind], made: RungKind, dialect: str, expected: dict[str, bool]) -> None:
     """Rule 139: a turn shows which rungs missed, which made the call, whether it was enforced, and its format."""
     assert dict(subjects([Rung(kind) for kind in missed], Rung(made), dialect)) == expected
+
+
+def test_what_a_turn_that_failed_shows() -> None:
+    """Rule 139: which rungs missed, and which one ran into the deadline."""
+    missed = [Rung(RungKind.SCHEMA)]
+    assert dict(subjects(missed)) == {"rung:schema": False}
+    assert dict(subjects(missed, late=Rung(RungKind.NATIVE))) == {
+        "rung:schema": False,
+        "rung:native": False,
+        "enforced": False,
+        "late:native": False,
+    }
 
 
 def test_what_was_configured_is_not_overridden() -> None:
@@ -160,6 +215,42 @@ def test_what_was_configured_is_not_overridden() -> None:
     assert learnt.apply("e", "m", profile, configured={"forced_by", "named"}, now=NOW) is profile
 
 
+@pytest.mark.parametrize("field", ["forced", "constrain_first", "forced_by"])
+def test_counts_do_not_reorder_what_the_operator_ordered(field: str) -> None:
+    """Rule 139: who says what a force does, or what comes first, has made the ladder."""
+    learnt, profile = Learnt(), Profile()
+    for subject, made in (("rung:native", False), ("rung:schema", True)):
+        learnt.observe("e", "m", subject, made=made, now=NOW)
+    assert learnt.apply("e", "m", profile, configured={field}, now=NOW) is profile
+
+
+def test_counts_do_not_reorder_what_is_known_to_be_obeyed() -> None:
+    """Rules 137, 139: known enforcement passes untouched, also after a turn in which it was not obeyed."""
+    learnt = Learnt()
+    for subject, made in (("rung:native", False), ("rung:schema", True)):
+        learnt.observe("e", "m", subject, made=made, now=NOW)
+    known = [*(Profile(forced=forced) for forced in Forcing), Profile(constrain_first=True)]
+    reordered = [one.forced for one in known if learnt.apply("e", "m", one, now=NOW) is not one]
+    assert reordered == [Forcing.NEVER, Forcing.IGNORED, Forcing.UNKNOWN]
+
+
+def test_what_a_refusal_taught_does_not_end_the_counting() -> None:
+    """Rule 139: a force that was learnt to be refused with reasoning leaves the order to the counts."""
+    learnt = Learnt()
+    learnt.learn("e", "m", "forced", "without_reasoning", "", at=NOW)
+    for subject, made in (("rung:soft", False), ("rung:schema", True)):
+        learnt.observe("e", "m", subject, made=made, now=NOW)
+    assert learnt.apply("e", "m", Profile(), now=NOW).forced_by == ("native", "schema")
+
+
+def test_a_field_for_grammars_that_the_operator_named_is_used() -> None:
+    """Rule 139: that a server took none of our guesses says nothing about the field the operator knows."""
+    learnt, profile = Learnt(), Profile(grammar_field="guided")
+    learnt.learn("e", "m", "grammar_output", False, "", at=NOW)
+    assert learnt.apply("e", "m", profile, configured={"grammar_field"}, now=NOW) is profile
+    assert learnt.apply("e", "m", profile, now=NOW).grammar_output is False
+
+
 def test_facts_expire_too() -> None:
     """Rule 139: a fact of seven days ago is not believed; one without a date was never shared and is."""
     learnt = Learnt()
@@ -170,7 +261,10 @@ def test_facts_expire_too() -> None:
     assert (later.named, later.parallel) == (True, False)
 
 
-_SUBJECTS = [*(f"rung:{kind}" for kind in RungKind), "enforced", "dialect:hermes", "dialect:glm", "dialect:?", "?"]
+_SUBJECTS = [
+    *(f"{prefix}:{kind}" for kind in RungKind for prefix in ("rung", "late")),
+    *("enforced", "dialect:hermes", "dialect:glm", "dialect:?", "rung:?", "late:?", "?"),
+]
 
 
 @given(st.dictionaries(st.sampled_from(_SUBJECTS), st.builds(Count, st.integers(0, 9), st.integers(0, 9))))
@@ -199,6 +293,40 @@ def test_sharing_loses_nothing(steps: list[tuple[str, bool, bool]]) -> None:
             news = tallies.news()
             for one in news:
                 ledger[one.subject] = ledger.get(one.subject, Count()) + one.count
-            tallies.share(news, [Tally("e", "m", name, count) for name, count in ledger.items()])
+            tallies.mark_shared(news)
+            tallies.take_over([Tally("e", "m", name, count) for name, count in ledger.items()])
             assert tallies.news() == ()
     assert tallies.counts("e", "m", NOW) == seen
+
+
+@pytest.mark.parametrize("broken", [1, 2, 7, 30])
+def test_there_is_a_way_back(broken: int) -> None:
+    """Rule 139: a first rung that works again is first again, after about as many turns as it was broken for, by 20."""
+    learnt, turns, started = Learnt(), 0, list[str]()
+    while turns < 3000:
+        order = learnt.apply("e", "m", Profile(), now=NOW).forced_by
+        first = order[0] if order else "native"
+        started.append(first)
+        works = turns >= broken
+        if first == "native":
+            learnt.observe("e", "m", "rung:native", made=works, now=NOW)
+        if first != "native" or not works:
+            learnt.observe("e", "m", "rung:schema", made=True, now=NOW)
+        turns += 1
+    assert started[0] == "native"
+    assert started[1:20] == ["schema"] * 19
+    back = max(place for place, first in enumerate(started) if first == "schema")
+    assert back <= 20 * (1 + started[:broken].count("native"))
+
+
+def test_what_never_works_is_tried_seldom() -> None:
+    """Rule 139: on a server that ignores a force for ever, 1 turn in 20 pays one call for the way back."""
+    learnt, calls = Learnt(), 0
+    for _ in range(1000):
+        order = learnt.apply("e", "m", Profile(), now=NOW).forced_by
+        if not order or order[0] == "native":
+            learnt.observe("e", "m", "rung:native", made=False, now=NOW)
+            calls += 1
+        learnt.observe("e", "m", "rung:text", made=True, now=NOW)
+        calls += 1
+    assert 1040 <= calls <= 1051

@@ -3,24 +3,28 @@
 Bodies are seen from both ends of real gateways; what needs a clock or the counts themselves, on a fake transport.
 """
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
 
-from mustcall.core.errors import ForceUnmet
+from mustcall.core.errors import ForceUnmet, MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
+from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls
+from mustcall.policy.controls import Controls, Limits, OnUnmet
 from mustcall.profiles import read_overrides
 from mustcall.profiles.tallies import EXPIRY, Count
-from mustcall.testing import Answer, Call, Fail, Say, Turn
+from mustcall.testing import Answer, Call, Fail, Refuse, Say, Turn
 from mustcall.testing.render import Stamp, build_reply, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.seam import UpstreamCall
 from rules.driving import (
+    NATIVE,
     WAYS,
     WORDS,
     Stage,
@@ -45,6 +49,8 @@ FIRST, SECOND, *_ = (text.format(tool="get_weather") for text in WORDS.call_name
 
 OVERRIDES: list[dict[str, Any]] = [
     {"models": ["fixed*"], "forced": "unknown", "forced_by": [], "schema_output": True},
+    {"models": ["obeys*"], "forced": "always"},
+    {"models": ["shaped*"], "constrain_first": True},
 ]
 
 
@@ -157,6 +163,44 @@ def test_what_the_operator_said_stands(stage: Stage, wire: str) -> None:
         assert stage.bodies == [{**ladder["native"], "model": other}]
 
 
+@pytest.mark.parametrize("model", ["obeys", NATIVE])
+def test_known_enforcement_is_not_unlearnt(stage: Stage, model: str) -> None:
+    """Rules 137, 139: after a turn that was not obeyed, a force that is known to work is asked for as it came."""
+    if model == "obeys":
+        model = stranger(model)
+    body = request("chat", model=model, choice="get_weather")
+    stage.play(NO, NO, WRITTEN).ask("chat", body)
+    for _ in range(3):
+        outcome = stage.play(GOOD).ask("chat", body)
+        assert [one.raw for one in stage.sent] == [json.dumps(body).encode()]
+        assert (outcome.calls, outcome.adaptations) == (CALLED, [])
+
+
+def test_what_the_operator_put_first_stays_first(stage: Stage) -> None:
+    """Rule 139: `constrain_first` is not overruled by a turn in which the directive worked."""
+    model = stranger("shaped")
+    body = request("chat", model=model, choice="get_weather")
+    stage.play(NO, NO, GOOD).ask("chat", body)
+    assert [one["model"] for one in stage.bodies] == [model] * 3
+    stage.play(WRITTEN).ask("chat", body)
+    assert stage.bodies == [rungs("chat", model, stream=False)["schema"]]
+
+
+@pytest.mark.parametrize("rung", ["schema", "text"])
+def test_a_turn_costs_hardly_more_than_a_call(stage: Stage, rung: str) -> None:
+    """Rule 139: on a server that ignores the choice, turns after the first cost 1.5 calls at most, on the average."""
+    model = stranger()
+    body = request("chat", model=model, choice="get_weather")
+    ladder = rungs("chat", model, stream=False)
+    stage.play(*[NO] * list(ladder).index(rung), ANSWERS[rung]).ask("chat", body)
+    calls = 0
+    for turn in range(2, 43):
+        stage.play(*([NO] if turn in (21, 41) else []), ANSWERS[rung]).ask("chat", body)
+        calls += len(stage.bodies)
+        assert (stage.bodies[0] == ladder["native"]) is (turn in (21, 41))
+    assert calls == 41 + 2
+
+
 def test_what_one_model_teaches_is_for_it_alone(stage: Stage) -> None:
     """Rule 139: another model of the same upstream, and the same model at another, begin where they would."""
     model, other = stranger(), stranger()
@@ -180,21 +224,100 @@ def test_only_forced_turns_teach_and_are_taught(stage: Stage) -> None:
     assert stage.bodies == [body]
 
 
+# --- a stream that is refused ----------------------------------------------------------------------------------------
+
+NO_STREAM = Fail(400, "Streaming is not supported by this server")
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
+def test_a_refused_stream_is_learnt(stage: Stage, wire: str) -> None:
+    """Rules 137, 139: the turn that is refused pays for it; those behind it send the caller's own bytes at once."""
+    model = stranger()
+    body = request(wire, model=model, choice="get_weather")
+    outcome = stage.play(NO_STREAM, GOOD).ask(wire, body)
+    assert stage.bodies == [rungs(wire, model, stream=False)["native"], body]
+    assert "learnt:streams_forced" in outcome.adaptations
+    for _ in range(2):
+        outcome = stage.play(GOOD).ask(wire, body)
+        assert [one.raw for one in stage.sent] == [json.dumps(body).encode()]
+        assert (outcome.calls, outcome.adaptations) == (CALLED, [])
+
+
+def test_a_stream_that_is_refused_later_in_the_turn(stage: Stage) -> None:
+    """Rule 137: also where another refusal without a known reason came before it."""
+    model = stranger()
+    body = request("chat", model=model, choice="get_weather")
+    stage.play(NO, WRITTEN).ask("chat", body)
+    stage.play(Fail(400, "Bad Request"), NO_STREAM, GOOD).ask("chat", body)
+    forced = arriving("chat", "chat", model=model, choice="get_weather")
+    assert stage.bodies[1:] == [{**forced, "stream": True, "stream_options": {"include_usage": True}}, forced]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "calls", "learnt"),
+    [
+        (Fail(400, "the upstream did not like this"), 1, False),
+        (Fail(500, "stream closed"), 2, False),
+        (Fail(422, "nope", param="stream"), 2, True),
+        (Fail(400, "Unknown parameter: 'stream_options'"), 2, True),
+    ],
+    ids=["another word", "a fault", "by its field", "its options"],
+)
+def test_what_is_taken_for_a_refused_stream(stage: Stage, refusal: Fail, calls: int, learnt: bool) -> None:
+    """Rule 139: words that only look like it and faults that may pass are not kept for a week."""
+    model = stranger()
+    outcome = stage.play(refusal, GOOD).ask("chat", request("chat", model=model, choice="get_weather"))
+    assert len(stage.bodies) == calls
+    assert ("learnt:streams_forced" in outcome.adaptations) is learnt
+
+
 # --- counts and time -------------------------------------------------------------------------------------------------
 
 
-class _Answering(FakeTransport):
-    """Answers each request with the next turn, streamed where it asks for that; keeps the bodies."""
+class _Endless(FakeReply):
+    """A text of which each piece takes so many seconds, and whose end does not come."""
 
-    def __init__(self, *turns: Turn) -> None:
+    def __init__(self, transport: "_Answering", *pieces: bytes) -> None:
+        super().__init__(*pieces, headers=SSE)
+        self._transport = transport
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield all but the last piece."""
+        for piece in self._chunks[:-1]:
+            assert isinstance(piece, bytes)
+            yield piece
+            self._transport.pass_time()
+        self._transport.hangs.set()
+        await asyncio.Event().wait()
+
+
+class _Answering(FakeTransport):
+    """Answers each request with the next turn, streamed where it asks for that; keeps the bodies.
+
+    None is a reply that does not end, and goes on for `seconds` with each piece; an error is raised.
+    """
+
+    def __init__(self, clock: FakeClock, seconds: float, *turns: Turn | MustcallError | None) -> None:
         super().__init__(())
+        self._clock = clock
+        self._seconds = seconds
         self._turns = list(turns)
         self.bodies: list[Json] = []
+        self.hangs = asyncio.Event()
+
+    def pass_time(self) -> None:
+        """Let the time of a piece pass."""
+        self._clock.advance(self._seconds)
 
     async def send(self, call: UpstreamCall) -> FakeReply:
         body: Json = json.loads(call.body or b"")
         turn, stamp = self._turns.pop(0), Stamp(len(self.bodies))
         self.bodies.append(body)
+        if isinstance(turn, MustcallError):
+            raise turn
+        if turn is None:
+            self.pass_time()
+            return _Endless(self, *stream_reply(NO, Wire.CHAT, body, stamp))
         if body.get("stream"):
             return FakeReply(*stream_reply(turn, Wire.CHAT, body, stamp), headers=SSE)
         return FakeReply(json.dumps(build_reply(turn, Wire.CHAT, body, stamp)).encode())
@@ -206,27 +329,49 @@ class Process:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.turns = Turns(FakeTransport(()), self.clock, House())
+        self.transport = _Answering(self.clock, 0.0)
 
-    async def ask(self, *answers: Turn, model: str = "m") -> list[Json]:
-        """Take a forced turn whose attempts are answered like this; return what was sent."""
-        transport = _Answering(*answers)
-        self.turns._transport = transport  # pyright: ignore[reportPrivateUsage]
-        body = json.dumps(request("chat", model=model, choice="get_weather")).encode()
-        await self.turns.take(
-            inbound(Wire.CHAT, body),
+    @property
+    def bodies(self) -> list[Json]:
+        """What the last turn sent."""
+        return self.transport.bodies
+
+    async def ask(
+        self,
+        *answers: Turn | MustcallError | None,
+        model: str = "m",
+        stream: bool = False,
+        controls: Controls | None = None,
+        seconds: float = 1000.0,
+    ) -> list[Json]:
+        """Take a forced turn whose attempts are answered like this, within 100 seconds; return what was sent."""
+        self.transport = _Answering(self.clock, seconds, *answers)
+        self.turns._transport = self.transport  # pyright: ignore[reportPrivateUsage]
+        body = json.dumps(request("chat", model=model, choice="get_weather", stream=stream)).encode()
+        came = await self.turns.take(
+            inbound(Wire.CHAT, body, stream=stream),
             endpoint(Wire.CHAT),
             None,
             asked=model,
-            controls=Controls(),
+            controls=controls or Controls(),
             progress=Progress(),
             deadline=self.clock.monotonic() + 100,
         )
-        return transport.bodies
+        if isinstance(came, StreamedReply):
+            async for _ in came.chunks:
+                pass
+        return self.bodies
 
     @property
     def counted(self) -> dict[str, Count]:
         """What was counted of the model."""
         return {one.subject: one.count for one in self.turns.learnt.tallies.all() if one.model == "m"}
+
+    @property
+    def missed(self) -> dict[str, int]:
+        """What did not make the call, and how often; nothing did."""
+        assert not any(count.made for count in self.counted.values())
+        return {subject: count.missed for subject, count in self.counted.items()}
 
 
 async def test_what_is_counted() -> None:
@@ -247,15 +392,82 @@ async def test_what_is_counted() -> None:
     assert process.counted["dialect:hermes"] == Count(1, 0, begun + 60, begun + 60)
 
 
-async def test_a_turn_that_fails_teaches_nothing() -> None:
-    """Rule 139: where no rung made the call, none is known to be better than another."""
+NATIVELY = {"type": "function", "function": {"name": "get_weather"}}
+ALL = {"rung:native": 1, "enforced": 1, "rung:schema": 1, "rung:soft": 1, "rung:text": 1}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_fails_is_counted(stream: bool) -> None:
+    """Rule 139: no rung made the call; where all have missed, none is better than another."""
     process = Process()
     with pytest.raises(ForceUnmet):
-        await process.ask(NO, NO, NO, NO)
+        await process.ask(NO, NO, NO, NO, stream=stream)
+    assert process.missed == ALL
+    assert [body.get("tool_choice") for body in await process.ask(GOOD)] == [NATIVELY]
+
+
+async def test_a_turn_that_is_answered_instead_is_counted() -> None:
+    """Rule 139: who takes an answer where no call came has not got the call."""
+    process = Process()
+    await process.ask(NO, NO, NO, NO, controls=Controls(on_unmet=OnUnmet.ANSWER))
+    assert process.missed == ALL
+
+
+async def test_what_was_not_tried_yet_comes_before_what_missed() -> None:
+    """Rule 139: a turn that could not try all rungs is followed by one that starts with the others."""
+    process = Process()
+    with pytest.raises(ForceUnmet):
+        await process.ask(NO, NO, controls=Controls(limits=Limits(extra_calls=1)))
+    assert process.missed == {"rung:native": 1, "enforced": 1, "rung:schema": 1}
+    (soft,) = await process.ask(GOOD)
+    assert soft["tool_choice"] == "auto"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_without_an_end_is_counted(stream: bool) -> None:
+    """Rule 139: a server that rambles into the deadline when it is forced is asked in another way the next time."""
+    process = Process()
+    with pytest.raises(MustcallError) as caught:
+        await process.ask(None, stream=stream)
+    assert caught.value.info().code == "upstream_timeout"
+    assert [body["tool_choice"] for body in process.bodies] == [NATIVELY]
+    assert process.missed == {"rung:native": 1, "enforced": 1, "late:native": 1}
+    for _ in range(30):
+        (schema,) = await process.ask(WRITTEN, stream=stream)
+        assert "response_format" in schema
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UpstreamUnavailable("reset"),
+        UpstreamTimeout("silence"),
+        Turn(Refuse("I cannot help with that.")),
+        Turn(Say("I"), finish="content_filter"),
+    ],
+    ids=["reset", "silence", "refused", "filtered"],
+)
+async def test_what_is_not_the_rungs_fault_is_not_counted(answer: Turn | MustcallError, stream: bool) -> None:
+    """Rule 139: faults on the way, refusals of content and filters say nothing about how the call was asked for."""
+    process = Process()
+    with contextlib.suppress(MustcallError):
+        await process.ask(*[answer] * 5, stream=stream)
+    assert process.bodies
     assert process.counted == {}
-    assert [body.get("tool_choice") for body in await process.ask(GOOD)] == [
-        {"type": "function", "function": {"name": "get_weather"}}
-    ]
+
+
+async def test_a_caller_who_leaves_teaches_nothing() -> None:
+    """Rule 139: what was under way when the caller left is not counted."""
+    process = Process()
+    turn = asyncio.create_task(process.ask(None, seconds=0.0))
+    await asyncio.sleep(0)
+    await process.transport.hangs.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert len(process.bodies) == 1
+    assert process.counted == {}
 
 
 async def test_refused_rungs_are_not_counted() -> None:

@@ -425,11 +425,11 @@ BAD = Fail(400, "Bad Request")
 @pytest.mark.parametrize(
     ("refusals", "learnt"),
     [
-        ((NO_SCHEMA, NO_FIELD), ["learnt:schema_output", "learnt:local"]),
-        ((NO_SCHEMA, NO_JSON), ["learnt:schema_output", "learnt:local"]),
-        ((NO, NO_JSON), ["learnt:local"]),
+        ((NO_SCHEMA, NO_FIELD), ["learnt:schema_output", "learnt:grammar_output"]),
+        ((NO_SCHEMA, NO_JSON), ["learnt:schema_output", "learnt:grammar_output"]),
+        ((NO, NO_JSON), ["learnt:grammar_output"]),
         ((BAD, BAD), []),
-        ((BAD, NO_FIELD), ["learnt:local"]),
+        ((BAD, NO_FIELD), ["learnt:grammar_output"]),
     ],
     ids=["both", "one kind", "grammar only", "no reason", "one reason"],
 )

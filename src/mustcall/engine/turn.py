@@ -18,7 +18,6 @@ from mustcall.core.errors import (
     MustcallError,
     UpstreamGarbage,
     UpstreamRejected,
-    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
@@ -36,6 +35,7 @@ from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, ended_stream, harvested
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
+from mustcall.engine.teaching import Teaching
 from mustcall.policy.backoff import is_transient
 from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
@@ -45,7 +45,6 @@ from mustcall.policy.oddities import odd_tools
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
-from mustcall.profiles.tallies import subjects
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -61,6 +60,8 @@ from mustcall.wire.written import write_body
 __all__ = ["Turn"]
 
 _logger = logging.getLogger("mustcall.engine")
+_NO_TIME = "the time for this request ran out before another attempt could be made"
+_TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
 class Turn:
@@ -96,6 +97,7 @@ class Turn:
         self._counting = Counting(course, progress, streams=inbound.stream)
         self._tries = Tries(self._counting.may, self._counting.note)
         self._stamp = inbound.stamp(int(setting.clock.now()))
+        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, model or request.model)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
@@ -132,7 +134,7 @@ class Turn:
             with IdleTimer(left):
                 first = await anext(chunks, None)
         except TimeoutError:
-            late = UpstreamTimeout("the upstream's answer did not begin within the time for this request")
+            late = self._teaching.out_of_time("the upstream's answer did not begin within the time for this request")
             raise self._failed(late) from None
         except Refused as refused:
             return refused.reply
@@ -204,7 +206,7 @@ class Turn:
     def _check_deadline(self) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
         if self._setting.clock.monotonic() >= self._deadline:
-            raise UpstreamTimeout("the upstream's answer did not end within the time for this request")
+            raise self._teaching.out_of_time(_TOO_LONG)
 
     async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
         """Read what came in one piece although a stream was asked for; return None to send again."""
@@ -293,11 +295,12 @@ class Turn:
         """Make the next attempt's exchange."""
         clock, course = self._setting.clock, self._course
         self._skimmed = None
+        self._teaching.answering = False
         if self.record.attempts:
             self._counting.note()
             left = self._deadline - clock.monotonic()
             if left < self._setting.controls.limits.least_seconds:
-                raise UpstreamTimeout("the time for this request ran out before another attempt could be made")
+                raise self._teaching.out_of_time(_NO_TIME)
         body = self._outgoing.body()
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
@@ -330,6 +333,7 @@ class Turn:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
         self._headers = answer.reply.headers
+        self._teaching.answering = answer.error_body is None
         return answer
 
     _headers: Mapping[str, str] = {}
@@ -360,7 +364,7 @@ class Turn:
             with IdleTimer(max(0.0, self._deadline - self._setting.clock.monotonic())):
                 return await self._read_whole(upstream)
         except TimeoutError:
-            raise UpstreamTimeout("the upstream's answer did not end within the time for this request") from None
+            raise self._teaching.out_of_time(_TOO_LONG) from None
 
     async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if not is_event_stream(upstream.headers):
@@ -459,7 +463,7 @@ class Turn:
                 return None
 
     def _with_usage(self, reply: Reply) -> Reply:
-        """Return the reply with the usage of all attempts (rule 114)."""
+        """Return the reply with the usage summed over all attempts, where there was more than one."""
         return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self.record.usage)
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
@@ -468,17 +472,13 @@ class Turn:
             met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
             self.record.force = "met" if met else "unmet"
             if met:
-                self._note_what_worked(judged)
+                self._teaching.met(judged.dialect)
+            elif not reply.calls:
+                self._teaching.unmet(judged.verdict)
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
         self.record.adaptations = self._adaptations()
-
-    def _note_what_worked(self, judged: Judgement) -> None:
-        """Count which rungs made the demanded call and which did not, and the format of one in text (rule 139)."""
-        learnt, now, model = self._setting.learnt, self._setting.clock.now(), self._model or self._request.model
-        for subject, made in subjects(self._course.missed, self._course.rung, judged.dialect):
-            learnt.observe(self._endpoint.name, model, subject, made=made, now=now)
 
     def _adaptations(self) -> tuple[Adaptation, ...]:
         notes = self._course.plan.demand.notes
@@ -489,6 +489,7 @@ class Turn:
         self.record.outcome = OutcomeKind.FAILURE
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
+            self._teaching.failed(error, self.record.attempts[-1].verdict if self.record.attempts else None)
         self.record.adaptations = self._adaptations()
         if isinstance(error, ModelError):
             count = len(self.record.attempts)
@@ -510,14 +511,7 @@ class Turn:
             return self._restored(reply)
         again, lesson = self._course.refused(info)
         if lesson is not None:
-            self._setting.learnt.learn(
-                self._endpoint.name,
-                self._model or self._request.model,
-                lesson.field,
-                lesson.value,
-                lesson.why,
-                at=self._setting.clock.now(),
-            )
+            self._teaching.learn(lesson)
             self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
         if again:
             return None
@@ -546,6 +540,7 @@ class Turn:
         wait = self._tries.wait(self._endpoint.backoff, error.retry_after, clock, self._deadline)
         if wait is None:
             return False
+        self._teaching.answering = False
         self._tries.used += 1
         self._log.add(AdaptationKind.RETRIED, f"attempt {self._tries.used}", error.code)
         self._progress.holding = self._inbound.stream

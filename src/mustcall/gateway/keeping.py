@@ -33,7 +33,7 @@ from mustcall.ledger import (
 )
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
-from mustcall.profiles import Learnt
+from mustcall.profiles import Learnt, LearntFact
 from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
 from mustcall.upstream.retry import Clock
 
@@ -48,6 +48,9 @@ _OPEN_AGAIN = 10.0
 #: Seconds between two exchanges of what was learnt, and how long the last one may take when the gateway stops.
 _SHARE = 30.0
 _LAST_SHARE = 2.0
+#: Seconds after which a fact that was learnt again is written again: where a setting forbids to believe it, that is
+#: with every turn.
+_RENEW = 3600.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -139,8 +142,9 @@ class Keeper:
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
-        #: The facts known to be in the ledger: one that is gone from there was removed by somebody.
-        self._told: set[tuple[str, str, str]] = set()
+        #: The facts known to be in the ledger, with their dates here: one that is gone from there was removed by
+        #: somebody, or has expired.
+        self._told: dict[tuple[str, str, str], float] = {}
         #: Whether there is anything to write to.
         self.is_open = False
 
@@ -189,13 +193,18 @@ class Keeper:
         """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
         since = time() - EXPIRY
         known = await self.ledger.facts(since=since)
-        told = {(row.upstream, row.model, row.field) for row in known}
-        for gone in self._told - told:
-            learnt.forget(*gone)
+        rows = {(row.upstream, row.model, row.field): row for row in known}
+        for one in learnt.facts():
+            if one.key not in rows and one.at <= self._told.get(one.key, -1.0):  # not learnt anew meanwhile
+                learnt.forget(*one.key)
         for row in known:
             with contextlib.suppress(ConfigError, msgspec.DecodeError):  # of another version
                 learnt.learn(row.upstream, row.model, row.field, msgspec.json.decode(row.value), row.note, at=row.at)
-        news = [one for one in learnt.facts() if one.key not in told and "\0" not in one.model]
+        news = [
+            one
+            for one in learnt.facts()
+            if "\0" not in one.model and not one.is_expired(time()) and _is_news(one, rows.get(one.key))
+        ]
         await self.ledger.put_facts(
             [
                 FactRow(
@@ -208,7 +217,7 @@ class Keeper:
                 for one in news
             ]
         )
-        self._told = told | {one.key for one in news}
+        self._told = {one.key: one.at for one in learnt.facts() if one.key in rows or one in news}
         await self._share_tallies(learnt.tallies, since)
 
     async def _share_tallies(self, tallies: Tallies, since: float) -> None:
@@ -226,14 +235,11 @@ class Keeper:
             )
             for one in news
         ]
-        await self.ledger.add_tallies(rows)
-        totals = await self.ledger.tallies(since=since)
-        tallies.share(
-            news,
-            [
-                Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
-                for row in totals
-            ],
+        await self.ledger.add_tallies(rows, before=since)
+        tallies.mark_shared(news)  # before anything else can fail: what is written must not be written again
+        tallies.take_over(
+            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
+            for row in await self.ledger.tallies(since=since)
         )
 
     async def close(self) -> None:
@@ -277,6 +283,14 @@ class Keeper:
             except LedgerError as error:
                 self.notices.failed("what is old was not removed", error)
             await asyncio.sleep(_SWEEP)
+
+
+def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
+    """Tell whether a fact is not in the ledger like this, or was learnt again a good while after it was written."""
+    if row is None:
+        return True
+    same = msgspec.json.encode(fact.fact.value) == row.value
+    return fact.at > row.at + (_RENEW if same else 0.0)
 
 
 def describe(end: TurnEnd) -> TurnTrace:

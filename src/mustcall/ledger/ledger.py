@@ -260,9 +260,9 @@ class Ledger:
         """Return learnt facts."""
         return await self.store.read(lambda _: shared.list_facts(since), limit=self._limit)
 
-    async def add_tallies(self, tallies: Sequence[TallyRow]) -> None:
-        """Add counts of what made demanded calls to what was counted before."""
-        await self.store.write(lambda _: shared.add_tallies(tallies), limit=self._limit)
+    async def add_tallies(self, tallies: Sequence[TallyRow], *, before: float = 0.0) -> None:
+        """Add counts of what made demanded calls to those that were added to since `before`; others start anew."""
+        await self.store.write(lambda _: shared.add_tallies(tallies, before), limit=self._limit)
 
     async def tallies(self, *, since: float = 0.0) -> list[TallyRow]:
         """Return those counts."""

@@ -88,10 +88,10 @@ def list_facts(since: float) -> Program[list[FactRow]]:
     ]
 
 
-def add_tallies(tallies: Sequence[TallyRow]) -> Program[None]:
-    """Add counts to what was counted before."""
+def add_tallies(tallies: Sequence[TallyRow], before: float) -> Program[None]:
+    """Add counts to what was counted before; a count that nothing was added to since `before` starts anew."""
     if tallies:
-        yield [Ask(sql.TALLY_ADD, msgspec.structs.asdict(tally)) for tally in tallies]
+        yield [Ask(sql.TALLY_ADD, {**msgspec.structs.asdict(tally), "before": before}) for tally in tallies]
 
 
 def list_tallies(since: float) -> Program[list[TallyRow]]:

@@ -225,7 +225,10 @@ FACT_FORGET = Statement(
 TALLY_ADD = Statement(
     """INSERT INTO mustcall_tally (upstream, model, subject, made, missed, first, last)
     VALUES (:upstream, :model, :subject, :made, :missed, :first, :last) ON CONFLICT (upstream, model, subject)
-    DO UPDATE SET made = mustcall_tally.made + excluded.made, missed = mustcall_tally.missed + excluded.missed,
+    DO UPDATE SET
+    made = excluded.made + CASE WHEN mustcall_tally.last < :before THEN 0 ELSE mustcall_tally.made END,
+    missed = excluded.missed + CASE WHEN mustcall_tally.last < :before THEN 0 ELSE mustcall_tally.missed END,
+    first = CASE WHEN mustcall_tally.last < :before THEN excluded.first ELSE mustcall_tally.first END,
     last = {greatest}(mustcall_tally.last, excluded.last)"""
 )
 TALLY_LIST = Statement(

@@ -4,6 +4,7 @@ It is told what came back (`settle`, `refused`) and says what to do; it sends no
 never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
 """
 
+import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -41,6 +42,10 @@ _ACCEPT = Decision(Remedy.ACCEPT)
 _FIRST_SOFT = Rung(RungKind.SOFT)
 #: What a refusal of the fields for constrained decoding may be taken for: there is no word for them on any wire.
 _ABOUT_GRAMMAR = (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER)
+#: What a refusal says that is about the stream: `streaming`, `stream_options`, but not `upstream`.
+_STREAM = re.compile(r"(?i)\bstream")
+#: Statuses that refuse the request as such; others are about load or a fault, and may pass.
+_LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 501})
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -89,8 +94,6 @@ class Course:
         self._missed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
         self._shows: bool | None = None
-        #: Whether the upstream refused to stream a request that the caller did not want streamed.
-        self._unstreamed = False
         self.plan = plan
         self.profile = profile
         #: Upstream calls made beyond the first.
@@ -129,7 +132,7 @@ class Course:
             shaped = shape(request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log)
             if self._request.output is not None:
                 shaped = self._answering(shaped, plan)
-            if self.settles_early and not self._unstreamed and not shaped.request.stream:
+            if self.settles_early and self.profile.streams_forced is not False and not shaped.request.stream:
                 self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "on, so that the demanded call ends the reply")
                 streamed = shaped.request.evolve(stream=True, stream_usage=True)
                 shaped = msgspec.structs.replace(shaped, request=streamed)
@@ -365,6 +368,10 @@ class Course:
         if not self.may_call:
             return False, None
         sent = self.shaped()
+        if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
+            words = (error.message, error.param or "")
+            if any(map(_STREAM.search, words)):  # that it is streamed was not the caller's wish (rule 137)
+                return True, self._unstreamed(error)
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
             # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
             learnt = self._refused_grammar(rejection, error, sent)
@@ -378,14 +385,6 @@ class Course:
             # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
             learnt = Lesson("forced", Forcing.NEVER, learnt.why)
         self._shaped = None
-        if (
-            rejection is Rejection.OTHER
-            and sent.request.stream
-            and not self._request.stream
-            and _is_about_stream(error)
-        ):
-            self._unstreamed = True
-            return True, None
         if self.rung.kind is RungKind.GRAMMAR and rejection in _ABOUT_GRAMMAR:
             learnt = self._refused_grammar(rejection, error, sent)
         elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
@@ -405,7 +404,13 @@ class Course:
         why = "grammar_unsupported"
         if self.profile.grammar_field is not None:
             return Lesson("grammar_field", value=None, why=why)
-        return Lesson("local", value=False, why=why)
+        return Lesson("grammar_output", value=False, why=why)
+
+    def _unstreamed(self, error: ErrorInfo) -> Lesson | None:
+        """Stop streaming for the rest of the turn; return what the refusal teaches about later ones."""
+        self.profile = msgspec.structs.replace(self.profile, streams_forced=False)
+        self._shaped = None
+        return Lesson("streams_forced", value=False, why="stream_refused") if error.status in _LASTING else None
 
     def _repeats(self, sent: Shaped) -> bool:
         shaped = self.shaped()
@@ -487,11 +492,6 @@ class Course:
         self._place += 1
         self._reminder = None
         return True
-
-
-def _is_about_stream(error: ErrorInfo) -> bool:
-    """Tell whether a refusal speaks of the stream that was asked for."""
-    return "stream" in error.message.lower() or "stream" in (error.param or "")
 
 
 def _without_parallel(request: Request) -> Request:

@@ -21,7 +21,16 @@ from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.relevance import relevant_tools
 from mustcall.policy.saying import without_demands
 
-__all__ = ["Plan", "Rung", "RungKind", "candidates", "holds_bound_reasoning", "is_reasoning", "make_plan"]
+__all__ = [
+    "Plan",
+    "Rung",
+    "RungKind",
+    "candidates",
+    "first_rungs",
+    "holds_bound_reasoning",
+    "is_reasoning",
+    "make_plan",
+]
 
 #: Efforts that ask for no reasoning.
 _NO_EFFORT = frozenset({"none"})
@@ -136,6 +145,14 @@ def candidates(request: Request, demand: Demand) -> list[Tool]:
     ]
 
 
+def first_rungs(profile: Profile) -> frozenset[RungKind]:
+    """Return what forced turns start with where nothing was counted: without reasoning and with it."""
+    ladders = (
+        _ladder(profile, profile.protocol, Limits(), reasoning=reasoning, bound=False) for reasoning in (False, True)
+    )
+    return frozenset(ladder[0].kind for ladder in ladders)
+
+
 def _proven_first(rungs: list[Rung], profile: Profile) -> list[Rung]:
     """Return the ladder with the rungs first that are known to make calls here (rule 139)."""
     proven = profile.forced_by
@@ -150,7 +167,8 @@ def _constraining(profile: Profile, protocol: Protocol) -> list[Rung]:
     rungs: list[Rung] = []
     if profile.schema_output or (profile.schema_output is None and unknown):
         rungs.append(Rung(RungKind.SCHEMA))
-    if profile.grammar_field is not None or (profile.local and unknown):
+    taken = profile.grammar_output is not False
+    if taken and (profile.grammar_field is not None or (profile.local and unknown)):
         rungs.append(Rung(RungKind.GRAMMAR))
     return rungs
 

@@ -84,10 +84,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     schema_with_tools: bool | None = None
     #: The body field that takes a JSON schema for constrained decoding (`guided_json`), if the server has one.
     grammar_field: str | None = None
+    #: Whether the server takes such a field at all; None if that is not known, and then it is tried where it is local.
+    grammar_output: bool | None = None
     #: Whether the server runs on this machine or in its network, where such fields are worth a try (rule 140).
     local: bool = False
     #: The rungs of the ladder that made forced calls here, the best first; they are tried before the others (rule 139).
     forced_by: tuple[str, ...] = ()
+    #: Whether forced turns may be streamed although the caller does not stream (rule 137); None if that is not known.
+    streams_forced: bool | None = None
     #: Whether constrained rungs come first when a call is forced (small local models).
     constrain_first: bool = False
     #: Whether texts, lists and integers without a limit get one in the schema of a constrained answer, because the

@@ -1,24 +1,41 @@
 """How often which way of asking made the demanded call, and what follows from that (rule 139).
 
-A subject is a rung of the ladder (`rung:schema`), the provider's own calls under its own forced choice (`enforced`), or
-a text format the model wrote a call in (`dialect:fenced_json`).
+A subject is a rung of the ladder (`rung:schema`), a rung whose reply ran into the deadline (`late:native`), the
+provider's own calls under its own forced choice (`enforced`), or a text format the model wrote a call in
+(`dialect:fenced_json`).
 Counts are kept for each endpoint and model: those all replicas share (`totals`) and those of this process that are not
 shared yet (`news`). What is derived from them is one table at the end of this file.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
 
+from mustcall.core.verdict import Verdict
 from mustcall.dialects import DIALECTS
-from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.plan import Rung, RungKind, first_rungs
 from mustcall.policy.profile import Forcing, Profile
 
-__all__ = ["DIALECT", "ENFORCED", "EXPIRY", "RUNG", "Count", "Tallies", "Tally", "derive", "subjects"]
+__all__ = [
+    "DIALECT",
+    "ENFORCED",
+    "EXPIRY",
+    "LATE",
+    "MISSES",
+    "RUNG",
+    "Count",
+    "Tallies",
+    "Tally",
+    "derive",
+    "may_reorder",
+    "subjects",
+]
 
 RUNG = "rung:"
+LATE = "late:"
 DIALECT = "dialect:"
 ENFORCED = "enforced"
 #: Seconds after which what was learnt is not believed any more (rule 139).
@@ -27,12 +44,35 @@ EXPIRY = 7 * 86_400.0
 _ENOUGH = 5
 #: Calls in one text format before tools are rendered in it.
 _WRITTEN = 3
-
+#: A first rung that mostly missed is tried again after so many calls for each miss it is ahead by.
+_TRY_AGAIN = 20
+#: A miss that cost a turn its whole time counts like so many when the next try is due.
+_LATE_MISSES = 20
+#: Verdicts on a forced reply that say that its rung did not make the call. A refusal of content, a cut prompt or a
+#: repeated call say nothing about the rung.
+MISSES = frozenset(
+    {
+        Verdict.FORCE_MISSED,
+        Verdict.TEXT_CALL,
+        Verdict.PHANTOM_CALL,
+        Verdict.UNKNOWN_TOOL,
+        Verdict.BAD_ARGUMENTS,
+        Verdict.TRUNCATED,
+        Verdict.EMPTY,
+        Verdict.THINKING_ONLY,
+    }
+)
 
 #: The text formats that tools can be rendered in; a replica of another version may have counted others.
 _FORMATS = tuple(dialect.name for dialect in DIALECTS)
 #: The rungs that send the provider's own forced choice.
 _CHOOSING = (RungKind.NATIVE, RungKind.HARD)
+_KINDS = frozenset(RungKind)
+#: The fields by which an operator says in which order rungs are tried.
+_ORDERING = frozenset({"forced", "forced_by", "constrain_first"})
+#: The rungs that a turn may start with, in the order of an unknown server's ladder. The one that turns reasoning off is
+#: for a retry: the next request reasons as its caller says (rule 24).
+_STARTING = (RungKind.NATIVE, RungKind.SCHEMA, RungKind.GRAMMAR, RungKind.SOFT, RungKind.TEXT)
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -96,8 +136,8 @@ class Tallies:
         """Return all counts."""
         return tuple(_listed(self._totals))
 
-    def share(self, written: Iterable[Tally], totals: Iterable[Tally]) -> None:
-        """Take the counts of all replicas, of which those in `written` are this process's own, written just now."""
+    def mark_shared(self, written: Iterable[Tally]) -> None:
+        """Take note that these counts of this process are in the ledger: they are news no longer."""
         for tally in written:
             key = (tally.endpoint, tally.model)
             counts = self._news.get(key, {})
@@ -109,6 +149,9 @@ class Tallies:
                 counts.pop(tally.subject, None)
             if not counts:
                 self._news.pop(key, None)
+
+    def take_over(self, totals: Iterable[Tally]) -> None:
+        """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
         for tally in totals:
             self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
@@ -130,25 +173,29 @@ def _listed(store: dict[tuple[str, str], _Counts]) -> Iterable[Tally]:
             yield Tally(endpoint, model, subject, count)
 
 
-def derive(counts: _Counts, profile: Profile) -> dict[str, Any]:
+def may_reorder(profile: Profile, configured: AbstractSet[str]) -> bool:
+    """Tell whether counts may change the order of the ladder: not where the operator, or a fact we came with, made it.
+
+    A forced choice or a constrained reply that is known to be obeyed passes untouched (rule 137).
+    """
+    known = profile.forced in (Forcing.ALWAYS, Forcing.WITHOUT_REASONING) or profile.constrain_first
+    return not known and configured.isdisjoint(_ORDERING)
+
+
+def derive(counts: _Counts, profile: Profile, *, reorders: bool = True) -> dict[str, Any]:
     """Return what counts say about a model, as fields of its profile.
 
-    - A rung that mostly makes the call comes first once another one was seen to miss it mostly. The one that turns
-      reasoning off does not: it is for a retry, and the next request reasons as its caller says (rule 24).
+    - Rungs that mostly make the call come first once another one was seen to miss it mostly (`_order`), where counts
+      may say so (`may_reorder`).
     - A forced choice that made the provider's own calls several times and never failed is enforced.
     - Tools are rendered in the text format the model writes.
     """
-    rungs = {subject.removeprefix(RUNG): count for subject, count in counts.items() if subject.startswith(RUNG)}
-    good = sorted(
-        (rung for rung, count in rungs.items() if count.made > count.missed and rung != RungKind.HARD),
-        key=lambda rung: -rungs[rung].made,
-    )
     changes: dict[str, Any] = {}
-    if good and any(count.missed > count.made for count in rungs.values()):
-        changes["forced_by"] = tuple(good)
     enforced = counts.get(ENFORCED, Count())
     if profile.forced is Forcing.UNKNOWN and enforced.made >= _ENOUGH and not enforced.missed:
         changes["forced"] = Forcing.ALWAYS
+    elif reorders and profile.forced is not Forcing.ALWAYS and (order := _order(counts, profile)):
+        changes["forced_by"] = order
     written = {name: counts[f"{DIALECT}{name}"] for name in _FORMATS if f"{DIALECT}{name}" in counts}
     usual = max(written, key=lambda name: written[name].made, default=None)
     if usual is not None and written[usual].made >= _WRITTEN:
@@ -156,17 +203,59 @@ def derive(counts: _Counts, profile: Profile) -> dict[str, Any]:
     return changes
 
 
-def subjects(missed: Iterable[Rung], made: Rung, dialect: str) -> Iterable[tuple[str, bool]]:
-    """Yield what a turn that ended with the demanded call shows, and whether it made the call.
+def _order(counts: _Counts, profile: Profile) -> tuple[str, ...]:
+    """Return the rungs to start with, the best first; none if the ladder's own order is as good as any.
 
-    `missed` are the rungs that did not, `dialect` is the format if the call stood in text.
+    Where a rung has mostly missed, those come first that mostly made the call, the most successful one before the
+    others; where none has, those that have not mostly missed. The ladder's own first rung stays in front unless it has
+    mostly missed, and comes back from time to time (`_is_due`), so that one bad turn is not the last word on it.
     """
-    for rung in missed:
+    rungs = {RungKind(name): count for name, count in _named(counts, RUNG) if name in _KINDS}
+    missing = {rung for rung, count in rungs.items() if count.missed > count.made}
+    good = [rung for rung, count in rungs.items() if count.made > count.missed]
+    if not missing or good == [RungKind.HARD]:
+        return ()
+    started = sorted((rung for rung in good if rung in _STARTING), key=lambda rung: -rungs[rung].made)
+    late = {name: count.missed for name, count in _named(counts, LATE)}
+    calls = sum(count.made for count in rungs.values())
+    own = first_rungs(profile)
+    first = [
+        rung
+        for rung in _STARTING
+        if rung in own and (rung not in missing or _is_due(rungs[rung], late.get(rung, 0), calls))
+    ]
+    return tuple(dict.fromkeys([*first, *(started or (rung for rung in _STARTING if rung not in missing))]))
+
+
+def _is_due(count: Count, late: int, calls: int) -> bool:
+    """Tell whether a rung that mostly missed is tried again, by the number of calls that all rungs made.
+
+    Each miss puts the next try off, each call it makes brings it nearer: one that works again is soon in front.
+    """
+    return calls >= _TRY_AGAIN * (count.missed - count.made + _LATE_MISSES * late)
+
+
+def _named(counts: _Counts, prefix: str) -> Iterable[tuple[str, Count]]:
+    return ((name.removeprefix(prefix), count) for name, count in counts.items() if name.startswith(prefix))
+
+
+def subjects(
+    missed: Iterable[Rung], made: Rung | None = None, dialect: str = "", *, late: Rung | None = None
+) -> Iterable[tuple[str, bool]]:
+    """Yield what a forced turn shows, and whether that made the call.
+
+    `missed` are the rungs that did not make the demanded call, `made` is the one that did, `dialect` the format if the
+    call stood in text. `late` is the rung whose reply ran into the deadline.
+    """
+    for rung in (*missed, *((late,) if late is not None else ())):
         yield f"{RUNG}{rung.kind}", False
         if rung.kind in _CHOOSING:
             yield ENFORCED, False
-    yield f"{RUNG}{made.kind}", True
-    if made.kind in _CHOOSING:
-        yield ENFORCED, not dialect
+    if late is not None:
+        yield f"{LATE}{late.kind}", False
+    if made is not None:
+        yield f"{RUNG}{made.kind}", True
+        if made.kind in _CHOOSING:
+            yield ENFORCED, not dialect
     if dialect:
         yield f"{DIALECT}{dialect}", True

@@ -1,0 +1,68 @@
+"""What one turn teaches later ones: facts from refusals, and counts of which rung made a demanded call (rules 33, 139).
+
+Whether a turn shows anything at all is decided here: faults on the way, refusals and a caller who leaves say nothing
+about a rung. What follows from facts and counts is decided in `profiles`.
+"""
+
+from collections.abc import Iterable
+
+from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
+from mustcall.core.verdict import Verdict
+from mustcall.policy.course import Course, Lesson
+from mustcall.profiles import Learnt
+from mustcall.profiles.tallies import MISSES, subjects
+from mustcall.upstream.retry import Clock
+
+__all__ = ["Teaching"]
+
+
+class Teaching:
+    """Notes what a turn on one endpoint's model shows."""
+
+    __slots__ = ("_clock", "_course", "_endpoint", "_late", "_learnt", "_model", "_noted", "answering")
+
+    def __init__(self, learnt: Learnt, clock: Clock, course: Course, endpoint: str, model: str) -> None:
+        self._learnt = learnt
+        self._clock = clock
+        self._course = course
+        self._endpoint = endpoint
+        self._model = model
+        self._late = False
+        self._noted = False
+        #: Whether the current attempt's answer has begun.
+        self.answering = False
+
+    def out_of_time(self, message: str) -> UpstreamTimeout:
+        """Return the error of a turn that ran into its deadline."""
+        self._late = True
+        return UpstreamTimeout(message)
+
+    def learn(self, lesson: Lesson) -> None:
+        """Note the fact that a refusal taught."""
+        at = self._clock.now()
+        self._learnt.learn(self._endpoint, self._model, lesson.field, lesson.value, lesson.why, at=at)
+
+    def met(self, dialect: str) -> None:
+        """Count a turn that ended with the demanded call; `dialect` is its format if it stood in text."""
+        self._count(subjects(self._course.missed, self._course.rung, dialect))
+
+    def unmet(self, verdict: Verdict | None) -> None:
+        """Count a turn whose last reply did not hold the demanded call."""
+        if verdict in MISSES:
+            self._count(subjects((*self._course.missed, self._course.rung)))
+
+    def failed(self, error: MustcallError, verdict: Verdict | None) -> None:
+        """Count a forced turn that failed by what the model wrote (the last verdict), or by how long it wrote."""
+        if self._late:
+            self._count(subjects(self._course.missed, late=self._course.rung if self.answering else None))
+        elif isinstance(error, ModelError):
+            self.unmet(verdict)
+
+    def _count(self, seen: Iterable[tuple[str, bool]]) -> None:
+        """Count once in a turn: the failure of a stream is told twice."""
+        if self._noted:
+            return
+        self._noted = True
+        now = self._clock.now()
+        for subject, made in seen:
+            self._learnt.observe(self._endpoint, self._model, subject, made=made, now=now)
