@@ -1,10 +1,10 @@
-"""Carries the Dockerfile out without a daemon, and checks the container it makes (`make image-check`, as root on Linux).
+"""Carries the Dockerfile out without a daemon, and checks the container it makes (`make image-check`, Linux, root).
 
-The steps are read from the Dockerfile, none is repeated here. `FROM debian:SUITE-slim` is debootstrap's minimal system of
-that suite; everything after it runs as written, each RUN in a chroot in namespaces of its own. The image is then started
-as `docker run --read-only --cap-drop ALL --security-opt no-new-privileges` would: its own user, a read-only root, a tmpfs
-on /tmp, and its volume. It must answer a request with a forced tool call, pass its own HEALTHCHECK, fail to write
-anywhere but the volume, and stop on its STOPSIGNAL. `MUSTCALL_CACHE` may hold the weights of the embedded model.
+The steps are read from the Dockerfile, none is repeated here. `FROM debian:SUITE-slim` is debootstrap's minimal system
+of that suite; everything after it runs as written, each RUN in a chroot in namespaces of its own. The image is then
+started as `docker run --read-only --cap-drop ALL --security-opt no-new-privileges` would: its own user, a read-only
+root, a tmpfs on /tmp, and its volume. It must answer a request with a forced tool call, pass its own HEALTHCHECK, fail
+to write anywhere but the volume, and stop on its STOPSIGNAL. `MUSTCALL_CACHE` may hold the embedded model's weights.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def _system_mounts(root: Path) -> list[str]:
     commands = [f"mount -t proc proc {root}/proc", f"mount -t tmpfs -o mode=755 tmpfs {root}/dev"]
     for device in _DEVICES:
         commands += (f"touch {root}/dev/{device}", f"mount --bind /dev/{device} {root}/dev/{device}")
-    return [*commands, f"mkdir {root}/dev/shm", f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm"]
+    return [*commands, f"mkdir {root}/dev/shm", f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm"]  # noqa: S108
 
 
 def _bound(file: Path, root: Path, at: str | None = None) -> list[str]:
@@ -183,7 +183,7 @@ def container(
     if not volume.exists():  # a new volume has what the image has there, and its owner
         subprocess.run(["cp", "--archive", image / stage.volumes[0].lstrip("/"), volume], check=True)  # noqa: S603, S607
     commands = [f"mount --bind {image} {image}", f"mount -o remount,bind,ro {image}", *_system_mounts(image)]
-    commands.append(f"mount -t tmpfs -o mode=1777 tmpfs {image}/tmp")
+    commands.append(f"mount -t tmpfs -o mode=1777 tmpfs {image}/tmp")  # noqa: S108  the container's own
     commands.append(f"mount --bind {volume} {image}{stage.volumes[0]}")
     started = shlex.join([*stage.entrypoint, *(arguments or stage.command)])
     inside = f"cd {stage.folder} && exec setpriv --reuid {uid} --regid {gid} --clear-groups --no-new-privs "
@@ -312,7 +312,7 @@ def _check_confinement(server: int, stage: Stage, environment: dict[str, str]) -
     _must(set(status["Uid"].split()) == {uid}, f"the server runs as {uid}")
     _must(int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0, "it has no capability and can get none")
     _must(status["NoNewPrivs"] == "1", "it can gain no privileges")
-    for place in ("/", "/opt/mustcall", "/etc", "/var/tmp"):
+    for place in ("/", "/opt/mustcall", "/etc", "/var/tmp"):  # noqa: S108
         tried = _within(server, stage, environment, "touch", f"{place}/written")
         _must("Read-only file system" in tried.stderr, f"{place} is read-only")
     tried = _within(server, stage, environment, "touch", f"{stage.volumes[0]}/written")
