@@ -93,7 +93,7 @@ def build(stages: list[Stage], folder: Path, bases: Path, mirror: str, pip_conf:
             if isinstance(step, Copy):
                 _copy(step, root, roots)
             else:
-                _run(step, root, pip_conf)
+                run_step(step, root, pip_conf)
     return roots[stages[-1].name]
 
 
@@ -126,7 +126,7 @@ def _copy(step: Copy, root: Path, roots: dict[str, Path]) -> None:
             shutil.copy2(found, into)
 
 
-def _run(step: Run, root: Path, pip_conf: Path | None) -> None:
+def run_step(step: Run, root: Path, pip_conf: Path | None) -> None:
     """Run one command in the stage, with the network and the certificates of this machine."""
     print(f"  RUN {step.command[:100]}", flush=True)
     mounts = _system_mounts(root)
