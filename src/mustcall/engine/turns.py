@@ -91,11 +91,13 @@ def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
 class Turns:
     """Takes turns over one transport."""
 
-    def __init__(self, transport: Transport, clock: Clock, house: House | None = None) -> None:
+    def __init__(
+        self, transport: Transport, clock: Clock, house: House | None = None, learnt: Learnt | None = None
+    ) -> None:
         self._transport = transport
         self._clock = clock
         self.house = house or House()
-        self.learnt = Learnt()
+        self.learnt = learnt or Learnt()
 
     def profile(self, endpoint: Endpoint, model: str) -> Profile:
         """Return what is known of a model at an endpoint, with what this process learnt."""

@@ -33,10 +33,12 @@ from mustcall.engine.records import Progress
 from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.keeping import Keeper, TurnEnd
+from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
+from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -59,13 +61,16 @@ _TURNS = {"/chat/completions": Wire.CHAT, "/responses": Wire.RESPONSES, "/messag
 _COUNT = "/messages/count_tokens"
 _MODELS = "/models"
 _PROBES = frozenset({"", "/healthz", "/readyz", "/api/hello"})
+_METRICS = "/metrics"
+#: What a path is called in the metrics; whatever else callers think of is `other`.
+_ROUTE_NAMES = {**{path: str(wire) for path, wire in _TURNS.items()}, _COUNT: "count_tokens", _MODELS: "models"}
 
 
 def _method_of(path: str) -> str | None:
     """Return the method a path takes, None for an unknown path."""
     if path in _TURNS or path == _COUNT:
         return "POST"
-    return "GET" if path == _MODELS else None
+    return "GET" if path in (_MODELS, _METRICS) else None
 
 
 def _strip(path: str) -> str:
@@ -103,12 +108,15 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._metering = metering
+        #: Where accounts were kept before a reload left the budget out: another one may bring it back.
+        self._accounts: Metering | None = None
         self._transport = transport
         self._clock = clock or SystemClock()
         self._service: Service | None = None
         self._keeper: Keeper | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
         self._under_way = 0
+        self._metrics = Metrics(time())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -123,6 +131,30 @@ class Gateway:
     def under_way(self) -> int:
         """Requests being worked on."""
         return self._under_way
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._settings
+
+    def reload(self, settings: Settings | None) -> None:
+        """Serve new requests by these settings, running ones by the old; None counts a reload that was refused.
+
+        What was learnt stays, and so do connections, accounts and breakers. The address and the ledger cannot change.
+        """
+        self._metrics.reload(None if settings is None else time())
+        if settings is None:
+            return
+        self._settings = settings
+        self._keys = tuple(key.encode() for key in settings.client_keys)
+        service, self._service = self._service, None
+        budget, self._accounts = settings.house.budget, self._metering or self._accounts
+        self._metering = None
+        if budget is not None and self._accounts is not None:
+            meter, breakers = self._accounts.meter, self._accounts.breakers
+            self._metering = Metering(budget, self._clock, meter=meter, breakers=breakers)
+        if service is not None:
+            self._serve(service.learnt)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -144,24 +176,42 @@ class Gateway:
         if self._settings.ledger is not None:
             keeper = self._keeper = Keeper(self._settings.ledger)
             await keeper.open()
-            budget = self._settings.house.budget
-            if self._metering is None and budget is not None:
-                self._metering = keeper.metering(budget, self._clock)
             keeper.listen(self._serve().learnt)
 
-    def _serve(self) -> Service:
+    def _serve(self, learnt: Learnt | None = None) -> Service:
         """Return the service, made on first use because its connections belong to the running loop."""
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
-            memory, holders = (None, None) if self._keeper is None else (self._keeper.memory, self._keeper.holders)
+            keeper, budget = self._keeper, self._settings.house.budget
+            if self._metering is None and budget is not None:
+                self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
             self._service = Service(
-                self._settings, self._transport, self._clock, self._metering, memory, holders=holders
+                self._settings,
+                self._transport,
+                self._clock,
+                self._metering,
+                keeper.memory if keeper is not None else None,
+                holders=keeper.holders if keeper is not None else None,
+                learnt=learnt,
             )
         return self._service
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = _Call(scope, receive, send, self._cors_headers)
+        if call.path in _PROBES or call.path == _METRICS:
+            await self._respond(call)
+            return
+        began = monotonic()
+        try:
+            await self._respond(call)
+        finally:
+            name = _ROUTE_NAMES.get(call.path) or ("stored" if call.path.startswith(STORED) else "other")
+            self._metrics.request(name, call.status, monotonic() - began)
+            self._metrics.turn(call.progress)
+
+    async def _respond(self, call: "_Call") -> None:
+        """Answer one request, with a typed error if nothing else."""
         try:
             await self._dispatch(call)
         except _Gone:
@@ -176,6 +226,7 @@ class Gateway:
             problem = MustcallError("the gateway failed; the operator's log has the request id")
         else:
             return
+        self._metrics.error(type(problem).code)
         if call.started:
             if call.streaming:
                 await call.send({"type": "http.response.body", "body": call.stream_error(problem.info())})
@@ -198,18 +249,26 @@ class Gateway:
         if call.method == "OPTIONS" and self._settings.server.cors_origins:
             await call.send_whole(204, b"", [])
             return
+        server = self._settings.server
         expected = _method_of(call.path)
+        if call.path == _METRICS and server.metrics == "off":
+            expected = None
         if call.path.startswith(STORED):
             expected = call.method  # which methods a stored response takes is known there
         if expected is None:
             raise UnknownRoute(
                 f"nothing is served at {call.asked!r}; the gateway serves POST /v1/chat/completions, /v1/responses, "
-                "/v1/messages, /v1/messages/count_tokens, GET /v1/models, and GET and DELETE /v1/responses/ID"
+                "/v1/messages, /v1/messages/count_tokens, GET /v1/models, /metrics, and GET and DELETE /v1/responses/ID"
             )
         if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
             raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", allowed=expected)
-        self._authorise(call.headers)
-        if self._under_way >= self._settings.server.max_concurrency:
+        if call.path != _METRICS or server.metrics == "key":
+            self._authorise(call.headers)
+        if call.path == _METRICS:
+            page = self._metrics.text(in_flight=self._under_way, limit=server.max_concurrency)
+            await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
+            return
+        if self._under_way >= server.max_concurrency:
             raise GatewayBusy(
                 f"the gateway already works on {self._under_way} requests (max_concurrency); try again in a moment"
             )
@@ -223,7 +282,6 @@ class Gateway:
                 reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
                 await call.send_reply(reply, codec_for(Wire.RESPONSES))
             else:
-                server = self._settings.server
                 body = await call.body(server.max_body_bytes, server.request_timeout)
                 keeper = self._keeper
                 if keeper is None or not keeper.is_open or call.path == _COUNT:

@@ -152,6 +152,8 @@ class Keeper:
         """Return a budget whose accounts and breakers all replicas share."""
         self._meter = LedgerMeter(self.ledger, self.notices, self._settings.when_away)
         self._breakers = LedgerBreakers(self.ledger, self.notices, clock)
+        if self._sharing is not None:  # a reload brought the budget
+            self._tasks.append(asyncio.get_running_loop().create_task(self._hear(self._breakers)))
         return Metering(budget, clock, meter=self._meter, breakers=self._breakers)
 
     async def open(self) -> None:

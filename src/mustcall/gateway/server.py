@@ -1,8 +1,10 @@
-"""Runs a gateway under uvicorn: binds the port, says where it listens, stops gracefully."""
+"""Runs a gateway under uvicorn: binds the port, says where it listens, reads its settings again, stops gracefully."""
 
+import asyncio
 import contextlib
 import gc
 import logging
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -13,6 +15,8 @@ from mustcall.core.errors import ConfigError
 from mustcall.gateway.app import Gateway
 from mustcall.gateway.heap import keep_heap
 from mustcall.gateway.joining import JoiningProtocol
+from mustcall.gateway.notify import notify_stopping
+from mustcall.gateway.reloading import Reloader
 from mustcall.gateway.settings import ServerSettings, Settings
 
 __all__ = ["LOG_FORMAT", "bind", "say_stopping", "serve", "server_config"]
@@ -22,10 +26,11 @@ LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 def say_stopping(running: int, server: ServerSettings) -> None:
-    """Tell the operator what is waited for, if anything is."""
+    """Tell the operator and the service manager what is waited for, if anything is."""
+    said = f"stopping; {running} running requests have up to {_grace(server)} s" if running else "stopping"
+    notify_stopping(said)
     if running:
-        grace = _grace(server)
-        print(f"stopping; {running} running requests have up to {grace} s (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
+        print(f"{said} (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
 
 
 def _grace(server: ServerSettings) -> int:
@@ -33,12 +38,19 @@ def _grace(server: ServerSettings) -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with a word when it is ready to answer."""
+    """uvicorn's server, with a word when it is ready to answer, and an ear for SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], None],
+        stopping: Callable[[], None],
+        reload: Callable[[], None] | None,
+    ) -> None:
         super().__init__(config)
         self._announce = announce
         self._stopping = stopping
+        self._reload = reload
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Say what happens: a first signal waits for running requests, a second one does not."""
@@ -56,6 +68,8 @@ class _Server(uvicorn.Server):
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)
             keep_heap()
+            if self._reload is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
             self._announce()
 
 
@@ -101,14 +115,31 @@ def serve(
     listener: socket.socket,
     announce: Callable[[], None],
     stopping: Callable[[int, ServerSettings], None] = say_stopping,
+    reloader: Reloader | None = None,
 ) -> None:
     """Serve until told to stop (SIGINT, SIGTERM); running requests get the grace period.
 
-    `stopping` is told how many of them there are, with the settings, at the first signal.
+    `stopping` is told how many of them there are, with the settings, at the first signal. SIGHUP takes over what
+    `reloader` reads; without it the signal means what it means to every program.
     """
     gateway = Gateway(settings)
     config = server_config(gateway, settings.server)
+
+    def reload() -> None:
+        assert reloader is not None, "there is no handler without one"
+        if reloader.hung_up:
+            server.handle_exit(signal.SIGTERM, None)
+            return
+        new = reloader.read(gateway.settings)
+        gateway.reload(new)
+        config.timeout_graceful_shutdown = _grace(gateway.settings.server)
+
     # Not uvicorn's tasks: one whose answer is out may not have ended yet.
-    server = _Server(config, announce, lambda: stopping(gateway.under_way, settings.server))
+    server = _Server(
+        config,
+        announce,
+        lambda: stopping(gateway.under_way, gateway.settings.server),
+        reload if reloader is not None else None,
+    )
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again once everything is closed
         server.run(sockets=[listener])

@@ -51,13 +51,14 @@ class Service:
         memory: Memory | None = None,
         *,
         holders: Holders | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
         self._settings = settings
         self._transport = transport
         self._clock = clock
         self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
-        self._turns = Turns(transport, clock, settings.house)
+        self._turns = Turns(transport, clock, settings.house, learnt)
         self._memory = memory
         #: None where the upstream itself can tell callers apart, or there is only one.
         self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None

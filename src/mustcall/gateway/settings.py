@@ -17,6 +17,7 @@ from mustcall.gateway.advice import advice
 from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.gateway.environment import over
 from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.metrics import MetricsAccess
 from mustcall.policy.backoff import Backoff
 from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.controls import Controls
@@ -73,6 +74,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     client_keys_env: str | None = None
     #: Origins of web pages that may call the gateway; none by default.
     cors_origins: tuple[str, ...] = ()
+    #: Who may read `/metrics`: whoever may call, everybody, or nobody.
+    metrics: MetricsAccess = "key"
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

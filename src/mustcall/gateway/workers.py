@@ -1,8 +1,8 @@
 """Runs a gateway as several processes that share one listening socket: starts them, replaces the dead, stops all.
 
 The parent serves nothing. It passes the operator's signals on, so that each worker ends as a gateway of one process
-does; a worker whose parent is gone ends by itself. What a process keeps (limits, breakers, what it learnt) is each
-worker's own.
+does; a worker whose parent is gone ends by itself. On SIGHUP it reads the settings once and hands them to every
+worker. What a process keeps (limits, breakers, what it learnt) is each worker's own.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 
 from mustcall.core.errors import ConfigError
+from mustcall.gateway.reloading import Reloader
 from mustcall.gateway.server import LOG_FORMAT, say_stopping, serve
 from mustcall.gateway.settings import Settings
 from mustcall.upstream.embedded.store import SCHEME
@@ -51,9 +52,19 @@ def check_workers(settings: Settings, count: int) -> None:
         )
 
 
-def serve_workers(settings: Settings, listener: socket.socket, announce: Callable[[], None], count: int) -> None:
-    """Serve with so many processes until told to stop (SIGINT, SIGTERM); announce once all of them answer."""
-    crew = _Crew(settings, listener, announce, count)
+def serve_workers(
+    settings: Settings,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    *,
+    count: int,
+    reloader: Reloader | None = None,
+) -> None:
+    """Serve with so many processes until told to stop (SIGINT, SIGTERM); announce once all of them answer.
+
+    SIGHUP makes all of them go on with what `reloader` reads, if it is given.
+    """
+    crew = _Crew(settings, listener, announce, count, reloader)
     with contextlib.suppress(KeyboardInterrupt):  # as after a gateway of one process
         crew.run()
 
@@ -61,9 +72,11 @@ def serve_workers(settings: Settings, listener: socket.socket, announce: Callabl
 class _Worker:
     """One worker as its parent sees it."""
 
-    def __init__(self, process: SpawnProcess, line: Connection) -> None:
+    def __init__(self, process: SpawnProcess, line: Connection, settings: Settings) -> None:
         self.process = process
         self.line = line
+        #: What it was told to serve by.
+        self.settings = settings
         self.ready = False
         self.running: int | None = None
 
@@ -71,7 +84,16 @@ class _Worker:
 class _Crew:
     """All workers, and the loop that watches them."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, announce: Callable[[], None], count: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        announce: Callable[[], None],
+        count: int,
+        reloader: Reloader | None = None,
+    ) -> None:
+        self._reloader = reloader
+        self._hangups = 0
         self._settings = settings
         self._listener = listener
         self._announce = announce
@@ -107,7 +129,8 @@ class _Crew:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
-        earlier = {one: signal.signal(one, self._note) for one in _SIGNALS}
+        heard = _SIGNALS if self._reloader is None else (*_SIGNALS, signal.SIGHUP)
+        earlier = {one: signal.signal(one, self._note) for one in heard}
         waking = signal.set_wakeup_fd(writing)
         try:
             yield reading
@@ -119,7 +142,10 @@ class _Crew:
             os.close(writing)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._signals.append(number)
+        if number == signal.SIGHUP:
+            self._hangups += 1
+        else:
+            self._signals.append(number)
 
     def _start(self) -> None:
         ours, theirs = _pipe()
@@ -127,13 +153,13 @@ class _Crew:
             target=_work, args=(self._settings, self._listener, theirs), name="mustcall worker"
         )
         # A Ctrl-C goes to everyone at the terminal: none may reach a worker before it has left that group.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, signal.SIGHUP))
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self._workers.append(_Worker(process, ours))
+        self._workers.append(_Worker(process, ours, self._settings))
 
     def _watch(self, wake: int) -> None:
         """Wait for the next thing to happen, and act on it."""
@@ -145,6 +171,7 @@ class _Crew:
             os.read(wake, 64)
         for worker in self._workers:
             self._listen(worker)
+        self._read_again()
         self._pass_signals_on()
         for worker in [one for one in self._workers if one.process.exitcode is not None]:
             self._bury(worker)
@@ -168,6 +195,22 @@ class _Crew:
                     worker.running = said
         except (EOFError, OSError):
             worker.line.close()
+
+    def _read_again(self) -> None:
+        """Read the settings if that was asked for, and hand them to every worker that answers."""
+        if self._hangups and self._reloader is not None and not self._signals:
+            self._hangups = 0
+            if self._reloader.hung_up:
+                self._signals.append(signal.SIGTERM)
+                return
+            new = self._reloader.read(self._settings)
+            if new is not None:
+                self._settings = new
+        for worker in self._workers:
+            if worker.ready and worker.settings is not self._settings:
+                worker.settings = self._settings
+                with contextlib.suppress(OSError):  # it has ended, and its successor starts with these
+                    worker.line.send(self._settings)
 
     def _pass_signals_on(self) -> None:
         """Tell the workers what the operator told us; the first time, stop listening."""
@@ -221,14 +264,23 @@ def _work(settings: Settings, listener: socket.socket, line: Connection) -> None
     """Be a worker: serve until a signal comes from the parent, or the parent is gone."""
     os.setpgrp()
     # What was sent to the whole group meanwhile is the parent's to pass on.
-    for one in _SIGNALS:
+    signals = (*_SIGNALS, signal.SIGHUP)
+    for one in signals:
         signal.signal(one, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     for one in _SIGNALS:
         signal.signal(one, signal.SIG_DFL)
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
-    threading.Thread(target=_end_with_parent, args=(line,), daemon=True).start()
-    serve(settings, listener, lambda: _tell(line, _READY), lambda running, _: _tell(line, running))
+    os.environ.pop("NOTIFY_SOCKET", None)  # the parent speaks for all
+    news = [settings]
+    threading.Thread(target=_obey, args=(line, news), daemon=True).start()
+    serve(
+        settings,
+        listener,
+        lambda: _tell(line, _READY),
+        lambda running, _: _tell(line, running),
+        Reloader(lambda: news[-1], quiet=True),
+    )
 
 
 def _tell(line: Connection, number: int) -> None:
@@ -236,8 +288,10 @@ def _tell(line: Connection, number: int) -> None:
         line.send(number)
 
 
-def _end_with_parent(line: Connection) -> None:
-    """Wait for the parent's end of the line to close, which only its end does, and stop gracefully."""
+def _obey(line: Connection, news: list[Settings]) -> None:
+    """Take over settings the parent sends; stop gracefully when its end of the line closes, which only its end does."""
     with contextlib.suppress(EOFError, OSError):
-        line.recv()
+        while True:
+            news.append(line.recv())
+            os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGTERM)

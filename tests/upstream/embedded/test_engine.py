@@ -12,7 +12,7 @@ import pytest
 
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.upstream.embedded import engine as engine_module
-from mustcall.upstream.embedded.engine import Chunk, Engine, Refused
+from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, Refused
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 from support.embedded import Endless
@@ -104,3 +104,18 @@ async def test_a_path_is_taken_as_it_is(endless: Endless, tmp_path: Path, name: 
         await stream.close()
     await transport.close()
     assert len(endless.begun) == 2
+
+
+async def test_a_library_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slim system lacks libraries of the engine: the one who waits is told which, and what to install."""
+
+    def broken(_name: str) -> None:
+        raise ImportError("libgomp.so.1: cannot open shared object file")
+
+    monkeypatch.setattr("mustcall.upstream.embedded.engine.importlib.import_module", broken)
+    made = Engine(Path("any.gguf"))
+    told = await made.submit(b"{}").next()
+    await asyncio.to_thread(made.close)
+    assert isinstance(told, Broken)
+    assert "libgomp.so.1: cannot open" in told.message
+    assert "apt-get install libgomp1 libstdc++6" in told.message

@@ -27,6 +27,8 @@ from mustcall.upstream.embedded.catalogue import CONTEXT
 __all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused", "engine_problem"]
 
 INSTALL = "pip install 'mustcall[local]'"
+_OR_UVX = ", or run it with: uvx --from 'mustcall[local]' mustcall"
+_SYSTEM_LIBRARIES = "it needs the system's libgomp and libstdc++ (Debian: apt-get install libgomp1 libstdc++6)"
 
 #: Two OpenMP settings without which two threads on a busy machine fall from 20 tokens a second to 2; they are read
 #: when the library is loaded.
@@ -43,7 +45,7 @@ def engine_problem() -> str | None:
     except ValueError:  # named among the modules, but not to be imported
         found = False
     if not found:
-        return f"the embedded model needs an engine that is not installed; install it with: {INSTALL}"
+        return f"the embedded model needs an engine that is not installed; install it with: {INSTALL}{_OR_UVX}"
     return None
 
 
@@ -226,7 +228,10 @@ def _load(path: Path, context: int) -> _Server:
     problem = engine_problem()
     if problem is not None:
         raise _LoadFailed(problem)
-    library: Any = importlib.import_module(_LIBRARY)
+    try:
+        library: Any = importlib.import_module(_LIBRARY)
+    except ImportError as error:  # a slim image, mostly: libraries that every desktop has are missing
+        raise _LoadFailed(f"the engine cannot be loaded: {error}; {_SYSTEM_LIBRARIES}") from None
     parameters = library.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context

@@ -1,0 +1,187 @@
+"""SIGHUP: a new configuration is taken over, a wrong one changes nothing, a terminal that hangs up ends the gateway."""
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mustcall.core.errors import ConfigError
+from mustcall.engine.spending import Budget, Caps
+from mustcall.engine.turns import House
+from mustcall.gateway.app import Gateway
+from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.reloading import Reloader, keep_fixed
+from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.testing import Say, ScriptedUpstream, Turn
+from mustcall.testing.gateway import RunningGateway
+from support.http import call, post
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+PATIENCE = 30.0
+SETTINGS = settings_from_flags("chat=http://127.0.0.1:9/v1")
+
+
+def configure(file: Path, upstream: ScriptedUpstream, more: str = "") -> None:
+    """Write a configuration for one upstream."""
+    table = f'[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "{upstream.base_url}"\n'
+    file.write_text(f"{table}{more}", encoding="utf-8")
+
+
+@contextmanager
+def serving(file: Path, *arguments: str) -> Generator[tuple[str, "subprocess.Popen[str]", socket.socket]]:
+    """A gateway under a manager that hears what it says."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{folder}/notify")
+        manager.settimeout(PATIENCE)
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-m", "mustcall", "serve", "--config", str(file), "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "NOTIFY_SOCKET": f"{folder}/notify"},
+            start_new_session=True,
+        )
+        try:
+            ready = manager.recv(4096).decode()
+            found = re.search(r"READY=1\nSTATUS=listens on (http://\S+)", ready)
+            assert found is not None, ready
+            yield found[1], process, manager
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=PATIENCE)
+
+
+def reload(process: "subprocess.Popen[str]", manager: socket.socket) -> str:
+    """Ask for a reload and return what the gateway says of it."""
+    process.send_signal(signal.SIGHUP)
+    assert manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+    ready, _, status = manager.recv(4096).decode().partition("\n")
+    assert ready == "READY=1"
+    return status.removeprefix("STATUS=")
+
+
+def answer(url: str) -> str:
+    """What the upstream behind the gateway says."""
+    return post(f"{url}/v1/chat/completions", HELLO).json["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one process", "workers"])
+def test_a_new_configuration_is_taken_over(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """SIGHUP reads the file again; new requests go by it; a wrong file is refused and changes nothing."""
+    file = tmp_path / "mustcall.toml"
+    old, new = (ScriptedUpstream([Turn(Say(word))] * 40) for word in ("old", "new"))
+    with old, new:
+        configure(file, old)
+        with serving(file, *arguments) as (url, process, manager):
+            assert answer(url) == "old"
+            file.write_text("[nonsense]\n", encoding="utf-8")
+            assert reload(process, manager).startswith("reload refused")
+            assert answer(url) == "old"
+            configure(file, new, '[server]\nport = 1\nmax_body_bytes = 300\n[ledger]\nkeep = "1d"\n')
+            assert reload(process, manager) == "configuration reloaded: 1 upstreams, 0 routes"
+            if not arguments:  # workers take it over one after the other
+                assert answer(url) == "new"
+                assert post(f"{url}/v1/chat/completions", b"x" * 301).status == 413
+            else:
+                while answer(url) != "new":
+                    pass
+            process.send_signal(signal.SIGTERM)
+            assert manager.recv(4096).startswith(b"STOPPING=1")
+            printed, _ = process.communicate(timeout=PATIENCE)
+    assert printed.count("reload refused") == 1
+    assert "[nonsense]" not in printed
+    assert printed.count("configuration reloaded") == 1
+
+
+def test_a_terminal_that_hangs_up_ends_the_gateway(tmp_path: Path) -> None:
+    """The same signal from a terminal that was closed means the end, not a reload."""
+    file = tmp_path / "mustcall.toml"
+    master, slave = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+    with ScriptedUpstream([]) as upstream:
+        configure(file, upstream)
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-m", "mustcall", "serve", "--config", str(file), "--port", "0"],
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=take_terminal,  # noqa: PLW1509  no threads here
+        )
+        os.close(slave)
+        assert process.stdout is not None
+        assert any("Ctrl-C" in line for line in process.stdout)
+        os.close(master)
+        printed, _ = process.communicate(timeout=PATIENCE)
+    assert "reloaded" not in printed
+    assert "Traceback" not in printed
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_what_needs_a_restart_is_kept_and_named() -> None:
+    """Address and ledger stay as they are until a restart; everything else is new."""
+    server = msgspec.structs.replace(SETTINGS.server, port=1, host="::1", max_concurrency=5)
+    wanted = msgspec.structs.replace(SETTINGS, server=server, ledger=LedgerSettings(place="/x.db"))
+    kept, fixed = keep_fixed(SETTINGS, wanted)
+    assert fixed == ["host", "port", "ledger"]
+    assert (kept.server.port, kept.server.host, kept.ledger) == (8484, "127.0.0.1", None)
+    assert kept.server.max_concurrency == 5
+    assert keep_fixed(SETTINGS, SETTINGS) == (SETTINGS, [])
+
+
+def test_a_refused_reload_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says what was wrong, once, and the old settings stay."""
+
+    def wrong() -> Settings:
+        raise ConfigError("mustcall.toml: no such field")
+
+    assert Reloader(wrong).read(SETTINGS) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "reload refused, the configuration stays as it was: mustcall.toml: no such field"
+    ]
+
+
+def test_accounts_live_on() -> None:
+    """A budget that changes goes on with what was spent; one that is left out and comes back, too."""
+    with ScriptedUpstream([Turn(Say("Hello."))] * 4) as upstream:
+        flags = f"chat={upstream.base_url}"
+        few, none, more = (
+            settings_from_flags(flags, house=House(budget=budget))
+            for budget in (Budget(caps=Caps(calls=1)), None, Budget(caps=Caps(calls=2)))
+        )
+        session = {"x-mustcall-session": "s"}
+        with RunningGateway(settings=few) as gateway:
+            url = f"{gateway.base_url}/chat/completions"
+            assert [post(url, HELLO, session).status for _ in range(2)] == [200, 429]
+            gateway.app.reload(none)
+            assert post(url, HELLO, session).status == 200
+            gateway.app.reload(more)
+            assert [post(url, HELLO, session).status for _ in range(2)] == [200, 429]
+            gateway.app.reload(None)
+            page = call("GET", f"{gateway.url}/metrics").body
+    assert b'mustcall_config_reloads_total{result="ok"} 2\n' in page
+    assert b'mustcall_config_reloads_total{result="failed"} 1\n' in page
+
+
+def test_a_gateway_that_has_not_started_can_be_told() -> None:
+    """Settings that come before the first request are simply the settings."""
+    gateway = Gateway(SETTINGS)
+    gateway.reload(settings_from_flags("messages=http://127.0.0.1:9/v1"))
+    assert gateway.settings.endpoints[0].name == "messages"
