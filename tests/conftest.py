@@ -24,3 +24,5 @@ def pytest_sessionfinish() -> None:
 
 # A shell starts what runs in its background with Ctrl-C ignored, and programs inherit that: those under test would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):  # ignored under nohup, which programs inherit likewise
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

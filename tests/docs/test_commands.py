@@ -49,6 +49,7 @@ ELSEWHERE = {
 PRINTS = {
     "mustcall serve --upstream chat": "upstream chat: chat at http://127.0.0.1:9000/v1",
     "mustcall serve --upstream messages": "upstream messages: messages at https://api.anthropic.com/v1",
+    "mustcall serve --upstream openai:gpt-5": "https://api.openai.com/v1",
     "mustcall serve --demo": "mustcall listens on http://127.0.0.1:",
     "mustcall config check": "ok",
     "mustcall parse": "get_weather",
@@ -127,6 +128,7 @@ def test_a_command_runs_as_printed(command: str, upstream: ScriptedUpstream, tmp
             "HOME": str(tmp_path),
             "MUSTCALL_UPSTREAM": f"chat={upstream.base_url}",
             "MUSTCALL_LEDGER": str(tmp_path / "ledger.db"),
+            "OPENAI_API_KEY": "not-used",  # the page says which variable a provider's key is read from
         },
         stdin=subprocess.DEVNULL if "<" not in command else None,
         stdout=subprocess.PIPE,

@@ -86,7 +86,7 @@ def matches(expected: Expected, value: Any) -> bool:
                 for one in expected.values
             )
         case Words():
-            return isinstance(value, str) and all(_fold(word) in _fold(value) for word in expected.values)
+            return isinstance(value, str) and all(_fold(word) in _squeezed(value) for word in expected.values)
         case Items():
             if not isinstance(value, list) or not all(isinstance(item, str) for item in cast("list[Any]", value)):
                 return False
@@ -115,5 +115,10 @@ def _is_same(wanted: Any, value: Any) -> bool:
 
 def _fold(text: str) -> str:
     """Return the words of a text as they are compared."""
-    folded = "".join(unicodedata.normalize("NFKC", text).casefold().split())
+    folded = _squeezed(text)
     return folded.lstrip(_QUOTES).rstrip(_QUOTES + ".,;:!?") or folded
+
+
+def _squeezed(text: str) -> str:
+    """Return a text without what its case, width and blanks say."""
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -211,8 +211,8 @@ class Course:
         )
 
     def _alone_means(self) -> Literal["reply", "anywhere", "never"]:
-        """Return what JSON without markup and a fence are; where nothing may be called they are the answer."""
-        if self.plan.demand.forbids:
+        """Return what JSON without markup and a fence are; where nothing may be called they are the answer's text."""
+        if self.plan.demand.forbids and self._request.output is None:
             return "never"
         return "anywhere" if self.plan.demand.forced else "reply"
 
