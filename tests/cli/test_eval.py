@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -222,6 +223,52 @@ def test_ctrl_c_and_going_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("r.jsonl").read_bytes().startswith(kept)
     assert len(read_journal(Path("r.jsonl"))[1]) == 8
     assert len(upstream.requests) == 6 + 1 + 4  # the greeting again, and what was not answered
+
+
+def test_the_same_command_goes_on_without_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without --out a stopped run goes on with its file in the cache and says so; Ctrl-C prints the command; --new."""
+    count = 0
+
+    def script(request: Recorded) -> Answer:
+        nonlocal count
+        count += request.method == "POST"
+        return Hang(Turn(Say("…"))) if count == 4 else writes_fences(request) if count > 1 else Turn(Say("Hello"))
+
+    with ScriptedUpstream(script) as upstream:
+        flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--choice", "auto", "--limit", "2"]
+        with start("builtin", *flags, "--new", "--json", "my report.json") as process:
+            upstream.wait_for_requests(4)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        runs = tmp_path / "cache" / "evals" / "runs"
+        (file,) = runs.iterdir()
+        command = next(line for line in err.splitlines() if line.startswith("stopped; to go on: "))
+        words = shlex.split(command.removeprefix("stopped; to go on: "))
+        assert words == ["mustcall", "eval", "builtin", *flags, "--json", "my report.json", "--out", str(file)]
+        copy = shutil.copy(file, tmp_path / "copy.jsonl")
+        code, out, err = evaluate(capsys, "builtin", *flags)
+        assert code == 0, err
+        assert f"note: going on with {file}, which has 2 of 4 replies; --new starts a new run\n" in err
+        assert "0 of 2 bare, 2 of 2 through mustcall" in out
+        assert list(runs.iterdir()) == [file]
+        shutil.copy(copy, file)  # stopped once more: the command that was printed goes on, too
+        code, out, err = evaluate(capsys, *words[2:])
+        assert (code, "going on" in err) == (0, False)
+        assert len(read_journal(file)[1]) == 4
+        # A complete run is not gone on with, and --new leaves an incomplete one alone.
+        assert evaluate(capsys, "builtin", *flags)[0] == 0
+        shutil.copy(copy, file)
+        assert evaluate(capsys, "builtin", *flags, "--new")[0] == 0
+    assert len(list(runs.iterdir())) == 3
+    assert file.read_bytes() == Path(copy).read_bytes()
+
+
+def test_new_is_for_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--new` beside --out would leave open what is wanted."""
+    code, _, err = evaluate(capsys, "builtin", "--new", "--out", "r.jsonl")
+    assert code == 2
+    assert "--new is for runs without --out" in err
 
 
 def test_ctrl_c_before_anything() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.summary import Column, Summary
+from mustcall.upstream.embedded.catalogue import find_weights
 from support.embedded import NAME, readied
 
 
@@ -24,6 +25,8 @@ def test_a_server_of_its_own(
     summary = msgspec.json.decode(Path("r.json").read_bytes(), type=Summary)
     assert summary.facts.address.startswith("llama.cpp")
     assert summary.facts.model == NAME
+    assert summary.facts.weights == find_weights(NAME).sha256
+    assert f"weights {summary.facts.weights[:12]}…" in capsys.readouterr().out
     for each in summary.graded:
         assert each.row.fault is None or each.column is Column.MUSTCALL
         assert each.row.seconds > 0

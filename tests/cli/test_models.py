@@ -126,11 +126,24 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    """A name that is not in the catalogue is a usage error that lists those that are."""
-    code, said = run("pull", "gpt-9")
-    assert code == 2
+@pytest.mark.parametrize("command", ["pull", "rm", "path"])
+@pytest.mark.parametrize("name", ["gpt-9", "some/file.gguf"])
+def test_unknown_names_are_refused_with_the_known_ones(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that is not in the catalogue is one sentence that lists those that are, and exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(["models", command, name])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith(f"mustcall: there are no weights called {name!r}; there are: ")
+    assert said.count("\n") == 1
     assert all(weights.name in said for weights in CATALOGUE)
+
+
+def test_help_names_the_argument() -> None:
+    """Usage lines are short: the names are in `models list`."""
+    assert "Usage: cli models pull [OPTIONS] [NAME]\n" in run("pull", "--help")[1]
 
 
 def test_pull_that_fails(cache: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

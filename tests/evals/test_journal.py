@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.journal import Journal, read_journal
+from mustcall.evals.journal import Journal, find_unfinished, read_journal
 from mustcall.evals.rows import Arm, Row
 from support.evalrows import LIST, OSLO, facts, failed, row
 
@@ -65,6 +65,75 @@ def test_other_circumstances_are_refused(tmp_path: Path) -> None:
         Journal(file, facts(model="big", seed=1))
     assert "started" not in raised.value.message
     assert file.read_bytes() == before
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    """Rule 149: a run with another model file is another run; one whose weights were not recorded may be."""
+    file = tmp_path / "r.jsonl"
+    with Journal(file, facts(weights="aa11")) as journal:
+        journal.add(ROWS[0])
+    with pytest.raises(ConfigError, match=r"weights with the SHA-256 aa11 instead of with the SHA-256 bb22.*--out"):
+        Journal(file, facts(weights="bb22"))
+    with Journal(file, facts(weights="aa11")) as journal:
+        assert journal.rows == ROWS[:1]
+    with pytest.raises(ConfigError, match=r"aa11 instead of that were not recorded"):
+        Journal(file, facts())
+
+
+def test_files_without_weights_are_read(tmp_path: Path) -> None:
+    """Rule 149: a file from before weights were recorded is read, and goes on where no model file is known."""
+    file = tmp_path / "r.jsonl"
+    first, *others = kept(file, *ROWS).splitlines(keepends=True)
+    old = {name: value for name, value in msgspec.json.decode(first).items() if name != "weights"}
+    file.write_bytes(b"".join([msgspec.json.encode(old), b"\n", *others]))
+    assert read_journal(file) == (facts(), ROWS)
+    with Journal(file, facts()) as journal:
+        assert journal.rows == ROWS
+    with pytest.raises(ConfigError, match="weights that were not recorded instead of with the SHA-256 aa11"):
+        Journal(file, facts(weights="aa11"))
+
+
+def test_one_process_writes_to_a_file(tmp_path: Path) -> None:
+    """A second run on a file that is being written to is refused, and goes on once it is free."""
+    file = tmp_path / "r.jsonl"
+    with Journal(file, facts()) as journal:
+        journal.add(ROWS[0])
+        with pytest.raises(ConfigError, match="another run is writing to"):
+            Journal(file, facts())
+        journal.add(ROWS[1])
+    with Journal(file, facts()) as again:
+        assert again.rows == ROWS[:2]
+
+
+def test_when_a_run_began_is_kept(tmp_path: Path) -> None:
+    """A run that goes on is the run that was begun."""
+    file = tmp_path / "r.jsonl"
+    kept(file, *ROWS)
+    with Journal(file, facts(started="2027-01-01T00:00:00+00:00")) as journal:
+        assert journal.facts == facts()
+
+
+def test_the_newest_incomplete_run_is_found(tmp_path: Path) -> None:
+    """Of the runs with equal facts the newest that is not complete goes on; an outage counts as not answered."""
+    assert find_unfinished(tmp_path / "gone", facts()) is None
+    runs: dict[str, tuple[dict[str, str | int], tuple[Row, ...]]] = {
+        "older": ({"started": "2026-01-01"}, ROWS[:1]),
+        "newer": ({"started": "2026-02-01"}, (*ROWS, failed(LIST, Arm.MUSTCALL, upstream=True))),
+        "complete": ({"started": "2026-03-01"}, (*ROWS, failed(LIST, Arm.MUSTCALL))),
+        "other": ({"started": "2026-04-01", "seed": 1}, ROWS[:1]),
+        "weights": ({"started": "2026-05-01", "weights": "aa11"}, ROWS[:1]),
+    }
+    for name, (changes, rows) in runs.items():
+        with Journal(tmp_path / f"{name}.jsonl", facts(**changes)) as journal:
+            for each in rows:
+                journal.add(each)
+    (tmp_path / "broken.jsonl").write_bytes(b"{nonsense\n")
+    (tmp_path / "folder.jsonl").mkdir()
+    assert find_unfinished(tmp_path, facts()) == tmp_path / "newer.jsonl"
+    assert find_unfinished(tmp_path, facts(weights="aa11")) == tmp_path / "weights.jsonl"
+    with Journal(tmp_path / "newer.jsonl", facts()):
+        assert find_unfinished(tmp_path, facts()) == tmp_path / "older.jsonl"
+    assert find_unfinished(tmp_path, facts(seed=2)) is None
 
 
 def test_the_later_word_counts(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ def test_circumstances_are_told() -> None:
         "5 a set",
     ):
         assert words in told
+    assert "weights" not in told
+    weighed = small_summary(weights="1d9614638d18024d0fbb36575a15f130")
+    assert "weights 1d9614638d18…" in circumstances(weighed)
+    assert weighed.facts.weights in Page(write_summary_page(weighed, BuiltinSuite())).text
     assert "in words" in Page(write_summary_page(small_summary(form=Form.WORDS), BuiltinSuite())).text
 
 

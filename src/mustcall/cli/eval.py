@@ -1,6 +1,7 @@
 """`mustcall eval`: a suite of questions with and without mustcall, every reply kept, scored again at will."""
 
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from mustcall.evals.summary import summarise
 __all__ = ["command"]
 
 _SCORE = "score"
+_GIVEN = "mustcall.eval.given"
 
 
 class _Suites(click.Group):
@@ -53,7 +55,8 @@ def command() -> None:
     """Ask a model the questions of a suite with and without mustcall, and count the right answers.
 
     Each question is asked in two arms: `bare`, the upstream as it is, and `mustcall`. Every reply is kept in a file as
-    soon as it is there; a run that was stopped goes on from it. docs/eval.md says how to repeat the published figures.
+    soon as it is there; the same command goes on with a run that was stopped.
+    docs/eval.md says how to repeat the published figures.
     """
     logging.getLogger("mustcall").addHandler(logging.NullHandler())  # what fails is in the report
 
@@ -87,7 +90,12 @@ _RUN_OPTIONS = (
     click.option("--gateway", metavar="URL", help="Send the mustcall arm to this gateway."),
     click.option("--gateway-key-env", metavar="NAME", help="The environment variable that holds that gateway's key."),
     click.option(
-        "--out", type=click.Path(path_type=Path), help="Keep the replies in this file or directory, or go on."
+        "--out",
+        type=click.Path(path_type=Path),
+        help="Keep the replies in this file or directory, or go on with it.  [default: a file in the user's cache]",
+    ),
+    click.option(
+        "--new", is_flag=True, help="Start a new run, although a stopped one with the same options could go on."
     ),
 )
 _LLAMA_OPTION = click.option(
@@ -116,8 +124,16 @@ def _with(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     return decorate
 
 
+class _SuiteCommand(click.Command):
+    """A command that remembers its words, to say how to go on."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_GIVEN] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
 def _suite_command(name: str, about: str) -> click.Command:
-    @click.command(name=name, short_help=about, help=about)
+    @click.command(name=name, cls=_SuiteCommand, short_help=about, help=about)
     @_with(_RUN_OPTIONS)
     @_LLAMA_OPTION
     @upstream_options
@@ -136,6 +152,7 @@ def _suite_command(name: str, about: str) -> click.Command:
         gateway: str | None,
         gateway_key_env: str | None,
         out: Path | None,
+        new: bool,
         llama: str | None,
         file: Path | None,
         upstream: str | None,
@@ -152,6 +169,8 @@ def _suite_command(name: str, about: str) -> click.Command:
     ) -> None:
         if gateway is not None and via != "engine":
             raise click.UsageError("--gateway is a gateway already; leave out --via")
+        if new and out is not None:
+            raise click.UsageError("--new is for runs without --out; name another file with --out to start a new run")
         if llama is not None and (upstream is not None or gguf is not None):
             raise click.UsageError("--llama is an upstream of its own; leave out --upstream and --gguf")
         reports = Reports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
@@ -162,8 +181,8 @@ def _suite_command(name: str, about: str) -> click.Command:
         chosen = check_sets(suite, sets, demand)
         check_floors(reports.floors, chosen)
         questions = choose_questions(suite, chosen, demand, limit=limit, seed=seed)
-        with started_server(llama) as (served, address):
-            settings = measured_settings(file, served or upstream, gguf, model, key_env)
+        with started_server(llama) as served:
+            settings = measured_settings(file, served.flag or upstream, gguf, model, key_env)
             options = Options(
                 sets=chosen,
                 limit=limit,
@@ -176,11 +195,13 @@ def _suite_command(name: str, about: str) -> click.Command:
                 via=via,
                 model=model,
                 key=keys[0],
-                address=address,
+                address=served.address,
+                weights=served.weights,
                 sampling=read_sampling(settings, temperature, max_tokens),
                 out=out,
+                new=new,
             )
-            _finish(Run(suite, questions, settings, options), suite, reports)
+            _finish(Run(suite, questions, settings, options, _note), suite, reports)
 
     return run
 
@@ -217,7 +238,11 @@ def score_command(
 
 def _opened(name: str) -> Suite:
     """Open a suite; a download is announced."""
-    return open_suite(name, note=lambda line: click.echo(f"note: {line}", err=True))
+    return open_suite(name, note=_note)
+
+
+def _note(line: str) -> None:
+    click.echo(f"note: {line}", err=True)
 
 
 def _finish(run: Run, suite: Suite, reports: Reports) -> None:
@@ -232,4 +257,15 @@ def _finish(run: Run, suite: Suite, reports: Reports) -> None:
         sys.exit(INTERRUPTED)
     code = report(summarise(run.facts, list(run.rows.values()), suite), suite, reports)
     click.echo(f"replies kept in {run.file}")
+    if interrupted:
+        click.echo(f"stopped; to go on: {_command_to_go_on(run.file)}", err=True)
     sys.exit(INTERRUPTED if interrupted else code)
+
+
+def _command_to_go_on(file: Path | None) -> str:
+    """Return the command that was given, with the file that its replies are in."""
+    context = click.get_current_context()
+    given = [word for word in context.meta[_GIVEN] if word != "--new"]
+    if context.params["out"] is None:
+        given += ["--out", str(file)]
+    return shlex.join([*context.command_path.split(), *given])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from datetime import UTC, datetime
@@ -18,13 +19,15 @@ from mustcall.engine.turns import House
 from mustcall.evals.arms import GatewayPath, Subject, make_askers
 from mustcall.evals.asking import Sampling
 from mustcall.evals.counting import CountedTransport
-from mustcall.evals.journal import Journal, RunFacts
+from mustcall.evals.journal import Journal, RunFacts, find_unfinished
 from mustcall.evals.questions import Demand, Question
 from mustcall.evals.rows import Row
 from mustcall.evals.runner import ask_all
 from mustcall.evals.suites import Suite
 from mustcall.gateway.settings import Settings
 from mustcall.upstream.artifacts.places import cache_directory
+from mustcall.upstream.embedded.fingerprint import address_hash, weights_hash
+from mustcall.upstream.embedded.store import locate
 from mustcall.upstream.schemes import SchemeTransport
 
 __all__ = ["Options", "Run", "started_server"]
@@ -33,7 +36,8 @@ __all__ = ["Options", "Run", "started_server"]
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is made with, as the command line gave it.
 
-    `address` is what to call the upstream where its own is another one each time.
+    `address` is what to call the upstream where its own is another one each time. `weights` is the SHA-256 of the model
+    file of a server that was started for the run. Without `out`, a run that was stopped goes on unless `new` is set.
     """
 
     sets: tuple[str, ...]
@@ -48,36 +52,56 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     key: str | None
     address: str | None
+    weights: str
     sampling: Sampling
     out: Path | None
+    new: bool
+
+
+class Served(msgspec.Struct, frozen=True):
+    """A server that was started for a run: its upstream flag, a name that stays the same, the hash of its model file.
+
+    All are empty where none was started.
+    """
+
+    flag: str | None = None
+    address: str | None = None
+    weights: str = ""
 
 
 @contextlib.contextmanager
-def started_server(model: str | None) -> Generator[tuple[str | None, str | None]]:
-    """Serve a model with llama.cpp for the length of a run; yield its upstream flag, and a name that stays the same.
-
-    Nothing is started, and nothing is yielded, where no model is named.
-    """
+def started_server(model: str | None) -> Generator[Served]:
+    """Serve a model with llama.cpp for the length of a run; nothing is started where none is named."""
     if model is None:
-        yield None, None
+        yield Served()
         return
     from mustcall.testing.llama import LlamaServer, LlamaServerFailed  # noqa: PLC0415  only here
 
     path = Path(model)
+    source = str(path.absolute()) if path.suffix == ".gguf" else model
+    server = LlamaServer(source)
+    weights = weights_hash(locate(source).path)
     try:
-        server = LlamaServer(path if path.suffix == ".gguf" else model).start()
+        server.start()
     except LlamaServerFailed as error:
         raise ConfigError(" ".join(str(error).splitlines()[:2])) from None
     try:
-        yield f"llama:chat={server.base_url}", f"llama.cpp {server.version}".strip()
+        yield Served(f"llama:chat={server.base_url}", f"llama.cpp {server.version}".strip(), weights)
     finally:
         server.close()
 
 
 class Run:
-    """One run: what was planned, and what is there so far."""
+    """One run: what was planned, and what is there so far. `say` is told what the user should know at once."""
 
-    def __init__(self, suite: Suite, questions: tuple[Question, ...], settings: Settings, options: Options) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        questions: tuple[Question, ...],
+        settings: Settings,
+        options: Options,
+        say: Callable[[str], None],
+    ) -> None:
         self.facts: RunFacts | None = None
         self.file: Path | None = None
         self.rows: dict[tuple[str, str], Row] = {}
@@ -85,6 +109,7 @@ class Run:
         self._questions = questions
         self._settings = settings
         self._options = options
+        self._say = say
 
     def measure(self) -> None:
         """Ask what is not answered yet; raise `KeyboardInterrupt` when stopped."""
@@ -108,9 +133,14 @@ class Run:
             self._path(subject) as path,
         ):
             facts = self._facts(subject)
-            file = self.file = _place(options.out, facts)
+            file = self.file = self._place(facts)
             with Journal(file, facts) as journal:
-                self.facts = facts
+                self.facts = journal.facts
+                if options.out is None and journal.rows:
+                    self._say(
+                        f"going on with {file}, which has {len(journal.rows)} of {2 * facts.planned} replies; --new "
+                        "starts a new run"
+                    )
                 for row in journal.rows:
                     self.rows[row.id, row.arm] = row
                     advance(row, True)
@@ -142,9 +172,27 @@ class Run:
             sampling=options.sampling,
             planned=len(self._questions),
             settings=_digest(self._settings.house),
+            weights=options.weights or address_hash(endpoint.base_url),
             version=__version__,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+    def _place(self, facts: RunFacts) -> Path:
+        """Return the file of a run: the one named, one in the directory named, or one in the user's cache.
+
+        In the cache a run that was stopped goes on, unless a new one is asked for.
+        """
+        out, runs = self._options.out, cache_directory("evals") / "runs"
+        if out is not None:
+            file = out / f"{_stem(facts)}.jsonl" if out.is_dir() or not out.suffix else out
+        else:
+            stopped = None if self._options.new else find_unfinished(runs, facts)
+            file = stopped or _new_file(runs, facts)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        return file
 
     @contextlib.asynccontextmanager
     async def _path(self, subject: Subject) -> AsyncGenerator[GatewayPath | None]:
@@ -169,19 +217,16 @@ class Run:
             yield None
 
 
-def _place(out: Path | None, facts: RunFacts) -> Path:
-    """Return the file of a run: the one named, one in the directory named, or a new one in the user's cache."""
+def _stem(facts: RunFacts) -> str:
     words = [facts.suite, facts.model, facts.choice or "", facts.wire, "stream" if facts.stream else ""]
-    stem = re.sub(r"[^\w.]+", "-", "-".join(str(word) for word in words if word)).strip("-")
-    if out is None:
-        file = cache_directory("evals") / "runs" / f"{stem}-{re.sub(r'[^0-9]', '', facts.started)[:14]}.jsonl"
-    else:
-        file = out / f"{stem}.jsonl" if out.is_dir() or not out.suffix else out
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
-    return file
+    return re.sub(r"[^\w.]+", "-", "-".join(str(word) for word in words if word)).strip("-")
+
+
+def _new_file(runs: Path, facts: RunFacts) -> Path:
+    """Return a name for a new run that no file has."""
+    stem = f"{_stem(facts)}-{re.sub(r'[^0-9]', '', facts.started)[:14]}"
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(file for name in names if not (file := runs / f"{name}.jsonl").exists())
 
 
 def _digest(house: House) -> str:

@@ -14,7 +14,6 @@ from mustcall.upstream.embedded.store import Store, locate, megabytes
 __all__ = ["command"]
 
 _INTERRUPTED = 130
-_NAMES = click.Choice([weights.name for weights in CATALOGUE])
 
 
 @click.group(name="models", cls=Group)
@@ -26,7 +25,7 @@ def command() -> None:
 
 
 @command.command(name="pull", short_help="Fetch weights, once.")
-@click.argument("name", required=False, type=_NAMES)
+@click.argument("name", required=False)
 def pull_command(name: str | None) -> None:
     """Fetch the weights called NAME; nothing happens if they are here.
 
@@ -58,7 +57,7 @@ def list_command() -> None:
 
 
 @command.command(name="rm", short_help="Remove weights.")
-@click.argument("name", type=_NAMES)
+@click.argument("name")
 @click.pass_context
 def remove_command(ctx: click.Context, name: str) -> None:
     """Remove the weights called NAME from the cache; exit code 1 if they are not there."""
@@ -70,10 +69,10 @@ def remove_command(ctx: click.Context, name: str) -> None:
 
 
 @command.command(name="path", short_help="Print where weights are.")
-@click.argument("name", required=False, type=_NAMES)
+@click.argument("name", required=False)
 def path_command(name: str | None) -> None:
     """Print the file of the weights called NAME (default: those used where none are named); exit code 2 without it."""
-    click.echo(locate(name or "").path)
+    click.echo(locate("" if name is None else find_weights(name).name).path)
 
 
 def _pull_with_progress(weights: Weights, store: Store) -> None:

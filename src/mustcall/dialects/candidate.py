@@ -5,21 +5,16 @@ text is held while nothing else has come. It knows nothing of where such a text 
 business.
 """
 
-import re
 from typing import Protocol
 
 import msgspec
 
 from mustcall.dialects.events import CallEnd, CallStart, Malformed, Reason, ScanEvent, Text
 from mustcall.dialects.fences import Unfenced
+from mustcall.dialects.prose import has_substance
 
 __all__ = ["Candidate"]
 
-
-#: More than this behind a call is prose of substance.
-_MOST_WORDS = 3
-_MOST_CHARACTERS = 40
-_WORD = re.compile(r"\w+")
 #: The formats of a JSON object or array without markup, and what they are called in a fence.
 _BARE = frozenset({"llama3_json", "json_array"})
 _FENCED = "fenced_json"
@@ -94,7 +89,7 @@ class Candidate:
             match event:
                 case Text(text=said):
                     self._said = (self._said + said).lstrip()
-                    if self._said and (not self.called or _has_substance(self._said)):
+                    if self._said and (not self.called or has_substance(self._said)):
                         return False
                 case Malformed():
                     return False
@@ -123,12 +118,6 @@ class Candidate:
         if self._fenced and isinstance(event, CallStart | CallEnd | Malformed) and event.dialect in _BARE:
             return msgspec.structs.replace(event, dialect=_FENCED)
         return event
-
-
-def _has_substance(said: str) -> bool:
-    """Tell whether a text beside calls is more than a closing word or what is left of a control token."""
-    said = said.rstrip()
-    return len(said) > _MOST_CHARACTERS or sum(1 for _ in _WORD.finditer(said)) > _MOST_WORDS
 
 
 def _is_cut(found: list[ScanEvent]) -> bool:

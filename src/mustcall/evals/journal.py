@@ -1,11 +1,13 @@
 """The file a run keeps its replies in: one line of JSON for the circumstances, then one for each reply, as it comes.
 
 A line is written whole before the next question is asked, so that a run that was stopped, at any moment, goes on from
-its file; half a line at the end is what a stopped process left, and is cut off. A file of other circumstances is
-refused. Of two lines about the same question and arm the later one counts.
+its file; half a line at the end is what a stopped process left, and is cut off. A file of other circumstances, or one
+that another process writes to, is refused. Of two lines about the same question and arm the later one counts.
 """
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,7 @@ from mustcall.evals.asking import Sampling
 from mustcall.evals.questions import Demand
 from mustcall.evals.rows import Arm, Form, Row
 
-__all__ = ["Journal", "RunFacts", "read_journal"]
+__all__ = ["Journal", "RunFacts", "find_unfinished", "read_journal"]
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,17 +50,21 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     #: A short name for the operator's settings of a turn; empty for the defaults.
     settings: str = ""
+    #: The SHA-256 of the model file, where mustcall runs it; empty for an upstream's own model.
+    weights: str = ""
 
     def differences(self, other: "RunFacts") -> list[str]:
         """Say what another run was made with, where it differs; when it was begun does not count."""
         return [
-            f"{name} {_shown(getattr(other, name))} instead of {_shown(getattr(self, name))}"
+            f"{name} {_shown(name, getattr(other, name))} instead of {_shown(name, getattr(self, name))}"
             for name in self.__struct_fields__
             if name != "started" and getattr(self, name) != getattr(other, name)
         ]
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
+    if name == "weights":
+        return f"with the SHA-256 {value}" if value else "that were not recorded"
     return msgspec.json.encode(value).decode()
 
 
@@ -95,10 +101,36 @@ def _latest(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple({(row.id, row.arm): row for row in rows}.values())
 
 
-class Journal:
-    """A file that replies are added to; `rows` are those it held when it was opened.
+def find_unfinished(directory: Path, facts: RunFacts) -> Path | None:
+    """Return the newest file of a directory that holds a run with these facts which can go on, None if there is none.
 
-    What the upstream itself failed to answer is not among them, so that it is asked again.
+    A run that another process is at, a complete one, and a file that cannot be read are passed over.
+    """
+    begun: list[tuple[str, Path]] = []
+    for file in directory.glob("*.jsonl"):
+        with contextlib.suppress(OSError, ConfigError):
+            with file.open("rb") as lines:
+                kept, _, _ = _parse(lines.readline(), file)
+            if not facts.differences(kept):
+                begun.append((kept.started, file))
+    for _, file in sorted(begun, reverse=True):
+        with contextlib.suppress(OSError, ConfigError), file.open("rb") as data:
+            _, rows, _ = _parse(data.read(), file)
+            if len(_answered(rows)) < len(Arm) * facts.planned and _claim(data):
+                return file
+    return None
+
+
+def _answered(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return the last word on each question and arm, without those that the upstream itself failed to answer."""
+    return tuple(row for row in _latest(rows) if row.fault is None or not row.fault.upstream)
+
+
+class Journal:
+    """A file that replies are added to; `rows` are those it held when it was opened, `facts` those of its first line.
+
+    What the upstream itself failed to answer is not among the rows, so that it is asked again. While it is open, no
+    other process can add to it.
     """
 
     def __init__(self, file: Path, facts: RunFacts) -> None:
@@ -106,26 +138,34 @@ class Journal:
         self.facts = facts
         self.rows: tuple[Row, ...] = ()
         try:
-            self._out = self._open()
+            self._out = file.open("ab", buffering=0)
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        try:
+            self._begin()
+        except BaseException as error:
+            self._out.close()
+            if isinstance(error, OSError):
+                raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+            raise
 
-    def _open(self) -> IO[bytes]:
-        data = self.file.read_bytes() if self.file.exists() else b""
+    def _begin(self) -> None:
+        if not _claim(self._out):
+            raise ConfigError(f"another run is writing to {self.file}; wait for it, or name another file with --out")
+        data = self.file.read_bytes()
         if b"\n" not in data:  # new, or stopped before the first line was whole
-            out = self.file.open("wb", buffering=0)
-            self._write(out, msgspec.json.encode(self.facts))
-            return out
+            os.truncate(self.file, 0)
+            self._write(msgspec.json.encode(self.facts))
+            return
         kept, rows, whole = _parse(data, self.file)
         if differences := self.facts.differences(kept):
             raise ConfigError(
                 f"{self.file} holds the replies of another run ({'; '.join(differences)}); name another file with "
                 "--out, or remove this one"
             )
-        self.rows = tuple(row for row in _latest(rows) if row.fault is None or not row.fault.upstream)
+        self.facts, self.rows = kept, _answered(rows)
         if whole < len(data):
             os.truncate(self.file, whole)
-        return self.file.open("ab", buffering=0)
 
     @property
     def done(self) -> frozenset[tuple[str, Arm]]:
@@ -134,9 +174,10 @@ class Journal:
 
     def add(self, row: Row) -> None:
         """Write a reply; raise `ConfigError` where it cannot be written whole, and leave only whole lines."""
-        self._write(self._out, msgspec.json.encode(row))
+        self._write(msgspec.json.encode(row))
 
-    def _write(self, out: IO[bytes], line: bytes) -> None:
+    def _write(self, line: bytes) -> None:
+        out = self._out
         place = out.seek(0, os.SEEK_END)
         data = memoryview(line + b"\n")
         try:
@@ -146,7 +187,7 @@ class Journal:
             os.truncate(self.file, place)
             raise ConfigError(
                 f"cannot write {self.file}: {error.strerror}; the replies before are kept, and the same command goes "
-                "on from there"
+                "on from there (without --new)"
             ) from None
 
     def close(self) -> None:
@@ -160,3 +201,35 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    #: A lock keeps others from reading what it covers, so it covers a byte far behind the end.
+    _FAR = 1 << 40
+
+    def _claim(file: IO[bytes]) -> bool:
+        """Take a file for this process, until it is closed; tell whether that was possible."""
+        place = file.tell()
+        try:
+            file.seek(_FAR)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            file.seek(place)
+        return True
+
+else:
+    import fcntl
+
+    def _claim(file: IO[bytes]) -> bool:
+        """Take a file for this process, until it is closed; tell whether that was possible."""
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True

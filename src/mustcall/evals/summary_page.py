@@ -47,6 +47,7 @@ def write_summary_page(summary: Summary, suite: Suite, changes: Sequence[Change]
             *_tables(summary),
             *(table(CHANGE_HEADS, change_rows(changes)) if changes is not None else ()),
             *_method(summary),
+            *_weights(summary),
             *_replies(summary, suite),
         ],
     )
@@ -88,6 +89,11 @@ def _method(summary: Summary) -> Iterator[str]:
         "is no arm: it reads the bare replies once more and takes a reply that is one JSON call, in a code fence or "
         "not, for that call. An error is never a right answer.</p>"
     )
+
+
+def _weights(summary: Summary) -> Iterator[str]:
+    if summary.facts.weights:
+        yield f"<p>SHA-256 of the model file: <code>{escape(summary.facts.weights)}</code></p>"
 
 
 def _replies(summary: Summary, suite: Suite) -> Iterator[str]:

@@ -36,6 +36,9 @@ COST_NOTE = (
 
 CHANGE_HEADS = ("since the earlier run", "arm", "asked in both", "right then", "now", "gain", "loss", "p")
 
+#: So much of a hash tells two files apart for a reader; the page and the data have all of it.
+_HASH_SHOWN = 12
+
 _ARMS = (Column.BARE, Column.MUSTCALL)
 
 
@@ -52,6 +55,7 @@ def circumstances(summary: Summary) -> str:
     temperature = "the server's own" if facts.sampling.temperature is None else f"{facts.sampling.temperature:g}"
     words = [
         f"{facts.model} at {facts.address}",
+        *([f"weights {facts.weights[:_HASH_SHOWN]}…"] if facts.weights else []),
         f"tool_choice {facts.choice or ('auto' if facts.suite == 'bfcl' else 'as each prompt says')}",
         f"wire {facts.wire}" + (f" on {facts.upstream_wire}" if facts.wire is not facts.upstream_wire else ""),
         *(["streamed"] if facts.stream else []),
