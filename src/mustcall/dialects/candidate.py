@@ -5,6 +5,7 @@ text is held while nothing else has come. It knows nothing of where such a text 
 business.
 """
 
+import re
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ __all__ = ["Candidate"]
 #: The formats of a JSON object or array without markup, and what they are called in a fence.
 _BARE = frozenset({"llama3_json", "json_array"})
 _FENCED = "fenced_json"
+_BLANKS = re.compile(r"\s+")
 
 
 class _Reading(Protocol):
@@ -88,7 +90,8 @@ class Candidate:
         for number, event in enumerate(found):
             match event:
                 case Text(text=said):
-                    self._said = (self._said + said).lstrip()
+                    # A run of blanks is one: thousands of line breaks, one by one, must not add up.
+                    self._said = _BLANKS.sub(" ", self._said + said).lstrip()
                     if self._said and (not self.called or has_substance(self._said)):
                         return False
                 case Malformed():
