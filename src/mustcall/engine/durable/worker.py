@@ -61,6 +61,8 @@ class Worker:
         self._fed: dict[str, tuple[int, float]] = {}
         #: How often each run failed that is not over, and when it may be tried again.
         self._resting: dict[str, tuple[int, float]] = {}
+        #: The runs that are being carried out here.
+        self._driven: set[str] = set()
         self.finished = 0
         agent.runs.released = RunStatus.QUEUED  # a worker that stops leaves its runs to the others
 
@@ -113,11 +115,17 @@ class Worker:
         self._working.add(current)
         run_id = run_of(task)
         try:
-            if not self._rests(run_id):
-                await self._drive(run_id)
+            if run_id in self._driven:  # an engine may hand a run out twice
+                return
+            self._driven.add(run_id)
+            try:
+                if not self._rests(run_id):
+                    await self._drive(run_id)
+            finally:
+                self._driven.discard(run_id)
+                self._fed.pop(run_id, None)
         finally:
             self._working.discard(current)
-            self._fed.pop(run_id, None)
 
     async def _drive(self, run_id: str) -> None:
         """Go on with a run; one that fails and is not over rests, and is handed out again after that."""
