@@ -2,13 +2,13 @@
 
 import json
 import os
-import resource
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -184,16 +184,31 @@ def test_replies_are_kept_without_asking(capsys: pytest.CaptureFixture[str], tmp
     assert f"replies kept in {file}" in out.replace("\n", "")
 
 
-def start(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    """Start the command in a process of its own."""
-    return subprocess.Popen(  # noqa: S603  our own command
-        [sys.executable, "-m", "mustcall", "eval", *arguments],
+#: Limits the size of files, then becomes the command; a function run in the fork could wait for ever for a lock that
+#: one of this process's threads held.
+LIMITED = """
+import os, resource, sys
+most = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+
+
+@contextmanager
+def start(*arguments: str, most: int | None = None) -> Generator[subprocess.Popen[str]]:
+    """Start the command in a process of its own, which writes files of so many bytes at most, and see it end."""
+    limited = [] if most is None else ["-c", LIMITED, str(most)]
+    with subprocess.Popen(  # noqa: S603  our own command
+        [sys.executable, *limited, "-m", "mustcall", "eval", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "COLUMNS": "200"},
-        preexec_fn=before,  # noqa: PLW1509  no threads here
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_ctrl_c_and_going_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,8 +304,7 @@ def test_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     """Where no more can be written, one sentence says so; whole lines are kept and scored."""
     with ScriptedUpstream(writes_fences) as upstream:
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--choice", "auto", "--out", "r.jsonl"]
-        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))  # noqa: E731  run in the child
-        with start("builtin", *flags, before=limit) as process:
+        with start("builtin", *flags, most=3000) as process:
             out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
     (line,) = [line for line in err.splitlines() if line.startswith("mustcall:")]
@@ -307,8 +321,7 @@ def test_a_report_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> 
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--limit", "1", "--out", "r.jsonl"]
         assert evaluate(capsys, "builtin", *flags)[0] == 0
     Path("r.html").write_text("old", encoding="utf-8")
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))  # noqa: E731  run in the child
-    with start("score", "r.jsonl", "--html", "r.html", before=limit) as process:
+    with start("score", "r.jsonl", "--html", "r.html", most=3000) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (2, "", "mustcall: cannot write r.html: File too large\n")
     assert Path("r.html").read_text(encoding="utf-8") == "old"
