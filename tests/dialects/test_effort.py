@@ -1,6 +1,8 @@
 """Hostile text is bounded: markup counts towards one limit, and nothing depends on how the text was cut."""
 
-import time
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -88,11 +90,27 @@ def test_code_reads_the_same_in_every_cut(text: str) -> None:
 @pytest.mark.parametrize("key", ["declared_{}", "unknown_{}"])
 def test_many_parameters(dialect: str, key: str) -> None:
     """Rule 68: neither a tool with many parameters nor a call with many unknown ones costs more than its text."""
-    properties = {f"declared_{number}": {"type": "string"} for number in range(300)}
-    tool = Tool(name="wide", parameters={"type": "object", "properties": properties})
-    text = find_dialect(dialect).render([WrittenCall("wide", {key.format(number): "v" for number in range(300)})])
-    scan(["warm up"], tools=[tool])
-    begin = time.process_time()
-    events = scan([text], tools=[tool])
-    assert time.process_time() - begin < 0.1
-    assert made(events) == 1
+
+    def steps(count: int) -> int:
+        properties = {f"declared_{number}": {"type": "string"} for number in range(count)}
+        tool = Tool(name="wide", parameters={"type": "object", "properties": properties})
+        text = find_dialect(dialect).render([WrittenCall("wide", {key.format(number): "v" for number in range(count)})])
+        scan(["warm up"], tools=[tool])
+        lines = 0
+
+        def count_line(_: FrameType, event: str, __: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return count_line
+
+        before = sys.gettrace()
+        sys.settrace(count_line)
+        try:
+            events = scan([text], tools=[tool])
+        finally:
+            sys.settrace(before)
+        assert made(events) == 1
+        return lines
+
+    steps(10)  # what is made once and kept
+    assert steps(300) < 2.5 * steps(150)
