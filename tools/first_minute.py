@@ -35,7 +35,7 @@ _HEAD = """\
 <!-- Written by `python tools/first_minute.py`; do not edit. -->
 
 The ten questions that people ask first, as `mustcall run` and `mustcall chat` answered them on the default model,
-{model}, in the process, on {date}. {right} of {count} answers are right or say that the model does not know.
+{model}, in the process, on {date}. {right} of {count} answers are right or say that the model does not know.{wrong}
 [chat.md](chat.md) explains what is looked up, and what is held against what.
 
 """
@@ -76,7 +76,7 @@ QUESTIONS = (
     Question("What is the square root of 144?", _holds("12")),
     Question("Search the docs: how many days of holiday do employees have?", _holds("27")),
     Question("What is the capital of France?", _holds("Paris")),
-    Question("Hello!", lambda answer: re.search(r"(?i)\b(?:hello|hi|help|assist)\b", answer) is not None),
+    Question("Hello!", lambda answer: re.match(r"(?i)\W{0,3}(?:hello|hi|how can i)\b", answer) is not None),
 )
 
 
@@ -170,7 +170,8 @@ def _page(model: str, ran: list[Asked], chatted: list[Asked]) -> str:
     every = [*ran, *chatted]
     right = sum(asked.good for asked in every)
     date = f"{datetime.now(UTC):%Y-%m-%d}"
-    head = _HEAD.format(model=f"`{model}`", date=date, right=right, count=len(every))
+    wrong = "".join(f"\nNot so: `{asked.question.text}`." for asked in every if not asked.good)
+    head = _HEAD.format(model=f"`{model}`", date=date, right=right, count=len(every), wrong=wrong)
     runs = "\n\n".join(f"```text\n{asked.shown}\n```" for asked in ran)
     chats = "\n".join(asked.shown for asked in chatted)
     return f"{head}## mustcall run\n\n{runs}\n\n## mustcall chat\n\n```text\n{chats}\n```\n"
