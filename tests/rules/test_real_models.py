@@ -190,6 +190,16 @@ def test_prose_before_the_call_is_kept(stage: Stage, wire: str, stream: bool) ->
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_a_call_that_is_begun_twice(stage: Stage, wire: str, stream: bool) -> None:
+    """Rules 52, 137: what a model wrote of its call before the call itself is not shown; words before that are."""
+    model = stranger()
+    text = f"Let me look.\n{JSON_CALL}.json\n```json\n{JSON_CALL}\n```"
+    outcome = stage.play(Turn(Say(text))).ask(wire, request(wire, stream=stream, model=model, choice="required"))
+    assert stage.bodies == [arriving(wire, wire, stream=True, model=model, choice="required")]
+    assert (outcome.error, outcome.text.strip(), outcome.calls) == ({}, "Let me look.", CALLED)
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_a_native_call_ends_by_itself(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 137: a call of the provider's own is read to the end of its reply: others may follow it."""
     both = Turn(Call("get_weather", {"city": "Paris"}), Call("get_weather", {"city": "Rome"}))

@@ -23,6 +23,7 @@ from mustcall.policy.answering import AnswerWay, read_answer
 from mustcall.policy.arguments import check_arguments, describe_problems
 from mustcall.policy.callform import read_call
 from mustcall.policy.controls import OnUnmet, OtherTool
+from mustcall.policy.cutting import cut_lines, cut_off
 from mustcall.policy.judgement import Case, Judgement
 from mustcall.policy.lens import Found
 from mustcall.policy.loops import loop_of
@@ -405,27 +406,7 @@ def _cut_markup(case: Case, parts: tuple[Part, ...], malformed: Sequence[Malform
     """Return the parts without calls on offer that cannot be read."""
     _, spoilt = _sorted_markup(case, malformed)
     # Of a form that is not known only the sign is known, not where it ends.
-    return _cut_off(parts, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
-
-
-def _cut_off(parts: tuple[Part, ...], spans: list[str]) -> tuple[Part, ...]:
-    """Return the parts, each text only up to the first of these spans in it; an emptied part keeps its place.
-
-    A span ends where it could not be read any further, so what follows it may be its rest. The spans are given in
-    order and looked for from the end: each character is looked at once, and what is quoted before them stays.
-    """
-    left = list(spans)
-    kept: list[Part] = []
-    for part in reversed(parts):
-        if not left or not isinstance(part, Text):
-            kept.append(part)
-            continue
-        end = len(part.text)
-        while left and (start := part.text.rfind(left[-1], 0, end)) >= 0:
-            left.pop()
-            end = start
-        kept.append(part if end == len(part.text) else part.evolve(text=part.text[:end]))
-    return tuple(reversed(kept))
+    return cut_off(parts, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
 
 
 def _sorted_markup(case: Case, malformed: Sequence[Malformed]) -> tuple[list[Malformed], list[Malformed]]:
@@ -458,7 +439,9 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     notes = (Adaptation(AdaptationKind.CALL_PROMOTED, found.calls[0].name, f"from text ({dialects})"),)
     parts = found.promoted
     if found.passed:
-        parts = _cut_markup(case, parts, [entry for entry in found.passed if isinstance(entry, Malformed)])
+        passed = [entry for entry in found.passed if isinstance(entry, Malformed)]
+        _, broken = _sorted_markup(case, passed)
+        parts = cut_lines(_cut_markup(case, parts, passed), [entry.raw for entry in broken])
         notes += _passed_over(found)
     promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in parts)
     suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
