@@ -137,12 +137,7 @@ def read_call(text: str, tools: Sequence[Tool]) -> tuple[str, str] | None:
 
 def read_calls(text: str, tools: Sequence[Tool]) -> tuple[tuple[str, str], ...] | None:
     """Read an answer that is one call or a list of calls; None if any of it is not a call."""
-    bare = text.strip()
-    fenced = _FENCED.match(bare)
-    try:
-        answer = as_object(read_json(fenced.group(1) if fenced is not None else bare))
-    except Unreadable:
-        return None
+    answer = _object_in(text)
     if answer is None:
         return None
     written: list[Any] = [answer]
@@ -157,6 +152,16 @@ def read_calls(text: str, tools: Sequence[Tool]) -> tuple[tuple[str, str], ...] 
     return found if found and len(found) == len(calls) else None
 
 
+def _object_in(text: str) -> JsonObject | None:
+    """Return the JSON object that an answer is, with blanks and one code fence around it or not."""
+    bare = text.strip()
+    fenced = _FENCED.match(bare)
+    try:
+        return as_object(read_json(fenced.group(1) if fenced is not None else bare))
+    except Unreadable:
+        return None
+
+
 def _read_one(call: JsonObject | None, offered: Offered, kinds: dict[str, CallKind]) -> tuple[str, str] | None:
     if call is None or call.keys() != _CALL_KEYS or not isinstance(call["name"], str):
         return None
@@ -168,6 +173,15 @@ def _read_one(call: JsonObject | None, offered: Offered, kinds: dict[str, CallKi
         text = arguments.get("input")
         return (name, text) if isinstance(text, str) and len(arguments) == 1 else None
     return name, write_json(arguments)
+
+
+def named_in_call(text: str) -> str | None:
+    """Return the name of the tool that an answer calls which is one call and nothing else, whoever offers it."""
+    answer = _object_in(text)
+    if answer is None or len(answer) != len(_CALL_KEYS) or not isinstance(answer.get("name"), str):
+        return None
+    arguments = answer.get("arguments", answer.get("parameters"))
+    return answer["name"] if as_object(arguments) is not None else None
 
 
 def answer_problems(schema: JsonObject | None, text: str) -> tuple[Problem, ...]:

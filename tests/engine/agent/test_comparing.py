@@ -1,5 +1,7 @@
 """Answers held against the results of their calls: what is replaced, what stays, and for whom."""
 
+from typing import Any
+
 import pytest
 
 from mustcall import Agent, RunResult, TextDelta
@@ -116,3 +118,50 @@ def test_the_setting_is_checked() -> None:
     """A word that is none of the three is refused with the words there are."""
     with pytest.raises(ConfigError, match="check_answers must be one of off, small, always"):
         Agent("chat=http://127.0.0.1:1/v1#m", check_answers="sometimes")
+
+
+_HELLO = '{"name": "hello", "arguments": {"message": "Hello!"}}'
+
+
+async def greeted(script: list[Answer], question: str = "Hello!", **more: str) -> tuple[RunResult, str, list[Any]]:
+    """Stream a greeting; return the result, what was seen of it, and what the upstream was sent."""
+    with ScriptedUpstream(script) as upstream:
+        agent = agent_on(upstream, "chat", tools=[add], **{"model": "tiny-0.5b", "check_answers": "small", **more})
+        events, result = await collect(agent.stream(question))
+        seen = "".join(event.text for event in events if isinstance(event, TextDelta))
+        return result, seen, [request.body for request in upstream.requests]
+
+
+@pytest.mark.parametrize("written", [_HELLO, f"```json\n{_HELLO}\n```", _HELLO.replace("arguments", "parameters")])
+async def test_a_call_of_no_tool_is_asked_about_again(written: str) -> None:
+    """A small model that answers with a call of no tool is asked once more without tools; only the words are seen."""
+    result, seen, sent = await greeted([Turn(Say(written)), Turn(Say("Hello! How can I help?"))])
+    assert (result.text, seen, result.stopped) == ("Hello! How can I help?", "Hello! How can I help?", Stopped.ANSWERED)
+    assert len(sent) == 2
+    assert sent[1] == {key: value for key, value in sent[0].items() if key not in ("tools", "tool_choice")}
+    assert "tools" in sent[0]
+    assert [message.role.value for message in result.messages] == ["user", "assistant"]
+
+
+async def test_it_is_asked_for_once() -> None:
+    """A second such answer is the answer: a run does not go round in circles."""
+    result, seen, sent = await greeted([Turn(Say(_HELLO)), Turn(Say(_HELLO))])
+    assert (result.text, seen, len(sent)) == (_HELLO, _HELLO, 2)
+
+
+@pytest.mark.parametrize(
+    ("question", "written", "more"),
+    [
+        ("Show me a tool call as JSON.", _HELLO, {}),
+        ("Hello!", _HELLO, {"model": "large-70b"}),
+        ("Hello!", _HELLO, {"check_answers": "off"}),
+        ("Hello!", '{"name": "Anna", "age": 7}', {}),
+        ("Hello!", '{"name": "hello", "arguments": {}, "note": ""}', {}),
+        ("Hello!", f"Take this: {_HELLO}", {}),
+        ("Hello!", '{"name": "hello", "arguments": "', {}),
+    ],
+)
+async def test_other_json_is_an_answer(question: str, written: str, more: dict[str, str]) -> None:
+    """JSON that was asked for, that is no call, or that comes from a model that is believed, stays."""
+    result, seen, sent = await greeted([Turn(Say(written))], question, **more)
+    assert (result.text, seen, len(sent)) == (written, written, 1)

@@ -10,8 +10,8 @@ from mustcall.engine.agent.events import (
     StepFinished,
     TextDelta,
 )
-from mustcall.engine.agent.loop import Hook
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.plan import Hook
 from mustcall.engine.agent.prompts import Prompt
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.streams import RunStream

@@ -16,8 +16,9 @@ import msgspec
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.engine.accounts import shared_meter
 from mustcall.engine.agent.events import RunEvent, RunFinished
-from mustcall.engine.agent.loop import Emit, Hook, Plan, Run
+from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.plan import Emit, Hook, Plan
 from mustcall.engine.agent.planned import PlannedRun
 from mustcall.engine.agent.prompts import Prompt, read_prompt
 from mustcall.engine.agent.results import RunResult, Stopped

@@ -1,7 +1,8 @@
 """A run's answer held against the results of its calls (`policy.faithful`), and the results themselves in its place.
 
 For small models: an answer that departs from the results, a reply that only makes the same calls again, and a turn that
-came to nothing all end the run with what the tools gave.
+came to nothing all end the run with what the tools gave. An answer that is a call of a tool that does not exist is
+asked for once more, without tools.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,12 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.policy.callform import named_in_call
 from mustcall.policy.faithful import Outcome, departure
+from mustcall.policy.illustrating import asks_to_be_shown
 from mustcall.policy.wording import Wording, fill
 
-__all__ = ["Told", "instead_of", "instead_of_failure"]
+__all__ = ["Told", "calls_nothing", "instead_of", "instead_of_failure"]
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -51,6 +54,12 @@ def instead_of_failure(error: ModelError, made: Sequence[ExecutedCall], wording:
     """Return what is said where a model's turn came to nothing after its calls."""
     reply = Reply(id="", model="", parts=(), finish=FinishReason.STOP)
     return _told(reply, made, f"the model gave no answer ({error.code})", wording)
+
+
+def calls_nothing(reply: Reply, messages: Sequence[Message]) -> bool:
+    """Tell whether an answer is nothing but a call of a tool that does not exist, and nobody asked to see one."""
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+    return named_in_call(text) is not None and not asks_to_be_shown((_said(messages)[0],))
 
 
 def _told(reply: Reply, made: Sequence[ExecutedCall], why: str, wording: Wording) -> Told:

@@ -7,7 +7,6 @@ messages a step sends. A run can be looked at while it goes on, and what it show
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
@@ -21,7 +20,7 @@ from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.engine.agent.claiming import claims_of
-from mustcall.engine.agent.comparing import Told, instead_of, instead_of_failure
+from mustcall.engine.agent.comparing import Told, calls_nothing, instead_of, instead_of_failure
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -32,11 +31,12 @@ from mustcall.engine.agent.events import (
     TextDelta,
 )
 from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing, Taken
-from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.plan import Asked, Emit, Plan
 from mustcall.engine.agent.prompts import latest_only, text_message, text_of
 from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied, stopped_by
 from mustcall.engine.agent.step import Say, Step
-from mustcall.engine.answers.answering import Answering, BadAnswer, Way
+from mustcall.engine.agent.withholding import Withheld, Withholding
+from mustcall.engine.answers.answering import BadAnswer, Way
 from mustcall.engine.answers.envelopes import (
     Malformed,
     bad_answer,
@@ -48,64 +48,20 @@ from mustcall.engine.answers.envelopes import (
     validated_once,
 )
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.spending import Metering
-from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
 from mustcall.policy.budget import Charge, NextCall
 from mustcall.policy.claims import Claims, UnbackedClaim
-from mustcall.policy.controls import Controls
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
 from mustcall.policy.profile import Profile
-from mustcall.policy.wording import Wording, fill
-from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.retry import Clock
+from mustcall.policy.wording import fill
 
-__all__ = ["Asked", "Emit", "Hook", "Plan", "Run"]
+__all__ = ["Run"]
 
 _logger = logging.getLogger("mustcall.engine")
-
-Hook = Callable[[RunEvent], Awaitable[None] | None]
-"""Sees every event of a run. What it raises is logged; it never ends the run."""
-
-Emit = Callable[[RunEvent], Awaitable[None]]
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one run."""
-
-    endpoint: Endpoint
-    model: str
-    clock: Clock
-    controls: Controls
-    wording: Wording = Wording()
-    instructions: str | None = None
-    options: Options = Options()
-    max_steps: int = 10
-    concurrency: int = 8
-    timeout: float = 600.0
-    approve: Approve | None = None
-    stateful: bool = False
-    stream: bool = False
-    hooks: tuple[Hook, ...] = ()
-    answering: Answering | None = None
-    metering: Metering | None = None
-    session: str | None = None
-    claims: Claims = Claims.OFF
-    #: Whether answers are held against the results of the calls before them, and whether the model is a small one.
-    compares: bool = False
-    small: bool = False
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """What one step sends. `capped`: nothing may be called in it (rule 109)."""
-
-    request: Request
-    controls: Controls
-    capped: bool = False
 
 
 class Run:
@@ -289,15 +245,12 @@ class Run:
         plan = self._plan
         self._number += 1
         asked = self._asked(roster, turns.profile(plan.endpoint, plan.model))
-        held: list[TextDelta | ReasoningDelta] = []
+        withheld = Withheld(self._withholding, lambda delta: self._tell(delta, emit))
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
                 self._saying.append(delta.text)
-            if plan.answering is None and not self._compares:
-                await self._tell(delta, emit)
-            else:  # until it is known whether it is the answer
-                held.append(delta)
+            await withheld.say(delta)
 
         try:
             reply, usage = await self._take(turns, plan, asked, say)
@@ -323,14 +276,20 @@ class Run:
         accepted = bool(calls) or self._answers(reply, roster, asked)
         if accepted:
             self._hear(reply, calls)
-            for delta in held:
-                await self._tell(delta, emit)
+            await withheld.release()
         await self._tell(StepFinished(self._steps[-1], self._number, usage), emit)
         if calls:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
             capped = asked.capped and self._reminder is None
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
+
+    @property
+    def _withholding(self) -> Withholding:
+        """How much of what the next step says waits until it is known whether it is the answer."""
+        if self._plan.answering is not None or self._compares:
+            return Withholding.ALL
+        return Withholding.JSON if self._plan.compares else Withholding.NOTHING
 
     @property
     def _compares(self) -> bool:
@@ -410,8 +369,13 @@ class Run:
         One that does not fit is asked for once more, which costs no hop (rule 84), and not at all where this was the
         last round (rule 83).
         """
-        answering = self._plan.answering
-        if answering is None or reply.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
+        plan, answering = self._plan, self._plan.answering
+        if reply.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
+            return True
+        if answering is None:
+            if plan.compares and not asked.capped and calls_nothing(reply, self._messages):
+                self._reminder, self._saying = "", []  # the question speaks for itself once no tools are in sight
+                return False
             return True
         try:
             self._output = answering.read(text_of(reply), roster.offers)
@@ -419,7 +383,7 @@ class Run:
             if asked.capped or self._reminder is not None:
                 count = 1 if self._reminder is None else 2
                 raise bad_answer(str(bad), self._steps[-1], count) from None
-            self._reminder = fill(self._plan.wording.bad_answer, problem=str(bad))
+            self._reminder = fill(plan.wording.bad_answer, problem=str(bad))
             self._saying = []
             return False
         return True
@@ -449,9 +413,10 @@ class Run:
             controls = validated_once(controls)
             if answering.way(profile) is Way.LAST:
                 return Asked(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
-        if plan.small and controls.step_cap and answering is None:  # what is in sight is called, `none` or not
-            request = self._without_tools(latest_only(request), plan.wording.answer_worked)
-            return Asked(request, controls, capped=True)
+        if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
+            # What is in sight is called, `none` or not.
+            request = latest_only(request) if self._reminder is None else request
+            return Asked(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))

@@ -22,7 +22,8 @@ from mustcall.core.tools import Tool
 from mustcall.dialects import ScanEvent
 from mustcall.dialects import Text as ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
-from mustcall.engine.agent.loop import Asked, Emit, Plan, Run
+from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.plan import Asked, Emit, Plan
 from mustcall.engine.agent.prompts import text_message, text_of
 from mustcall.engine.agent.results import RunResult, stopped_by
 from mustcall.engine.answers.answering import Way

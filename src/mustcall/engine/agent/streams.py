@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from mustcall.engine.agent.events import RunEvent
-from mustcall.engine.agent.loop import Emit, Run
+from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.plan import Emit
 from mustcall.engine.agent.results import RunResult
 
 __all__ = ["RunStream"]

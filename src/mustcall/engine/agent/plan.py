@@ -1,0 +1,58 @@
+"""What a run is made of before it begins: its settings, who listens, and what one step sends."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from mustcall.core.request import Request
+from mustcall.engine.agent.events import RunEvent
+from mustcall.engine.agent.options import Options
+from mustcall.engine.answers.answering import Answering
+from mustcall.engine.spending import Metering
+from mustcall.engine.tooling.definition import Approve
+from mustcall.policy.claims import Claims
+from mustcall.policy.controls import Controls
+from mustcall.policy.wording import Wording
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import Clock
+
+__all__ = ["Asked", "Emit", "Hook", "Plan"]
+
+Hook = Callable[[RunEvent], Awaitable[None] | None]
+"""Sees every event of a run. What it raises is logged; it never ends the run."""
+
+Emit = Callable[[RunEvent], Awaitable[None]]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one run."""
+
+    endpoint: Endpoint
+    model: str
+    clock: Clock
+    controls: Controls
+    wording: Wording = Wording()
+    instructions: str | None = None
+    options: Options = Options()
+    max_steps: int = 10
+    concurrency: int = 8
+    timeout: float = 600.0
+    approve: Approve | None = None
+    stateful: bool = False
+    stream: bool = False
+    hooks: tuple[Hook, ...] = ()
+    answering: Answering | None = None
+    metering: Metering | None = None
+    session: str | None = None
+    claims: Claims = Claims.OFF
+    #: Whether answers are held against the results of the calls before them, and whether the model is a small one.
+    compares: bool = False
+    small: bool = False
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What one step sends. `capped`: nothing may be called in it (rule 109)."""
+
+    request: Request
+    controls: Controls
+    capped: bool = False
