@@ -63,7 +63,7 @@ repair invents a value, and a string that was cut off is never completed.
 ## Arguments
 
 Stages are tried in order: (a) read leniently where exactly one reading is possible, (b) coerce without loss, (c) ask
-once more, (d) salvage, (e) fail. Only (d) loses something, so it comes behind the retry, and `salvage_arguments = false`
+once more, (d) salvage, (e) fail. Only (d) loses something, so it comes behind the retry. `salvage_arguments = false`
 switches it off. (a), (b) and (d) make no upstream call, (c) makes one.
 
 Each repair is reported in `x-mustcall-adaptations` as `KIND:TOOL:REPAIR`. The kind is `arguments_read` for (a),
