@@ -5,7 +5,7 @@ And what a client sends back after such a turn: it is accepted as any other hist
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -55,7 +55,7 @@ def ask_on(stage: Stage, way: Way, *script: Answer, **options: Any) -> tuple[See
     caller, upstream, stream = way
     heard: dict[str, str] = {}
     stage.play(*script)
-    given = {"model": stranger(), "tools": TOOLS} | options
+    given: Json = {"model": stranger(), "tools": TOOLS} | options
     seen = ask(caller, stage.url(upstream), Ask(heard=heard, **given), stream=stream)
     told = heard.get("x-mustcall-adaptations", "")
     return seen, told.split(", ") if told else []
@@ -247,12 +247,14 @@ def test_a_repaired_turn_is_accepted_as_history(stage: Stage, way: Way, kind: st
 
 def _plain(value: Any) -> Any:
     """The same without item ids and what only the upstream says, and arguments by what they say."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {
-            key: json.loads(item) if key == "arguments" else _plain(item)
-            for key, item in value.items()
-            if key != "annotations" and not (key == "id" and isinstance(item, str) and item.startswith("fc_"))
-        }
-    return value
+    match value:
+        case list():
+            return [_plain(item) for item in cast("list[Any]", value)]
+        case dict():
+            return {
+                key: json.loads(item) if key == "arguments" else _plain(item)
+                for key, item in cast("Json", value).items()
+                if key != "annotations" and not (key == "id" and str(item).startswith("fc_"))
+            }
+        case _:
+            return value

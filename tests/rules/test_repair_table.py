@@ -21,7 +21,7 @@ CITY: dict[str, Any] = {
     "required": ["city"],
     "additionalProperties": False,
 }
-FREE = {**CITY, "required": []}
+FREE: dict[str, Any] = {**CITY, "required": []}
 GOOD = {"city": "Oslo"}
 KIND = {Order.READ: "arguments_read", Order.COERCE: "arguments_coerced", Order.SALVAGE: "arguments_salvaged"}
 #: A whole Messages reply holds arguments as JSON: what is none, or a string, is an object there already.
