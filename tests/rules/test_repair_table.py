@@ -12,7 +12,7 @@ import pytest
 from mustcall.policy.repairs import TABLE, Repair
 from mustcall.policy.repairs import Stage as Order
 from mustcall.testing import Answer, Call, Turn
-from rules.driving import GRID, Stage, stranger
+from rules.driving import GRID, Stage, request, stranger
 from support.sdk import Ask, Failure, Seen, ask
 
 CITY: dict[str, Any] = {
@@ -61,8 +61,8 @@ class Asked:
         """Ask once, and return what the client saw and which adaptations it was told of."""
         heard: dict[str, str] = {}
         self._stage.play(*script)
-        request = Ask(model=stranger(), tools=(("plan", dict(schema)),), heard=heard, **options)
-        seen = ask(self._caller, self._stage.url(self._upstream), request, stream=self._stream)
+        asked = Ask(model=stranger(), tools=(("plan", dict(schema)),), heard=heard, **options)
+        seen = ask(self._caller, self._stage.url(self._upstream), asked, stream=self._stream)
         told = heard.get("x-mustcall-adaptations", "")
         return seen, [entry for entry in told.split(", ") if entry.startswith("arguments_")]
 
@@ -142,3 +142,18 @@ def test_a_forced_call_is_repaired(stage: Stage, way: Way) -> None:
     assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 1)
     seen, _ = asked.ask(*[turn('{"city": "Rome", "mood": "good"}')] * 2, choice="plan")
     assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 2)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("upstream", ["chat", "messages"])
+@pytest.mark.parametrize("name", ["patch", "functions.patch"])
+def test_the_stand_in_of_a_custom_tool_is_repaired(stage: Stage, upstream: str, stream: bool, name: str) -> None:
+    """Rules 141, 142: a custom tool crosses as a function; what it is given is read by the same table."""
+    body = request("responses", model=stranger(), tools=(), stream=stream)
+    body |= {"tools": [{"type": "custom", "name": "patch", "description": "Free text."}]}
+    for written in ('{"input": "a\nb"}', "{'input': 'a\\nb',}", '{"arguments": {"input": "a\\nb"}}'):
+        got = stage.play(Turn(Call(name, written))).ask("responses", body, upstream)
+        assert len(stage.bodies) == 1, written
+        events = [json.loads(line[6:]) for line in got.raw.splitlines() if line.startswith(b"data: ")]
+        (item,) = (events[-1]["response"] if stream else json.loads(got.raw))["output"]
+        assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "patch", "a\nb"), written
