@@ -74,7 +74,10 @@ FILES = Offered(
         ("functions.", None, ""),
         ("<|channel|>", None, ""),
         (".", None, ""),
-        ("x." * 400 + "read", None, ""),
+        ("x." * 8 + "read", "read", "prefix"),
+        ("x." * 9 + "read", None, ""),
+        ("x" * 250 + ".read", "read", "prefix"),
+        ("x" * 256 + ".read", None, ""),
     ],
 )
 def test_what_models_add_is_removed(written: str, meant: str | None, reading: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mustcall.policy.repairs import TABLE, Repair
 from mustcall.policy.repairs import Stage as Order
-from mustcall.testing import Answer, Call, Turn
+from mustcall.testing import Answer, Call, Say, Turn
 from rules.driving import GRID, Stage, request, stranger
 from support.sdk import Ask, Failure, Seen, ask
 
@@ -142,6 +142,23 @@ def test_a_forced_call_is_repaired(stage: Stage, way: Way) -> None:
     assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 1)
     seen, _ = asked.ask(*[turn('{"city": "Rome", "mood": "good"}')] * 2, choice="plan")
     assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 2)
+
+
+@grid
+def test_text_before_a_repaired_call_stays(stage: Stage, way: Way) -> None:
+    """Rules 113, 135, 141: what was streamed before the call is not said twice, whichever stage repairs it."""
+    asked = Asked(stage, way)
+    say = Say("Let me look.")
+    seen, told = asked.ask(Turn(say, Call("plan", "{'city': 'Rome',}")))
+    assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 1)
+    assert told in ([], ["arguments_read:plan:trailing_comma", "arguments_read:plan:single_quotes"][::-1])
+    assert isinstance(seen, Seen)
+    assert seen.text == say.text
+    again = Turn(say, Call("plan", '{"city": "Rome"'))
+    seen, _ = asked.ask(again, again)
+    assert (calls_of(seen), len(asked.bodies)) == ([("plan", {"city": "Rome"})], 2)
+    assert isinstance(seen, Seen)
+    assert seen.text == say.text
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

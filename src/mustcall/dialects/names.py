@@ -8,6 +8,7 @@ every name counts as offered. It decides nothing about arguments.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -18,8 +19,9 @@ __all__ = ["READINGS", "NameReading", "Offered", "fold", "names_markdown"]
 
 _SEPARATORS = str.maketrans("", "", "-_.")
 _NAME_SEPARATORS = str.maketrans("", "", "-_./:")
-#: Longer ones are nobody's name.
-_LONGEST = 512
+#: Longer ones are nobody's name, and no name has more prefixes: reading any costs no more than reading these.
+_LONGEST = 256
+_MOST_PREFIXES = 8
 
 _AROUND = " \t\r\n\f\v\xa0\"'`\u201c\u201d\u2018\u2019"
 _LEADING_TOKENS = re.compile(r"(?:<[^<>]*>\s*)++")
@@ -74,7 +76,7 @@ def _candidates(written: str) -> Iterator[tuple[str, str]]:
     unnumbered = _CALL_NUMBER.sub("", clean)
     if unnumbered != clean:
         yield unnumbered, "call_number"
-    for joint in _JOINT.finditer(unnumbered):
+    for joint in islice(_JOINT.finditer(unnumbered), _MOST_PREFIXES):
         yield unnumbered[joint.end() :].strip(_AROUND), "prefix"
 
 
