@@ -231,23 +231,25 @@ def _bad_arguments(demand: Demand, marks: Marks, source: random.Random) -> Spoke
     tool = _any_tool(demand, source)
     value = sample(tool.schema, source, marks.argument)
     whole = json.dumps(value)
-    broken = [
+    hopeless = [
         json.dumps(spoil(value, tool.schema, source, marks.argument)),
         json.dumps(spoil(value, tool.schema, source, marks.argument)),
-        whole[: source.randint(1, max(1, len(whole) - 1))],
         whole + " and " + marks.argument,
-        "{" + f"'note': '{marks.argument}'" + "}",
         f"call it with {marks.argument}",
         json.dumps([value]),
         "null" if tool.schema.get("required") else "[]",
         "" if tool.schema.get("required") else "[]",
         json.dumps(json.dumps(json.dumps(json.dumps(value)))),
     ]
+    # What a repair may make a call of, where nothing but brackets or quotes is wrong (rule 141).
+    mendable = [whole[: source.randint(1, max(1, len(whole) - 1))], "{" + f"'note': '{marks.argument}'" + "}"]
+    written = source.choice([*hopeless, *mendable])
     parts: list[TurnPart] = [Say(f"Calling now, {marks.text}.")] if source.random() < 0.3 else []
-    parts.append(Call(tool.name, source.choice(broken)))
+    parts.append(Call(tool.name, written))
     if source.random() < 0.2:
         parts.append(Call(tool.name, value))
-    return Spoken(what="bad arguments", turn=Turn(*parts))
+    may = written in mendable
+    return Spoken(what="bad arguments", turn=Turn(*parts), calls_may=may, text_may=may, exact=not may)
 
 
 def _unknown_tool(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
@@ -354,7 +356,9 @@ def _cut_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     if not tool.schema.get("required") and not partial:
         partial = "{"
     finish = source.choice(["length", "length", "tool_calls", "stop"])
-    return Spoken(what=f"cut call, finish {finish}", turn=Turn(Call(tool.name, partial), finish=finish))
+    may = finish != "length"  # where only brackets are missing (rule 141)
+    turn = Turn(Call(tool.name, partial), finish=finish)
+    return Spoken(what=f"cut call, finish {finish}", turn=turn, calls_may=may, exact=not may)
 
 
 def _plain_sample(tool: Offer, source: random.Random, mark: str) -> JsonObject:
