@@ -18,7 +18,8 @@ from mustcall.core.errors import ModelError
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
-from mustcall.policy import remedy
+from mustcall.dialects.names import names_markdown
+from mustcall.policy import remedy, repairs
 from mustcall.policy.controls import Controls
 from mustcall.policy.demand import Demand
 from mustcall.policy.plan import make_plan
@@ -42,12 +43,46 @@ _REMEDIES = """\
 What is done about a verdict. Of a verdict's rows, read from top to bottom, the first whose condition holds decides.
 [turns.md](turns.md) explains the verdicts and the limits.
 
-- **accept**: the reply is delivered. **salvage**: it is, with its text call promoted to a real one.
+- **accept**: the reply is delivered. **salvage**: it is, with its text call promoted to a real one, or with arguments
+  that a lossy [repair](repairs.md) made fit.
 - **resample**: the same bytes again. **remind**: the bad turn is dropped whole, a short user turn is added at the tail.
 - **climb**: the next rung of the force ladder. **fail**: a typed error that carries every attempt.
 
 "Its retries" are the verdict's own limit; above all of them stands the turn's ceiling, `extra_calls`.
 
+"""
+
+_REPAIRS = """\
+# Repairs
+
+<!-- Generated from src/mustcall/policy/repairs.py and src/mustcall/dialects/names.py by `make docs`; do not edit. -->
+
+What is done to a call that does not fit, native, translated or read from text. A call that fits is never touched. No
+repair invents a value, and a string that was cut off is never completed.
+
+## Arguments
+
+Stages are tried in order: (a) read leniently where exactly one reading is possible, (b) coerce without loss, (c) ask
+once more, (d) salvage, (e) fail. Only (d) loses something, so it comes behind the retry. `salvage_arguments = false`
+switches it off. (a), (b) and (d) make no upstream call, (c) makes one.
+
+Each repair is reported in `x-mustcall-adaptations` as `KIND:TOOL:REPAIR`. The kind is `arguments_read` for (a),
+`arguments_coerced` for (b) and `arguments_salvaged` for (d). The tool is `plan` in the examples; ⏎ is a line break.
+
+{arguments}
+A number at the very end of the text may have been cut, so brackets behind it are not added. Neither are they where a
+comma or a comment to the end of the line comes last: more may have followed.
+
+## Names
+
+An exact name always wins. Else the readings are tried in order, and the first that fits a tool decides. A reading that
+fits two tools ends the search: the call is then of an unknown tool. A repaired name is reported as `name_mapped:TOOL`.
+
+{names}
+## Ids
+
+Parallel calls are told apart by index or item id. Of calls that share a call id the first keeps it. The others get a
+new one, reported as `id_mapped`. It is unique in the conversation, and the client's next request may use it.
 """
 
 #: When each sentence is said.
@@ -186,6 +221,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "profiles.md": profiles,
     "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
+    "repairs.md": lambda: _REPAIRS.format(arguments=repairs.markdown(), names=names_markdown()),
     "setup.md": setup,
     "turns.md": turns,
 }

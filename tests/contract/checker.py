@@ -195,6 +195,10 @@ class _Turn:
             one = self.told[k]
             if not one.calls_may:
                 yield f"calls: attempt {k} ({one.what}) made none that may be delivered"
+            elif one.within:
+                for name, arguments in made:
+                    if not any(name == other and _is_part(arguments, whole) for other, whole in one.within):
+                        yield f"calls: {name} says what attempt {k} ({one.what}) did not: {arguments}"
             elif one.exact and one.calls:
                 extra = Counter(map(_canonical, made)) - Counter(map(_canonical, one.calls))
                 if extra:
@@ -347,6 +351,18 @@ def _parse(written: Any) -> Any:
         return json.loads(written)
     except ValueError:
         return None
+
+
+def _is_part(part: Any, whole: Any) -> bool:
+    """Tell whether a value says nothing that another does not: fields and last items may be missing."""
+    match part, whole:
+        case dict(), dict():
+            fields: dict[str, Any] = whole
+            return all(key in fields and _is_part(item, fields[key]) for key, item in part.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        case list(), list():
+            return len(part) <= len(whole) and all(map(_is_part, part, whole))  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return bool(_rounded(part) == _rounded(whole))
 
 
 def _canonical(call: tuple[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Rule 127: fragments of streamed calls are assigned by id, else index, else name change or complete object."""
+"""Rules 127, 143: fragments of streamed calls are assigned by index and id, else name change or complete object."""
 
 import json
 
@@ -116,6 +116,33 @@ def _assemble(fragments: list[Fragment]) -> list[tuple[str, str, str]]:
             [(0, "same", "f", "{}"), (1, "same", "g", '{"y":2}'), (1, "", "", "")],
             [("same", "f", "{}"), ("same", "g", '{"y":2}')],
             id="one id for two calls: the name tells them apart",
+        ),
+        pytest.param(
+            [(0, "same", "f", '{"x":1}'), (1, "same", "f", '{"x":2}')],
+            [("same", "f", '{"x":1}'), ("same", "f", '{"x":2}')],
+            id="one id for two calls of one tool: the index tells them apart",
+        ),
+        pytest.param(
+            [
+                (0, "same", "f", ""),
+                (1, "same", "f", ""),
+                (0, "same", "", '{"x":'),
+                (1, "same", "", '{"x":'),
+                (0, "", "", "1}"),
+                (1, "same", "", "2}"),
+            ],
+            [("same", "f", '{"x":1}'), ("same", "f", '{"x":2}')],
+            id="one id for two calls, interleaved",
+        ),
+        pytest.param(
+            [(0, "same", "f", '{"x'), (1, "same", "f", '{"x'), (0, "", "", '":1}'), (1, "", "", '":2}')],
+            [("same", "f", '{"x":1}'), ("same", "f", '{"x":2}')],
+            id="one id for two calls, the second begun while the first is open",
+        ),
+        pytest.param(
+            [(0, "a", "f", '{"x"'), (1, "a", "f", ":1"), (2, "a", "", "}")],
+            [("a", "f", '{"x":1}')],
+            id="an index that counts fragments: what only goes on is no call of its own",
         ),
         pytest.param(
             [(0, "a", "", ""), (0, "", "", '{"x"'), (0, "", "f", ":1}")],

@@ -224,7 +224,7 @@ def test_one_call_at_a_time() -> None:
         (ToolCall(id="c", name="get_weather", arguments="Paris"), Verdict.BAD_ARGUMENTS),
         (ToolCall(id="c", name="get_weather", arguments=""), Verdict.BAD_ARGUMENTS),
         (ToolCall(id="c", name="get_weather", arguments='{"city": "Par'), Verdict.TRUNCATED),
-        (ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"'), Verdict.TRUNCATED),
+        (ToolCall(id="c", name="get_weather", arguments='{"city": "Paris", "days": 3'), Verdict.TRUNCATED),
     ],
 )
 @pytest.mark.parametrize("reported", ["tool_calls", "stop"])
@@ -235,6 +235,30 @@ def test_calls_that_do_not_fit(call: ToolCall, verdict: Verdict, reported: str) 
     assert judged.cut_call is (verdict is Verdict.TRUNCATED)
     if verdict is Verdict.BAD_ARGUMENTS:
         assert judged.problem.startswith("get_weather: ")
+
+
+def test_missing_brackets_are_a_salvage() -> None:
+    """Rules 123, 141: they are no call, but may become one; where that is switched off the reply is truncated."""
+    call = ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"')
+    reply = replied(GOOD, call, reported="tool_calls")
+    judged = verdict_on(reply)
+    assert (judged.verdict, judged.reply) == (Verdict.BAD_ARGUMENTS, reply)
+    assert judged.salvage is not None
+    assert [made.arguments for made in judged.salvage.calls] == [GOOD.arguments, '{"city":"Paris"}']
+    assert [str(note.kind) + ":" + note.subject for note in judged.notes] == [
+        "arguments_salvaged:get_weather:brackets_closed"
+    ]
+    off = verdict_on(reply, case_of(controls=Controls(salvage_arguments=False)))
+    assert (off.verdict, off.salvage, off.cut_call) == (Verdict.TRUNCATED, None, True)
+    assert verdict_on(replied(call, reported="length")).salvage is None
+
+
+def test_one_call_beyond_repair_spoils_a_salvage() -> None:
+    """Rule 141: calls are salvaged together or not at all."""
+    cut = ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"')
+    beyond = ToolCall(id="d", name="get_weather", arguments="{}")
+    judged = verdict_on(replied(cut, beyond, reported="tool_calls"))
+    assert (judged.verdict, judged.salvage) == (Verdict.BAD_ARGUMENTS, None)
 
 
 def test_a_call_in_a_cut_reply_is_cut() -> None:

@@ -99,11 +99,18 @@ def test_what_was_said_is_not_taken_back(verdict: Verdict, spoke: bool) -> None:
 @given(st.sampled_from(Verdict), situations)
 @settings(deadline=None)
 def test_only_salvageable_calls_are_salvaged(verdict: Verdict, case: Situation) -> None:
-    """Rule 51: promoted only if complete, offered and valid, and never where salvage is `never`."""
+    """Rules 51, 141: only if complete, offered and valid; text calls never where salvage is `never`.
+
+    Arguments are salvaged behind their retry, and never where some of a call went out.
+    """
     if decide(verdict, case).remedy is Remedy.SALVAGE:
-        assert verdict is Verdict.TEXT_CALL
         assert case.salvageable
-        assert case.salvage is not Salvage.NEVER
+        if verdict is Verdict.TEXT_CALL:
+            assert case.salvage is not Salvage.NEVER
+        else:
+            assert verdict is Verdict.BAD_ARGUMENTS
+            assert not case.called
+            assert case.tried >= case.limits.bad_arguments or not case.within_ceiling or case.stateful
 
 
 @given(limits, st.lists(st.sampled_from(sorted(set(Verdict) - WITHOUT_REPLY)), max_size=60), situations)

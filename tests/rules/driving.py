@@ -249,6 +249,10 @@ class Stage:
         answer = post(gateway.url + PATHS[caller], body, _KEYS[caller] | (headers or {}))
         return read_outcome(caller, answer)
 
+    def url(self, upstream: str) -> str:
+        """Where the gateway before an upstream of this wire listens."""
+        return self._gateways[upstream].url
+
     @property
     def sent(self) -> list[Recorded]:
         """Every request the upstream received."""

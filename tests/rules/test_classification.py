@@ -353,11 +353,11 @@ def test_cut_text_call(stage: Stage, caller: str, upstream: str, stream: bool, m
 def test_no_arguments_are_not_an_empty_object(stage: Stage, caller: str, upstream: str, stream: bool) -> None:
     """Rule 40: where a parameter is required, a call without arguments is not given `{}`: it is asked for again."""
     bare = Turn(Call("get_weather", ""))
-    outcome = stage.play(bare, bare, GOOD).ask(caller, request(caller, stream=stream), upstream)
-    assert len(stage.bodies) == 3
+    outcome = stage.play(bare, GOOD).ask(caller, request(caller, stream=stream), upstream)
+    assert len(stage.bodies) == 2
     assert outcome.calls == CALLED
-    outcome = stage.play(bare, bare, bare).ask(caller, request(caller, stream=stream), upstream)
-    assert len(stage.bodies) == 3
+    outcome = stage.play(bare, bare).ask(caller, request(caller, stream=stream), upstream)
+    assert len(stage.bodies) == 2
     assert outcome.message.startswith("BadArguments: ")
     assert outcome.calls == ()
 

@@ -5,17 +5,21 @@ so that agreement between the two sides is evidence.
 """
 
 import json
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 
 __all__ = ["PARALLEL", "Ask", "Failure", "Handed", "Seen", "ask"]
 
 PARALLEL = "parallel"
 _MODES = ("auto", "required")
+#: Loading the system's certificates takes longer than a turn on loopback.
+_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Ask:
     limit: int | None = None
     temperature: float | None = None
     patience: float = 20
+    #: Where the answer's headers go, if they are wanted.
+    heard: dict[str, str] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,19 @@ def _shared(request: Ask) -> dict[str, Any]:
     return {} if request.temperature is None else {"extra_body": {"temperature": request.temperature}}
 
 
+def _listening(request: Ask) -> dict[str, Any]:
+    """Return the client's options: with a listener for the answer's headers, if they are wanted."""
+    heard = request.heard
+    if heard is None:
+        return {}
+
+    def keep(response: httpx2.Response) -> None:
+        heard.update({name.lower(): value for name, value in response.headers.items()})
+
+    hooks = {"response": [keep]}
+    return {"http_client": httpx2.Client(event_hooks=hooks, timeout=request.patience, verify=_NO_CERTIFICATES)}
+
+
 def _untyped(value: Any) -> Any:
     """Let a test read whatever the SDK made of a reply."""
     return value
@@ -112,7 +131,9 @@ def _chat_messages(request: Ask) -> list[Any]:
 
 
 def _chat(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience)
+    client = openai.OpenAI(
+        base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience, **_listening(request)
+    )
     options = _shared(request)
     if request.tools:
         options["tools"] = [
@@ -224,7 +245,9 @@ def _responses_input(request: Ask) -> list[Any]:
 
 
 def _responses(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience)
+    client = openai.OpenAI(
+        base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=request.patience, **_listening(request)
+    )
     options: dict[str, Any] = _shared(request) | {
         "model": request.model,
         "input": _responses_input(request),
@@ -316,7 +339,9 @@ def _messages_turns(request: Ask) -> list[Any]:
 
 
 def _messages(url: str, request: Ask, stream: bool) -> Seen | Failure:
-    client = anthropic.Anthropic(base_url=url, api_key="sk-test", max_retries=0, timeout=request.patience)
+    client = anthropic.Anthropic(
+        base_url=url, api_key="sk-test", max_retries=0, timeout=request.patience, **_listening(request)
+    )
     options: dict[str, Any] = _shared(request) | {"model": request.model, "messages": _messages_turns(request)}
     options["max_tokens"] = request.limit or 4096
     if request.system:

@@ -1,7 +1,8 @@
-"""Which call a streamed fragment belongs to, when the upstream's own numbering cannot be trusted (rule 127).
+"""Which call a streamed fragment belongs to, when the upstream's own numbering cannot be trusted (rules 127, 143).
 
 Seen in the wild: all parallel calls on one index, no index at all, a name repeated in every fragment, an id that
-changes in mid-call. The order of evidence is id, then index, then a change of name or the end of a complete object.
+changes in mid-call, one id for all parallel calls. A named fragment on an index of its own begins a call, whatever its
+id. Otherwise the order of evidence is id, then index, then a change of name or the end of a complete object.
 
 Cost: each fragment is looked at once, and only where its own fields leave doubt (`Balance` catches up lazily).
 """
@@ -93,6 +94,12 @@ class CallSlot:
         self._unread.clear()
 
 
+def _may_begin(arguments: str) -> bool:
+    """Tell whether a fragment can be the first of a call's arguments, not only one that goes on."""
+    bare = arguments.lstrip()
+    return not bare or bare[0] in "{["
+
+
 class CallTracker:
     """Assigns fragments to calls, in order of appearance."""
 
@@ -126,11 +133,13 @@ class CallTracker:
         return slot
 
     def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> CallSlot | None:
+        placed = None if index is None else self._by_index.get(index)
         if call_id:
-            known = self._by_id.get(call_id)
+            known = placed if placed is not None and placed.id == call_id else self._by_id.get(call_id)
             if known is not None and not (name and known.name and name != known.name):
-                return known
-        slot = self._current if index is None else self._by_index.get(index)
+                apart = index is not None and placed is None and bool(name)
+                return None if apart and _may_begin(arguments) else known
+        slot = self._current if index is None else placed
         if slot is None:
             return None
         if name and slot.name and name != slot.name:

@@ -469,7 +469,8 @@ class Turn:
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         demand = self._course.plan.demand
         if demand.forced:
-            met = judged.verdict is Verdict.CALLED and any(map(demand.permits, reply.calls))
+            made = judged.verdict is Verdict.CALLED or reply is judged.salvage
+            met = made and any(map(demand.permits, reply.calls))
             self.record.force = "met" if met else "unmet"
             if met:
                 self._teaching.met(judged.dialect)

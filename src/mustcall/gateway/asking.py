@@ -49,6 +49,7 @@ _HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "strict-force": ("strict_force", _truth),
     "force-after-results": ("force_after_results", _truth),
     "salvage": ("salvage", str),
+    "salvage-arguments": ("salvage_arguments", _truth),
     "hold": ("hold", _truth),
     "step-cap": ("step_cap", int),
     "metadata": ("metadata", _truth),

@@ -89,9 +89,9 @@ def retry_advice(error: MustcallError) -> list[Header]:
 
 
 def _compact(adaptations: Iterable[Adaptation]) -> bytes:
-    """Write adaptations for a header: `kind:subject` by kind and name, cut at a whole entry."""
+    """Write adaptations for a header: `kind:subject` by kind and name, each once, cut at a whole entry."""
     out = b""
-    for adaptation in adaptations:
+    for adaptation in {(one.kind, one.subject): one for one in adaptations}.values():
         subject = adaptation.subject[:80].encode("ascii", "replace")
         subject = bytes(byte if 32 < byte < 127 and byte not in b",;" else 95 for byte in subject)
         entry = b"%b:%b" % (str(adaptation.kind).encode(), subject)

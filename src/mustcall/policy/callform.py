@@ -145,9 +145,8 @@ def read_calls(text: str, tools: Sequence[Tool]) -> tuple[tuple[str, str], ...] 
         written = [answer["call"]]
     elif answer.keys() == {"calls"}:
         written = as_list(answer["calls"])
-    kinds = {tool.name: tool.kind for tool in tools}
     offered = Offered(tools)
-    calls = tuple(_read_one(as_object(item), offered, kinds) for item in written)
+    calls = tuple(_read_one(as_object(item), offered) for item in written)
     found = tuple(call for call in calls if call is not None)
     return found if found and len(found) == len(calls) else None
 
@@ -162,14 +161,15 @@ def _object_in(text: str) -> JsonObject | None:
         return None
 
 
-def _read_one(call: JsonObject | None, offered: Offered, kinds: dict[str, CallKind]) -> tuple[str, str] | None:
+def _read_one(call: JsonObject | None, offered: Offered) -> tuple[str, str] | None:
     if call is None or call.keys() != _CALL_KEYS or not isinstance(call["name"], str):
         return None
     name = offered.resolve(call["name"])
     arguments = as_object(call["arguments"])
     if name is None or arguments is None:
         return None
-    if kinds[name] is CallKind.CUSTOM:
+    tool = offered.tool(name)
+    if tool is not None and tool.kind is CallKind.CUSTOM:
         text = arguments.get("input")
         return (name, text) if isinstance(text, str) and len(arguments) == 1 else None
     return name, write_json(arguments)

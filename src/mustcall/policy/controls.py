@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     text_call: int = 2
     empty: int = 2
     thinking_only: int = 2
-    bad_arguments: int = 2
+    bad_arguments: int = 1
     unknown_tool: int = 2
     bad_answer: int = 2
     truncated: int = 1
@@ -76,6 +76,8 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: call, the final answer included.
     force_after_results: bool = False
     salvage: Salvage = Salvage.RELEASED
+    #: Whether arguments that fit only after a lossy repair are delivered once their retry is spent (rule 141).
+    salvage_arguments: bool = True
     #: Whether markup in a reply that ended ordinarily counts, too (rule 44).
     broad: bool = True
     #: Hold every streamed part until the verdict, so that nothing ever has to be taken back.

@@ -17,6 +17,7 @@ from mustcall.core.parts import ToolCall
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, functions_of
 from mustcall.core.verdict import Verdict
+from mustcall.dialects.names import Offered
 from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
 from mustcall.policy.arguments import check_arguments
 from mustcall.policy.controls import Controls, Limits
@@ -219,11 +220,13 @@ class Course:
     def _is_demanded(self, name: str, arguments: str) -> bool:
         """Tell whether a call found in text is complete, on offer, valid and what the caller demanded."""
         call = self.names.restore(ToolCall(id="", name=name, arguments=arguments))
-        for tool in functions_of(self._caller.tools):
-            if (tool.namespace, tool.name) == (call.namespace, call.name):
-                checked = check_arguments(tool, call.arguments, null_is_absent=True)
-                return not (checked.problems or checked.truncated) and self.plan.demand.permits(call)
-        return False
+        found = Offered(functions_of(self._caller.tools)).find(call.name, call.namespace)
+        if found is None:
+            return False
+        tool = found[0]
+        checked = check_arguments(tool, call.arguments, null_is_absent=True)
+        meant = call.evolve(name=tool.name, namespace=tool.namespace)
+        return not (checked.problems or checked.truncated) and self.plan.demand.permits(meant)
 
     def shows(self) -> bool:
         """Tell whether the user asked to be shown JSON, an example or how a call is written (rule 63)."""

@@ -5,24 +5,22 @@ is delivered untouched is the same object that came in.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.memo import Remembered
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
-from mustcall.core.tools import ProviderTool, Tool
 from mustcall.core.verdict import Verdict
 from mustcall.dialects import CallEnd, Malformed, Reason
 from mustcall.dialects.names import Offered
 from mustcall.policy.announcing import announces_call
 from mustcall.policy.answering import AnswerWay, read_answer
-from mustcall.policy.arguments import check_arguments, describe_problems
+from mustcall.policy.arguments import describe_problems
 from mustcall.policy.callform import read_call
-from mustcall.policy.controls import OnUnmet, OtherTool
+from mustcall.policy.calls import ONE_AT_A_TIME, Calls
+from mustcall.policy.controls import OnUnmet
 from mustcall.policy.cutting import cut_lines, cut_off
 from mustcall.policy.judgement import Case, Judgement
 from mustcall.policy.lens import Found
@@ -34,13 +32,12 @@ from mustcall.policy.starving import is_starved
 
 __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
 
-_ONE_AT_A_TIME = "one call at a time was asked for"
 _BESIDE_CALLS = "other tools were called beside it"
 _GIVEN_BEFORE = "the answer was given before"
 _FORBIDDEN = "nothing may be called"
 _NOT_DEMANDED = "it came before the demanded call"
 #: Why a call is left out that a reply made beyond what it may.
-SURPLUS = frozenset({_ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
+SURPLUS = frozenset({ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
@@ -137,7 +134,7 @@ def _judge_calls(
             parts = tuple(part for part in parts if part not in answers)
             dropped = Adaptation(AdaptationKind.CALL_DROPPED, case.answer_tool.name, _BESIDE_CALLS)
             notes = (*notes, dropped)
-    checked = _Calls(case, notes)
+    checked = Calls(case, notes)
     kept: list[Part] = []
     calls = 0
     for part in parts:
@@ -173,6 +170,15 @@ def _judge_calls(
         checked.note(AdaptationKind.REPORTED, "looping", loop.name)
         if loop.block:
             return Judgement(verdict=Verdict.LOOPING, reply=settled, blocks=True, notes=checked.notes)
+    if checked.salvaged:
+        return Judgement(
+            verdict=Verdict.BAD_ARGUMENTS,
+            reply=reply,
+            salvage=settled,
+            problem=checked.problem,
+            unreadable=checked.unreadable,
+            notes=checked.notes,
+        )
     return Judgement(verdict=Verdict.CALLED, reply=settled, notes=checked.notes)
 
 
@@ -208,111 +214,6 @@ def _goes_on(request: Request) -> bool:
             if isinstance(part, ToolResult):
                 return True
     return False
-
-
-_Named = dict[tuple[str | None, str], Tool]
-_named: Remembered[_Named] = Remembered()
-
-
-def _by_name(tools: tuple[Tool | ProviderTool, ...]) -> _Named:
-    return {(tool.namespace, tool.name): tool for tool in tools if isinstance(tool, Tool)}
-
-
-class _Calls:
-    """Checks the calls of one reply in order."""
-
-    def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
-        self._case = case
-        tools = case.request.tools
-        self._tools = _named.get(tools, make=lambda: _by_name(tools))
-        self._ids: set[str] | None = None
-        self._made = 0
-        self._delivered = 0
-        self._notes = list(notes)
-        self.others: list[ToolCall] = []
-        self.problem = ""
-        self.unreadable = False
-        self.touched = False
-
-    @property
-    def notes(self) -> tuple[Adaptation, ...]:
-        return tuple(self._notes)
-
-    def note(self, kind: AdaptationKind, subject: str, detail: str) -> None:
-        self._notes.append(Adaptation(kind, subject, detail))
-
-    def check(self, call: ToolCall) -> tuple[ToolCall | None, Verdict | None]:
-        """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
-        tool = self._find(call)
-        if tool is None:
-            return (call, None) if self._is_defined(call.name) else (None, Verdict.UNKNOWN_TOOL)
-        if call.kind is not tool.kind:
-            # The function that stood in for a custom tool: what it was given is read as JSON to see whether it was cut.
-            cut = check_arguments(tool.evolve(kind=call.kind), call.arguments).truncated
-            self.problem = f"{tool.name}: one input string is expected"
-            return None, Verdict.TRUNCATED if cut else Verdict.BAD_ARGUMENTS
-        # Models write null where they leave an optional field out; clients refuse that (observed: code of agents).
-        checked = check_arguments(tool, call.arguments, null_is_absent=True)
-        if checked.problems or checked.truncated:
-            self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
-            self.unreadable = checked.unreadable
-            return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
-        demand = self._case.demand
-        if demand.names is not None and not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
-            if not demand.forced:
-                return None, Verdict.UNKNOWN_TOOL
-            if self._case.controls.other_tool is OtherTool.RETRY:
-                self.note(AdaptationKind.CALL_DROPPED, tool.name, "not the tool that was demanded")
-                identifier = self._unique(call.id)
-                self.others.append(call.evolve(name=tool.name, arguments=checked.arguments, id=identifier))
-                return None, None
-            self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
-        if self._case.request.parallel_tool_calls is False and self._delivered:
-            self.note(AdaptationKind.CALL_DROPPED, tool.name, _ONE_AT_A_TIME)
-            return None, None
-        changes: dict[str, Any] = {}
-        if checked.arguments != call.arguments:
-            changes["arguments"] = checked.arguments
-            for change in checked.changes or ("arguments",):
-                self.note(AdaptationKind.ARGUMENTS_COERCED, tool.name, change)
-        if tool.name != call.name:
-            changes["name"] = tool.name
-            self.note(AdaptationKind.NAME_MAPPED, tool.name, "the only tool that differs in case or separators")
-        identifier = self._unique(call.id)
-        if identifier != call.id:
-            changes["id"] = identifier
-            self.note(AdaptationKind.ID_MAPPED, "call id", "it was taken")
-        self._delivered += 1
-        if changes:
-            self.touched = True
-            return call.evolve(**changes), None
-        return call, None
-
-    def _find(self, call: ToolCall) -> Tool | None:
-        """Return the tool a call means: by its exact name, else by the one that differs in case or separators."""
-        exact = self._tools.get((call.namespace, call.name))
-        if exact is not None:
-            return exact
-        name = Offered(self._tools.values()).resolve(call.name) if self._tools else None
-        matches = [tool for (_, tool_name), tool in self._tools.items() if tool_name == name]
-        return matches[0] if len(matches) == 1 else None
-
-    def _is_defined(self, name: str) -> bool:
-        """Tell whether the provider defined this tool and the client runs it (`bash_20250124`); it has no schema."""
-        offered = self._case.request.tools
-        return any(isinstance(tool, ProviderTool) and tool.value.get("name") == name for tool in offered)
-
-    def _unique(self, identifier: str) -> str:
-        """Return an id that no other call of the conversation has (rule 67)."""
-        if self._ids is None:
-            messages = self._case.request.messages
-            self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
-        made = identifier
-        while made in self._ids or not made:
-            made = f"call_{self._case.token}_{self._made}"
-            self._made += 1
-        self._ids.add(made)
-        return made
 
 
 def _at_limit(case: Case, reply: Reply) -> bool:

@@ -431,8 +431,15 @@ _AFTER_CALL = (_Settling.MET, _Settling.OVER)
 
 
 def _kept(parts: list[Part], slots: list[_Slot], *without: _Kind) -> tuple[Part, ...]:
-    """Return the parts whose slots are of no such kind."""
-    return tuple(part for part, slot in zip(parts, slots, strict=True) if slot.kind not in without)
+    """Return the parts whose slots are of no such kind, without the empty text that a call at the end leaves."""
+    kept: list[Part] = []
+    called = False
+    for part, slot in zip(parts, slots, strict=True):
+        called = called or slot.kind is _Kind.CALL
+        left_over = called and slot.kind is _Kind.TEXT and not slot.fragments
+        if slot.kind not in without and not left_over:
+            kept.append(part)
+    return tuple(kept)
 
 
 def _start_of(found: list[ScanEvent], number: int) -> int:

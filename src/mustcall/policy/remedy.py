@@ -81,6 +81,7 @@ class Condition(StrEnum):
     FORCED = "a call is demanded"
     SALVAGE_NOW = "text was already released, the text call is complete, on offer and valid, salvage is not `never`"
     SALVAGE_LAST = "the text call is complete, on offer and valid, salvage is `last`"
+    MENDABLE = "a lossy repair makes the arguments fit, `salvage_arguments` is on, nothing of a call was released"
     FIRST_UNGREEDY = "first retry, sampling is not greedy, text is not the channel for calls"
     RETRIES_LEFT = "its retries are not spent"
     CUT_CALL = "a call was cut off and its retry is not spent"
@@ -138,7 +139,10 @@ TABLE: tuple[Row, ...] = (
     Row(Verdict.FORCE_MISSED, Condition.UNMET_ANSWERS, Remedy.ACCEPT),
     Row(Verdict.FORCE_MISSED, Condition.ALWAYS, Remedy.FAIL),
     *_retries(Verdict.UNKNOWN_TOOL, Row(Verdict.UNKNOWN_TOOL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE)),
-    *_retries(Verdict.BAD_ARGUMENTS, Row(Verdict.BAD_ARGUMENTS, Condition.RETRIES_LEFT, Remedy.REMIND)),
+    Row(Verdict.BAD_ARGUMENTS, Condition.RETRIES_LEFT, Remedy.REMIND),
+    Row(Verdict.BAD_ARGUMENTS, Condition.MENDABLE, Remedy.SALVAGE),
+    Row(Verdict.BAD_ARGUMENTS, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    Row(Verdict.BAD_ARGUMENTS, Condition.ALWAYS, Remedy.FAIL),
     Row(Verdict.BAD_ANSWER, Condition.RETRIES_LEFT, Remedy.REMIND),
     Row(Verdict.BAD_ANSWER, Condition.ALWAYS, Remedy.FAIL),
     # The same request would run into the same limit: another way of asking may not (rules 26, 138).
@@ -202,6 +206,8 @@ def _holds(row: Row, case: Situation) -> bool:
             return case.salvageable and case.spoke and case.salvage is not Salvage.NEVER
         case Condition.SALVAGE_LAST:
             return case.salvageable and case.salvage is Salvage.LAST
+        case Condition.MENDABLE:
+            return case.salvageable and not case.called
         case Condition.FIRST_UNGREEDY:
             return not case.tried and not case.greedy and not case.reads_text and _left(row.verdict, case)
         case Condition.RETRIES_LEFT:

@@ -39,8 +39,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     `calls` are the calls it means, by the caller's names; `text` the answer it means, None where that is open.
     `calls_may` and `text_may`: whether its calls, its text may be part of a good outcome. `exact`: what is delivered is
-    what was meant, value for value. `clean`: plain text that may stay in the context of a forced turn's next attempt.
-    `declines`: a refusal or a filter. `bent`: written so oddly that nothing is promised about what is markup in it.
+    what was meant, value for value. `within`: it says nothing that none of these calls says. `clean`: plain text that
+    may stay in the context of a forced turn's next attempt. `declines`: a refusal or a filter. `bent`: written so oddly
+    that nothing is promised about what is markup in it.
     """
 
     what: str
@@ -51,6 +52,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     calls_may: bool = False
     text_may: bool = False
     exact: bool = True
+    within: tuple[tuple[str, Any], ...] = ()
     clean: bool = False
     declines: bool = False
     bent: bool = False
@@ -232,6 +234,7 @@ def _tell(spoken: Spoken, marks: Marks, *, honest: bool = False) -> Told:
         calls_may=spoken.calls_may,
         text_may=spoken.text_may,
         exact=spoken.exact,
+        within=spoken.within,
         clean=spoken.clean,
         declines=spoken.declines,
     )
@@ -273,7 +276,9 @@ def _bend(
         case Effect.KEEPS:
             return msgspec.structs.replace(told, what=what), answer, size, end
         case Effect.BENDS:
-            bent = msgspec.structs.replace(told, what=what, calls_may=True, text_may=True, exact=False, clean=False)
+            bent = msgspec.structs.replace(
+                told, what=what, calls_may=True, text_may=True, exact=False, within=(), clean=False
+            )
             return msgspec.structs.replace(bent, bent=True), answer, size, end
         case Effect.ENDS:
             return msgspec.structs.replace(_unfinished(told, turn, demand), what=what), answer, size, size

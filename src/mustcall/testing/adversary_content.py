@@ -104,8 +104,8 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
 
     `calls` are the calls it means, `text` the answer it means (None where that is open). `calls_may` and `text_may` say
     whether its calls, its text may be part of a good outcome. `exact` promises that what is delivered is what was
-    meant, value for value. `clean` is plain text that may stay in the context of the next attempt of a forced turn.
-    `declines` marks a refusal or filter.
+    meant, value for value; `within` that it says nothing that none of these calls says. `clean` is plain text that may
+    stay in the context of the next attempt of a forced turn. `declines` marks a refusal or filter.
     """
 
     what: str
@@ -115,6 +115,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     calls_may: bool = False
     text_may: bool = False
     exact: bool = True
+    within: tuple[tuple[str, Any], ...] = ()
     clean: bool = False
     declines: bool = False
 
@@ -231,23 +232,28 @@ def _bad_arguments(demand: Demand, marks: Marks, source: random.Random) -> Spoke
     tool = _any_tool(demand, source)
     value = sample(tool.schema, source, marks.argument)
     whole = json.dumps(value)
-    broken = [
+    hopeless = [
         json.dumps(spoil(value, tool.schema, source, marks.argument)),
         json.dumps(spoil(value, tool.schema, source, marks.argument)),
-        whole[: source.randint(1, max(1, len(whole) - 1))],
         whole + " and " + marks.argument,
-        "{" + f"'note': '{marks.argument}'" + "}",
         f"call it with {marks.argument}",
         json.dumps([value]),
         "null" if tool.schema.get("required") else "[]",
         "" if tool.schema.get("required") else "[]",
         json.dumps(json.dumps(json.dumps(json.dumps(value)))),
     ]
+    # What a repair may make a call of, where nothing but brackets or quotes is wrong (rule 141).
+    mendable = [whole[: source.randint(1, max(1, len(whole) - 1))], "{" + f"'note': '{marks.argument}'" + "}"]
+    written = source.choice([*hopeless, *mendable])
     parts: list[TurnPart] = [Say(f"Calling now, {marks.text}.")] if source.random() < 0.3 else []
-    parts.append(Call(tool.name, source.choice(broken)))
+    parts.append(Call(tool.name, written))
     if source.random() < 0.2:
         parts.append(Call(tool.name, value))
-    return Spoken(what="bad arguments", turn=Turn(*parts))
+    if written not in mendable:
+        return Spoken(what="bad arguments", turn=Turn(*parts))
+    within = ((tool.name, value), (tool.name, {"note": marks.argument}))
+    turn = Turn(*parts)
+    return Spoken(what="bad arguments", turn=turn, calls_may=True, text_may=True, exact=False, within=within)
 
 
 def _unknown_tool(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
@@ -349,12 +355,16 @@ def _declining(_: Demand, marks: Marks, source: random.Random) -> Spoken:
 def _cut_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     """A call that the token limit cut, whatever the finish word says."""
     tool = _any_tool(demand, source)
-    whole = json.dumps(sample(tool.schema, source, marks.argument))
+    value = sample(tool.schema, source, marks.argument)
+    whole = json.dumps(value)
     partial = whole[: source.randint(0, len(whole) - 1)]
     if not tool.schema.get("required") and not partial:
         partial = "{"
     finish = source.choice(["length", "length", "tool_calls", "stop"])
-    return Spoken(what=f"cut call, finish {finish}", turn=Turn(Call(tool.name, partial), finish=finish))
+    may = finish != "length"  # where only brackets are missing (rule 141)
+    turn = Turn(Call(tool.name, partial), finish=finish)
+    within = ((tool.name, value),)
+    return Spoken(what=f"cut call, finish {finish}", turn=turn, calls_may=may, exact=not may, within=within)
 
 
 def _plain_sample(tool: Offer, source: random.Random, mark: str) -> JsonObject:

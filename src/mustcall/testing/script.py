@@ -66,7 +66,7 @@ class Call(msgspec.Struct, frozen=True):
     """A tool call. A `str` of arguments is sent as it is, valid or not; an object is written as compact JSON.
 
     Kind (function or custom) and namespace are those of the tool the request offers under this name; `namespace`
-    overrides the latter. Custom tools take their text as a `str`.
+    overrides the latter, an empty one leaves it out. Custom tools take their text as a `str`.
     """
 
     name: str

@@ -283,6 +283,57 @@ def test_calls_sharing_an_index(read: Read, sse: Sse, assemble: Any) -> None:
     assert [(call.id, call.arguments) for call in reply.calls] == [("c1", '{"n":1}'), ("c2", '{"n":2}')]
 
 
+@pytest.mark.parametrize("final", [True, False], ids=["final output", "no final output"])
+@pytest.mark.parametrize("done", [True, False], ids=["done items", "no done items"])
+@pytest.mark.parametrize(
+    ("ids", "indexes"),
+    [(("fc_1", "fc_2"), (0, 1)), (("fc_1", "fc_1"), (0, 1)), ((None, None), (0, 1)), (("fc_1", "fc_2"), (None, None))],
+    ids=["index and item id", "index", "index, no item ids", "item id, no indexes"],
+)
+def test_calls_sharing_a_call_id(
+    read: Read,
+    sse: Sse,
+    assemble: Any,
+    ids: tuple[str | None, ...],
+    indexes: tuple[int | None, ...],
+    done: bool,
+    final: bool,
+) -> None:
+    """Rule 143: two calls of one call id are two, told apart by index or item id."""
+    items: Events = []
+    events: Events = []
+    for number, (identifier, index) in enumerate(zip(ids, indexes, strict=True)):
+        named = {} if identifier is None else {"id": identifier}
+        place = {} if index is None else {"output_index": index}
+        item = {**named, "type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
+        items.append({**item, "arguments": f'{{"n":{number}}}'})
+        of = {} if identifier is None else {"item_id": identifier}
+        events.append({"type": "response.output_item.added", **place, "item": item})
+        delta = {**of, **place, "delta": f'{{"n":{number}}}'}
+        events.append({"type": "response.function_call_arguments.delta", **delta})
+        if done:
+            events.append({"type": "response.output_item.done", **place, "item": items[-1]})
+    output = items if final else []
+    events.append({"type": "response.completed", "response": {"status": "completed", "output": output}})
+    reply = assemble(read(sse(events)))
+    assert [(call.id, call.arguments) for call in reply.calls] == [("c", '{"n":0}'), ("c", '{"n":1}')]
+
+
+def test_many_calls_sharing_a_call_id(read: Read, sse: Sse, assemble: Any) -> None:
+    """Rule 143: hundreds of calls of one call id arrive in order, whether or not they were streamed before the end."""
+    items: Events = [
+        {"id": f"fc_{number}", "type": "function_call", "call_id": "c", "name": "f", "arguments": f'{{"n":{number}}}'}
+        for number in range(300)
+    ]
+    events: Events = [
+        {"type": "response.output_item.added", "output_index": number, "item": item}
+        for number, item in enumerate(items[:200])
+    ]
+    events.append({"type": "response.completed", "response": {"status": "completed", "output": items}})
+    reply = assemble(read(sse(events)))
+    assert [call.arguments for call in reply.calls] == [item["arguments"] for item in items]
+
+
 def test_messages_sharing_an_id(read: Read, sse: Sse, assemble: Any) -> None:
     """Messages on their own indexes are told apart although the server gives them all one id."""
     events: Events = []

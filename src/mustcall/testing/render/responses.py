@@ -128,7 +128,8 @@ def _build_call(call: Call, index: int, request: JsonObject, stamp: Stamp) -> Js
     else:
         item = {"id": stamp.make_id("fc_", index), "type": "function_call", "status": "completed"}
         item |= {"call_id": call_id, "name": call.name, "arguments": text}
-    namespace = call.namespace or (offer.namespace if offer is not None else None)
+    offered = offer.namespace if offer is not None else None
+    namespace = offered if call.namespace is None else call.namespace
     return item | ({"namespace": namespace} if namespace else {})
 
 

@@ -211,7 +211,7 @@ class ResponsesStreamDecoder:
         group = group_of(fields or {})
         if fields is None or not isinstance(fields.get("type"), str):
             return
-        if self._items.find(group, value, fields) is not None:
+        if self._items.find(group, value, fields, begins=True) is not None:
             return
         item = self._items.register(group, value, fields)
         if group == REASONING:
