@@ -86,6 +86,7 @@ def _codex(place: Place) -> Start:
     )
     argv = (
         *(_binary(place, "codex"), "exec", "--json", "--skip-git-repo-check"),
+        *("--disable", "plugins", "--disable", "apps"),
         *("--dangerously-bypass-approvals-and-sandbox", place.prompt),
     )
     return Start(argv, {"LOCAL_API_KEY": "local"}, {place.home / ".codex" / "config.toml": settings})
@@ -137,8 +138,8 @@ def _opencode(place: Place) -> Start:
         "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     }
-    argv = (_binary(place, "opencode"), "run", "--format", "json", "--auto", place.prompt)
-    return Start(argv, env, {place.home / ".config" / "opencode" / "opencode.json": json.dumps(settings)})
+    argv = (_binary(place, "opencode"), "run", "--pure", "--format", "json", "--auto", place.prompt)
+    return Start(argv, env | {"OPENCODE_CONFIG_CONTENT": json.dumps(settings)})
 
 
 def _sdk(script: str, wire: Wire, base: str = "/v1") -> Callable[[Place], Start]:
@@ -265,7 +266,7 @@ CLIENTS: tuple[Client, ...] = (
         ("opencode-ai@1.18.18",),
         _opencode,
         _usage_of("step_finish", "part", "tokens", "input"),
-        "a provider in opencode.json: `npm: @ai-sdk/openai-compatible`, `options.baseURL` with /v1, `models`",
+        "a provider in opencode.json or `OPENCODE_CONFIG_CONTENT`: `npm: @ai-sdk/openai-compatible`, `options.baseURL` with /v1, `models`",
     ),
     Client(
         "openai-node-chat",

@@ -43,8 +43,8 @@ class Turn:
         return Call("call_a1", tool.name, json.dumps(arguments)), arguments
 
     def namespaced(self) -> Tool | None:
-        """The tool of a namespace that needs the least."""
-        tools = [tool for tool in self.asked.tools if tool.namespace]
+        """The tool of a namespace that needs the least; none that starts another agent, which would ask as well."""
+        tools = [tool for tool in self.asked.tools if tool.namespace and "spawn" not in tool.name]
         return min(tools, key=lambda tool: len(tool.schema.get("required") or []), default=None)
 
 

@@ -117,7 +117,8 @@ def _run_client(client: Client, place: Place, port: int, limit: float) -> tuple[
     for path, text in start.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    env = _environment(place.home, place.folder.parent) | _fence(port) | start.env
+    cached = {"NODE_COMPILE_CACHE": str(place.folder / "compiled")}  # a third of some clients' start
+    env = _environment(place.home, place.folder.parent) | _fence(port) | cached | start.env
     log = place.home.parent / "client.log"
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - a command of the table of clients

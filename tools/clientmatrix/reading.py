@@ -3,6 +3,7 @@
 The scripted model decides from this alone. Unknown fields are ignored; a request that cannot be read has no tools.
 """
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 Wire = Literal["chat", "responses", "messages"]
 WIRES: tuple[Wire, ...] = ("chat", "responses", "messages")
 _READERS = ("read", "read_file", "readfile", "view", "view_file", "open_file", "cat")
+_NO_READERS = re.compile("write|edit|image|patch|list|glob|grep|search")
 _PATHS = ("path", "file_path", "filepath", "absolute_path", "file", "filename", "target_file")
 _COMMANDS = ("command", "cmd", "script")
 
@@ -89,7 +91,7 @@ def choose_reader(tools: tuple[Tool, ...]) -> Tool | None:
                 return tool
     for properties in (_PATHS, _COMMANDS):
         for tool in plain:
-            if "write" not in tool.name.lower() and any(p.lower() in properties for p in _properties(tool)):
+            if not _NO_READERS.search(tool.name.lower()) and any(p.lower() in properties for p in _properties(tool)):
                 return tool
     return None
 
