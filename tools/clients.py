@@ -12,6 +12,7 @@ gateway is not right.
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CASES
-from clientmatrix.cells import prepare, run_cell
+from clientmatrix.cells import STOPPING, prepare, run_cell
 from clientmatrix.installing import default_cache
 from clientmatrix.pages import LEGEND, draw_page, draw_summary, draw_text
 from clientmatrix.reading import WIRES
@@ -31,7 +32,9 @@ from clientmatrix.scoring import ARMS, Cell, End, Planned, plan, read_cell, writ
 
 def _choice(known: Sequence[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
-        chosen = [name for name in known if any(name == part or name.startswith(f"{part}-") for part in text.split(","))]
+        chosen = [
+            name for name in known if any(name == part or name.startswith(f"{part}-") for part in text.split(","))
+        ]
         unknown = [part for part in text.split(",") if not any(n == part or n.startswith(f"{part}-") for n in known)]
         if unknown:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(known)}")
@@ -44,12 +47,16 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names, cases = [c.name for c in CLIENTS], [c.name for c in CASES]
-    parser.add_argument("--client", type=_choice(names), default=names, help="only these, by commas; ai5 means all of it")
+    parser.add_argument(
+        "--client", type=_choice(names), default=names, help="only these, by commas; ai5 means all of it"
+    )
     parser.add_argument("--case", type=_choice(cases), default=cases, help="only these, by commas")
     parser.add_argument("--wire", type=_choice(WIRES), default=list(WIRES), help="only cells with this upstream wire")
     parser.add_argument("--arm", type=_choice(ARMS), default=list(ARMS), help="only direct, same or cross")
     parser.add_argument("--jobs", type=int, default=2, help="cells at a time [2]")
-    parser.add_argument("--mustcall", default=sys.executable, metavar="PYTHON", help="whose gateway: a checkout's python")
+    parser.add_argument(
+        "--mustcall", default=sys.executable, metavar="PYTHON", help="whose gateway: a checkout's python"
+    )
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where clients are installed")
     parser.add_argument("--json", type=Path, help="the results, one a line; cells in it are not run again")
     parser.add_argument("--html", type=Path, help="write the page")
@@ -63,6 +70,8 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run what is asked for."""
     options = read_options()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     if options.list:
         _print_tables()
         return 0
@@ -109,6 +118,7 @@ def _run_all(todo: list[Planned], options: argparse.Namespace, results: Path) ->
                     file=sys.stderr,
                 )
         except KeyboardInterrupt:
+            STOPPING.set()
             pool.shutdown(wait=True, cancel_futures=True)
             print("stopped; the same command goes on from here", file=sys.stderr)
     return done

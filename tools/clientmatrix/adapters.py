@@ -198,6 +198,11 @@ _AI6 = (
 _OPENAI_NODE = ("openai@7.53.0",)
 _OPENAI_PY = ("openai==3.49.0",)
 _BASE = "base URL with /v1"
+_PROVIDERS: dict[Wire, str] = {
+    "chat": "createOpenAICompatible",
+    "responses": "createOpenAI",
+    "messages": "createAnthropic",
+}
 
 
 def _ai(number: int, packages: tuple[str, ...]) -> list[Client]:
@@ -211,7 +216,7 @@ def _ai(number: int, packages: tuple[str, ...]) -> list[Client]:
             packages,
             _sdk("ai_sdk.mjs", wire),
             _sdk_figure,
-            f"`baseURL` with /v1 ({ {'chat': 'createOpenAICompatible', 'responses': 'createOpenAI', 'messages': 'createAnthropic'}[wire] })",
+            f"`baseURL` with /v1 ({_PROVIDERS[wire]})",
         )
         for wire, other in wires
     ]
@@ -266,7 +271,7 @@ CLIENTS: tuple[Client, ...] = (
         ("opencode-ai@1.18.18",),
         _opencode,
         _usage_of("step_finish", "part", "tokens", "input"),
-        "a provider in opencode.json or `OPENCODE_CONFIG_CONTENT`: `npm: @ai-sdk/openai-compatible`, `options.baseURL` with /v1, `models`",
+        "a provider in opencode.json: `npm`, `options.baseURL` with /v1, `options.apiKey`, `models`",
     ),
     Client(
         "openai-node-chat",

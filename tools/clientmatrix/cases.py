@@ -175,10 +175,20 @@ CASES: tuple[Case, ...] = (
     Case("single_quotes", "arguments", "{'path': 'x'}", _arguments(_quote_singly)),
     Case("comments", "arguments", "a // line in the object", _arguments(_comment)),
     Case("raw_newline", "arguments", "a raw line break in a string", _newline),
-    Case("fenced_object", "arguments", "a ```json fence around it", _arguments(lambda a: f"```json\n{json.dumps(a)}\n```")),
+    Case(
+        "fenced_object",
+        "arguments",
+        "a ```json fence around it",
+        _arguments(lambda a: f"```json\n{json.dumps(a)}\n```"),
+    ),
     Case("wrapper", "arguments", '{"arguments": {…}}', _arguments(lambda a: json.dumps({"arguments": a}))),
     Case("list_for_scalar", "arguments", '{"path": ["x"]}', _arguments(_list)),
-    Case("undeclared", "arguments", "a property that is not in the schema", _arguments(lambda a: json.dumps(a | {"why_so": "to see"}))),
+    Case(
+        "undeclared",
+        "arguments",
+        "a property that is not in the schema",
+        _arguments(lambda a: json.dumps(a | {"why_so": "to see"})),
+    ),
     Case("unclosed", "arguments", "the last bracket is missing", _arguments(lambda a: json.dumps(a)[:-1])),
     Case("functions_prefix", "names", "functions.NAME", _named(lambda name: f"functions.{name}")),
     Case("default_api_prefix", "names", "default_api.NAME", _named(lambda name: f"default_api.{name}")),
@@ -214,7 +224,9 @@ CASES: tuple[Case, ...] = (
     _sloppy("minimal_response", "the response object has three fields", Defect.MINIMAL_RESPONSE, "responses"),
     _sloppy("no_created", "no time of creation", Defect.NO_CREATED, "chat", "responses"),
     _sloppy("wrong_sequence", "every sequence number is 0", Defect.WRONG_SEQUENCE, "responses"),
-    Case("persistent", "limits", "every attempt cuts a string in the middle", _arguments(_cut), goal="bounded", limit=90),
+    Case(
+        "persistent", "limits", "every attempt cuts a string in the middle", _arguments(_cut), goal="bounded", limit=90
+    ),
     Case("usage", "limits", "the first attempt cuts a string in the middle", _recovering, goal="figure"),
     Case("held", "limits", f"the arguments take {HELD_SECONDS} s", _held, limit=90),
 )

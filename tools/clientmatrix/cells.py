@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from clientmatrix.adapters import Client, Place
 from clientmatrix.cases import Task, say_words
@@ -22,6 +23,9 @@ from clientmatrix.scoring import Cell, End, Planned, find_end, is_right
 
 _TAIL = 1500
 _START_LIMIT = 40
+_STORM = 12
+# Set when the run is stopped: cells under way are ended at once.
+STOPPING = Event()
 
 
 class GatewayError(Exception):
@@ -49,7 +53,7 @@ def _run(planned: Planned, cache: Path, python: str, patience: float) -> Cell:
         with Model(case, task) as model, _open_gateway(planned, model.port, root, python) as base:
             place = Place(base, cache / client.folder, home, work, _prompt(task, case.words), case.name)
             began = time.monotonic()
-            output, status = _run_client(client, place, model.port, case.limit * patience)
+            output, status = _run_client(client, place, model, case.limit * patience)
             seconds = time.monotonic() - began
             calls, outside = model.seen.calls, sorted(set(model.seen.outside))
     end = find_end(case, output, say_words(words), status)
@@ -94,7 +98,12 @@ def _open_gateway(planned: Planned, port: int, root: Path, python: str) -> Itera
     log = root / "gateway.log"
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - the interpreter the user named
-            [*argv, "--ledger", str(root / "ledger.db")], env=env, cwd=root, stdout=out, stderr=out, start_new_session=True
+            [*argv, "--ledger", str(root / "ledger.db")],
+            env=env,
+            cwd=root,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
         yield _wait_address(process, log)
@@ -112,25 +121,41 @@ def _wait_address(process: "subprocess.Popen[bytes]", log: Path) -> str:
     raise GatewayError(f"the gateway did not start: {log.read_text()[-400:]}")
 
 
-def _run_client(client: Client, place: Place, port: int, limit: float) -> tuple[str, int | None]:
+def _run_client(client: Client, place: Place, model: Model, limit: float) -> tuple[str, int | End]:
+    """Run it to its end; what it printed, and its exit status or how it was ended."""
     start = client.start(place)
     for path, text in start.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     cached = {"NODE_COMPILE_CACHE": str(place.folder / "compiled")}  # a third of some clients' start
-    env = _environment(place.home, place.folder.parent) | _fence(port) | cached | start.env
+    env = _environment(place.home, place.folder.parent) | _fence(model.port) | cached | start.env
     log = place.home.parent / "client.log"
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - a command of the table of clients
-            start.argv, env=env, cwd=place.work, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            start.argv,
+            env=env,
+            cwd=place.work,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
-        status = process.wait(limit)
-    except subprocess.TimeoutExpired:
-        status = None
+        status = _watch(process, model, time.monotonic() + limit)
     finally:
         _end(process)
     return log.read_text(errors="replace"), status
+
+
+def _watch(process: "subprocess.Popen[bytes]", model: Model, until: float) -> int | End:
+    """Wait for the end. The fault is the same at every attempt: a client that repeats for long gains nothing."""
+    while time.monotonic() < until and not STOPPING.is_set():
+        if (status := process.poll()) is not None:
+            return status
+        if model.case.goal != "bounded" and model.seen.first > _STORM:
+            return End.STORM
+        time.sleep(0.05)
+    return End.HUNG
 
 
 def _environment(home: Path, cache: Path | None = None) -> dict[str, str]:

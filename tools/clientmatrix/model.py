@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, Self
 
 from clientmatrix.cases import Case, Task, Turn, script
 from clientmatrix.reading import Asked, Wire, choose_reader, read_request
@@ -40,7 +40,7 @@ class Model:
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 
-    def __enter__(self) -> "Model":
+    def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 

@@ -7,11 +7,19 @@ from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CASES, Case
 from clientmatrix.scoring import ARMS, Arm, Cell, End
 
-_SIGNS = {End.DONE: "+", End.LEAKED: "m", End.STOPPED: "s", End.ERROR: "e", End.HUNG: "h", End.BROKEN: "!"}
+_SIGNS = {
+    End.DONE: "+",
+    End.LEAKED: "m",
+    End.STOPPED: "s",
+    End.ERROR: "e",
+    End.STORM: "r",
+    End.HUNG: "h",
+    End.BROKEN: "!",
+}
 LEGEND = (
-    "Three signs a cell: without the gateway, through it on the client's own wire, through it with the upstream on another wire. "
-    "+ right; s stopped without the answer; m answer with call markup; e error; h killed at the time limit; "
-    "c too many upstream calls; u wrong token count; ! not run; . not in this case"
+    "Three signs a cell: without gateway, through it on the client's own wire, through it on another wire upstream. "
+    "+ right; s stopped without the answer; m answer with call markup; e error; r killed while it repeated a request; "
+    "h killed at the limit; c too many upstream calls; u wrong token count; ! not run; . not in this case"
 )
 
 Key = tuple[str, str, Arm]
@@ -50,13 +58,18 @@ def index(cells: Sequence[Cell]) -> dict[Key, Cell]:
 def draw_text(cells: Sequence[Cell]) -> str:
     """The table for a terminal; also valid Markdown."""
     found, clients = index(cells), find_clients(cells)
-    rows = [["case", *clients]]
-    for case in find_cases(cells):
-        rows.append([case.name, *("".join(sign(case, found.get((c, case.name, arm))) for arm in ARMS) for c in clients)])
-    rows.append(["right", *(" ".join(_count(cells, c, arm) for arm in ARMS) for c in clients)])
+    rows = [
+        ["case", *clients],
+        *([case.name, *(_signs(case, c, found) for c in clients)] for case in find_cases(cells)),
+        ["right", *(" ".join(_count(cells, c, arm) for arm in ARMS) for c in clients)],
+    ]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     lines = ["| " + " | ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def _signs(case: Case, client: str, found: dict[Key, Cell]) -> str:
+    return "".join(sign(case, found.get((client, case.name, arm))) for arm in ARMS)
 
 
 def _count(cells: Sequence[Cell], client: str, arm: Arm) -> str:
@@ -95,7 +108,8 @@ td.cell b { display: inline-block; width: 1.4em; text-align: center; border-radi
 .good { background: #c9ecd0 } .bad { background: #f7cfcb } .none { color: #9aa3af }
 pre { background: #f4f6f8; padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #dbe1e8 }
-thead th, pre { background: #1e242b } th, td { border-color: #343c46 } .good { background: #1f5130 } .bad { background: #6d2a26 } }
+thead th, pre { background: #1e242b } th, td { border-color: #343c46 } .good { background: #1f5130 }
+.bad { background: #6d2a26 } }
 """
 
 
@@ -107,13 +121,14 @@ def draw_page(cells: Sequence[Cell], title: str) -> str:
     rows = "".join(
         f'<tr><th title="{html.escape(case.says, quote=True)}">{case.name}</th>'
         + "".join(
-            f'<td class="cell">{"".join(_mark(case, found.get((c, case.name, arm))) for arm in ARMS)}</td>' for c in clients
+            f'<td class="cell">{"".join(_mark(case, found.get((c, case.name, arm))) for arm in ARMS)}</td>'
+            for c in clients
         )
         + "</tr>"
         for case in find_cases(cells)
     )
     faults = "".join(
-        f"<details><summary>{html.escape(' '.join((c.client, c.case, c.arm)))}: {c.end.value}, {c.calls} upstream calls"
+        f"<details><summary>{c.client} {c.case} {c.arm}: {c.end.value}, {c.calls} upstream calls"
         f"</summary><pre>{html.escape(c.tail)}</pre></details>"
         for c in found.values()
         if not c.right and c.arm != "direct"
@@ -122,7 +137,8 @@ def draw_page(cells: Sequence[Cell], title: str) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
         f"<p>{html.escape(LEGEND)}</p><table><thead><tr><th>case</th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        f"<h2>Summary</h2><pre>{html.escape(draw_summary(cells))}</pre><h2>Wrong through the gateway</h2>{faults}</html>\n"
+        f"<h2>Summary</h2><pre>{html.escape(draw_summary(cells))}</pre>"
+        f"<h2>Wrong through the gateway</h2>{faults}</html>\n"
     )
 
 

@@ -24,6 +24,7 @@ class End(StrEnum):
     LEAKED = "leaked"  # the answer was given, and call markup with it
     STOPPED = "stopped"  # exit status 0 without the answer
     ERROR = "error"  # the client said that it failed
+    STORM = "storm"  # killed: it asked again and again for what failed
     HUNG = "hung"  # still running at the time limit
     BROKEN = "broken"  # the cell itself could not be run
 
@@ -82,10 +83,10 @@ def plan(clients: Iterable[Client], cases: Iterable[Case], arms: Iterable[Arm], 
     ]
 
 
-def find_end(case: Case, output: str, sentence: str, status: int | None) -> End:
-    """How it ended: `status` is None for a client that was killed at the limit."""
-    if status is None:
-        return End.HUNG
+def find_end(case: Case, output: str, sentence: str, status: int | End) -> End:
+    """How it ended: `status` is the exit status, or the end of a client that was killed."""
+    if isinstance(status, End):
+        return status
     leaked = any(mark in output for mark in case.marks)
     if sentence in output:
         return End.LEAKED if leaked else End.DONE
@@ -93,7 +94,7 @@ def find_end(case: Case, output: str, sentence: str, status: int | None) -> End:
 
 
 def is_right(case: Case, end: End, calls: int, figure: int | None) -> bool:
-    """Is this what the case asks for?"""
+    """Whether the cell came to what the case asks for."""
     match case.goal:
         case "answer" | "accepted":
             return end is End.DONE

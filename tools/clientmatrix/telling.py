@@ -5,6 +5,7 @@ Without defects both are the complete canonical form of the wire.
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from clientmatrix.reading import Asked
@@ -43,7 +44,7 @@ def cut_pieces(text: str, seconds: int) -> list[tuple[float, str]]:
     count = max(1, min(len(text), seconds or _PIECES))
     edges = [len(text) * n // count for n in range(count + 1)]
     pause = seconds / count
-    return [(pause, text[a:b]) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    return [(pause, text[a:b]) for a, b in pairwise(edges) if b > a]
 
 
 class _Chat:
@@ -51,10 +52,8 @@ class _Chat:
         self.asked, self.reply, self.id = asked, reply, f"chatcmpl-{serial}"
 
     def frame(self, kind: str, **fields: Any) -> dict[str, Any]:
-        frame: dict[str, Any] = {"id": self.id, "object": kind, "created": _CREATED, "model": self.asked.model, **fields}
-        if Defect.NO_CREATED in self.reply.defects:
-            del frame["created"]
-        return frame
+        created = {} if Defect.NO_CREATED in self.reply.defects else {"created": _CREATED}
+        return {"id": self.id, "object": kind, **created, "model": self.asked.model, **fields}
 
     def usage(self) -> dict[str, int]:
         given, made = self.reply.usage

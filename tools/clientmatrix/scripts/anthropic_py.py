@@ -15,7 +15,8 @@ SCHEMA = {
 TOOLS = [{"name": "read_file", "description": "Read a file.", "input_schema": SCHEMA}]
 
 
-def read_file(path):
+def read_file(path: str) -> str:
+    """The tool."""
     return Path(path).read_text(encoding="utf-8")
 
 
@@ -30,7 +31,6 @@ for _ in range(4):
         print("".join(block.text for block in message.content if block.type == "text"))
         print(json.dumps({"input_tokens": tokens}))
         break
-    results = [
-        {"type": "tool_result", "tool_use_id": c.id, "content": {"read_file": read_file}[c.name](**c.input)} for c in calls
-    ]
+    outputs = [(call.id, {"read_file": read_file}[call.name](**call.input)) for call in calls]
+    results = [{"type": "tool_result", "tool_use_id": name, "content": text} for name, text in outputs]
     messages += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results}]

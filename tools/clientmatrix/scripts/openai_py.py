@@ -17,20 +17,24 @@ FUNCTION = {"name": "read_file", "description": "Read a file.", "parameters": SC
 client = OpenAI(base_url=os.environ["BASE_URL"], api_key="local")
 
 
-def read_file(path):
+def read_file(path: str) -> str:
+    """The tool."""
     return Path(path).read_text(encoding="utf-8")
 
 
-def carry_out(name, arguments):
+def carry_out(name: str, arguments: str) -> str:
+    """Call the tool; an unknown name or unfit arguments end the program, as in an application."""
     return {"read_file": read_file}[name](**json.loads(arguments))
 
 
-def tell(answer, tokens):
+def tell(answer: str | None, tokens: int) -> None:
+    """Print the answer and the tokens of all steps."""
     print(answer)
     print(json.dumps({"input_tokens": tokens}))
 
 
-def chat():
+def chat() -> None:
+    """The task on Chat Completions."""
     messages, tokens = [{"role": "user", "content": PROMPT}], 0
     tools = [{"type": "function", "function": FUNCTION}]
     for _ in range(4):
@@ -41,7 +45,8 @@ def chat():
         tokens += completion.usage.prompt_tokens if completion.usage else 0
         message = completion.choices[0].message
         if not message.tool_calls:
-            return tell(message.content, tokens)
+            tell(message.content, tokens)
+            return
         calls = [
             {"id": c.id, "type": "function", "function": {"name": c.function.name, "arguments": c.function.arguments}}
             for c in message.tool_calls
@@ -52,7 +57,8 @@ def chat():
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
 
 
-def responses():
+def responses() -> None:
+    """The task on Responses."""
     given, tokens = [{"role": "user", "content": PROMPT}], 0
     for _ in range(4):
         with client.responses.stream(
@@ -62,11 +68,13 @@ def responses():
         tokens += response.usage.input_tokens if response.usage else 0
         calls = [item for item in response.output if item.type == "function_call"]
         if not calls:
-            return tell(response.output_text, tokens)
-        given += [item.model_dump(exclude={"parsed_arguments", "parsed"}, exclude_none=True) for item in response.output]
+            tell(response.output_text, tokens)
+            return
         given += [
-            {"type": "function_call_output", "call_id": c.call_id, "output": carry_out(c.name, c.arguments)} for c in calls
+            item.model_dump(exclude={"parsed_arguments", "parsed"}, exclude_none=True) for item in response.output
         ]
+        outputs = [(call.call_id, carry_out(call.name, call.arguments)) for call in calls]
+        given += [{"type": "function_call_output", "call_id": name, "output": text} for name, text in outputs]
 
 
 chat() if os.environ["SDK_WIRE"] == "chat" else responses()
