@@ -41,6 +41,7 @@ def cell(**fields: Any) -> Cell:
     ("case", "name", "arguments"),
     [
         ("good", "read", '{"path": "/t/first.txt"}'),
+        ("newline_path", "read", '{"path": "/t/a\\nb/first.txt"}'),
         ("trailing_comma", "read", '{"path": "/t/first.txt",}'),
         ("single_quotes", "read", "{'path': '/t/first.txt'}"),
         ("comments", "read", '{\n  // the file to read\n  "path": "/t/first.txt"\n}'),

@@ -100,9 +100,12 @@ def _list(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments | {name: [arguments[name]]})
 
 
-def _newline(turn: Turn) -> Reply:
-    call, _ = turn.call(turn.task.odd)
-    return Reply(calls=(replace(call, arguments=call.arguments.replace("\\n", "\n")),))
+def _newline(write: Callable[[str], str]) -> Callable[[Turn], Reply]:
+    def reply(turn: Turn) -> Reply:
+        call, _ = turn.call(turn.task.odd)
+        return Reply(calls=(replace(call, arguments=write(call.arguments)),))
+
+    return reply
 
 
 def _cut(arguments: dict[str, Any]) -> str:
@@ -171,10 +174,11 @@ def _sloppy(name: str, says: str, defect: Defect, *wires: Wire) -> Case:
 
 CASES: tuple[Case, ...] = (
     Case("good", "control", "nothing is wrong", _good),
+    Case("newline_path", "control", "a line break in a string, well written", _newline(lambda text: text)),
     Case("trailing_comma", "arguments", '{"path": "x",}', _arguments(lambda a: json.dumps(a)[:-1] + ",}")),
     Case("single_quotes", "arguments", "{'path': 'x'}", _arguments(_quote_singly)),
     Case("comments", "arguments", "a // line in the object", _arguments(_comment)),
-    Case("raw_newline", "arguments", "a raw line break in a string", _newline),
+    Case("raw_newline", "arguments", "a raw line break in a string", _newline(lambda text: text.replace("\\n", "\n"))),
     Case(
         "fenced_object",
         "arguments",
