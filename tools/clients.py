@@ -75,6 +75,8 @@ def main() -> int:
     if options.list:
         _print_tables()
         return 0
+    # The gateway starts in another folder; a link is not followed, because an environment is known by its own path.
+    options.mustcall = str(Path(options.mustcall).absolute()) if "/" in options.mustcall else options.mustcall
     results: Path = options.json or options.cache / "results.jsonl"
     kept = _read(results)
     cells = plan(
