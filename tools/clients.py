@@ -3,7 +3,7 @@
 Installs pinned clients from npm and PyPI into a cache folder, once. Each cell is one client, one misbehaviour and one
 arm: `direct`, `same` (gateway, the client's own wire upstream), `cross` (gateway, another wire upstream). Results are
 appended to a file as they come: a run that was stopped goes on where it was. Exit status 1 if a cell through the
-gateway is not right.
+gateway is not right, 130 if the run was stopped.
 
     python tools/clients.py                          # everything; an hour on two cores
     python tools/clients.py --client codex --case good,held
@@ -97,6 +97,8 @@ def main() -> int:
     print(draw_text(shown), LEGEND, draw_summary(shown), sep="\n\n")
     if options.html:
         options.html.write_text(draw_page(shown, "Clients under misbehaviour"))
+    if STOPPING.is_set():
+        return 130
     return int(any(not cell.right and cell.arm != "direct" for cell in {c.key: c for c in shown}.values()))
 
 
