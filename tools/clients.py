@@ -25,7 +25,7 @@ from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CASES
 from clientmatrix.cells import STOPPING, prepare, run_cell
 from clientmatrix.installing import default_cache
-from clientmatrix.pages import LEGEND, draw_page, draw_summary, draw_text
+from clientmatrix.pages import LEGEND, draw_changes, draw_page, draw_summary, draw_text
 from clientmatrix.reading import WIRES
 from clientmatrix.scoring import ARMS, Cell, End, Planned, plan, read_cell, write_cell
 
@@ -60,6 +60,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where clients are installed")
     parser.add_argument("--json", type=Path, help="the results, one a line; cells in it are not run again")
     parser.add_argument("--html", type=Path, help="write the page")
+    parser.add_argument("--before", type=Path, help="an earlier run's results: say what changed")
     parser.add_argument("--again", action="store_true", help="run cells again that are in the results already")
     parser.add_argument("--patience", type=float, default=1.0, help="multiplies every time limit")
     parser.add_argument("--list", action="store_true", help="print clients and cases, run nothing")
@@ -95,6 +96,8 @@ def main() -> int:
     wanted = {cell.key for cell in cells}
     shown = [cell for cell in kept if cell.key in wanted]
     print(draw_text(shown), LEGEND, draw_summary(shown), sep="\n\n")
+    if options.before:
+        print("", draw_changes(_read(options.before), shown), sep="\n")
     if options.html:
         options.html.write_text(draw_page(shown, "Clients under misbehaviour"))
     if STOPPING.is_set():

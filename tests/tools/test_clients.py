@@ -11,7 +11,7 @@ import pytest
 from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CALL_LIMIT, CASES, REFUSAL, Case, Task, Turn, answer, say_words, script
 from clientmatrix.model import Model
-from clientmatrix.pages import draw_page, draw_summary, draw_text, sign
+from clientmatrix.pages import draw_changes, draw_page, draw_summary, draw_text, sign
 from clientmatrix.reading import WIRES, Asked, Tool, Wire, choose_reader, fill, read_request
 from clientmatrix.replies import FIGURE, Call, Defect, Reply
 from clientmatrix.scoring import ARMS, Cell, End, find_end, is_right, plan, read_cell, write_cell
@@ -381,6 +381,19 @@ def test_table() -> None:
     assert "worse than without the gateway: 1\n  codex good cross" in summary
     assert "codex: -, 60, -" in summary
     assert "pi: elsewhere:443" in summary
+
+
+def test_changes() -> None:
+    """Two runs are compared over the cells that both have."""
+    before = [cell(), cell(arm="cross", right=False, end=End.ERROR), cell(arm="cross", case="held")]
+    after = [cell(right=False, end=End.STOPPED), cell(arm="cross")]
+    assert draw_changes(before, after).splitlines() == [
+        "direct: 0 of 0 right before, 0 now",
+        "same: 1 of 1 right before, 0 now",
+        "cross: 0 of 1 right before, 1 now",
+        "right before and not now: 1",
+        "  codex good same",
+    ]
 
 
 def test_page() -> None:

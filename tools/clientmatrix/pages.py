@@ -100,6 +100,20 @@ def draw_summary(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
+def draw_changes(before: Sequence[Cell], after: Sequence[Cell]) -> str:
+    """What changed between two runs, over the cells that both have: totals of each arm, then each cell that was lost."""
+    old, new = index(before), index(after)
+    both = [key for key in new if key in old]
+    lines: list[str] = []
+    for arm in ARMS:
+        mine = [key for key in both if key[2] == arm]
+        counts = [sum(cells[key].right for key in mine) for cells in (old, new)]
+        lines.append(f"{arm}: {counts[0]} of {len(mine)} right before, {counts[1]} now")
+    lost = [" ".join(key) for key in both if old[key].right and not new[key].right]
+    lines.append(f"right before and not now: {len(lost)}" + "".join(f"\n  {row}" for row in lost))
+    return "\n".join(lines)
+
+
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1c2430; background: #fff }
 table { border-collapse: collapse } th, td { border: 1px solid #d5dae1; padding: 3px 7px; text-align: left }
