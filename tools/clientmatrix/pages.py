@@ -101,7 +101,7 @@ def draw_summary(cells: Sequence[Cell]) -> str:
 
 
 def draw_changes(before: Sequence[Cell], after: Sequence[Cell]) -> str:
-    """What changed between two runs, over the cells that both have: totals of each arm, then each cell that was lost."""
+    """What changed between two runs, over the cells that both have: totals of each arm, then the cells lost."""
     old, new = index(before), index(after)
     both = [key for key in new if key in old]
     lines: list[str] = []
