@@ -23,7 +23,7 @@ from clientmatrix.scoring import Cell, End, Planned, find_end, is_right
 
 _TAIL = 1500
 _START_LIMIT = 40
-_STORM = 12
+_STORM = 6
 # Set when the run is stopped: cells under way are ended at once.
 STOPPING = Event()
 
