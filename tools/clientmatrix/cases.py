@@ -229,7 +229,7 @@ CASES: tuple[Case, ...] = (
     _sloppy("no_created", "no time of creation", Defect.NO_CREATED, "chat", "responses"),
     _sloppy("wrong_sequence", "every sequence number is 0", Defect.WRONG_SEQUENCE, "responses"),
     Case(
-        "persistent", "limits", "every attempt cuts a string in the middle", _arguments(_cut), goal="bounded", limit=90
+        "persistent", "limits", "every attempt cuts a string in the middle", _arguments(_cut), goal="bounded", limit=240
     ),
     Case("usage", "limits", "the first attempt cuts a string in the middle", _recovering, goal="figure"),
     Case("held", "limits", f"the arguments take {HELD_SECONDS} s", _held, limit=90),
