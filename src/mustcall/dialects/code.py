@@ -63,30 +63,35 @@ class Lines:
         """Whether a line begins here, and what stands before it is no JSON or list that goes on."""
         if self.fresh:
             return True
-        if self._last[-1:] != "\n":
+        if self._last != "\n":
             return False
         before = (self._before + self._written).rstrip()
         return not (before.endswith(("[", "{", "(", ",")) or (before[-1:] == ":" and before[:-1].rstrip()[-1:] == '"'))
 
     @property
     def quotes(self) -> bool:
-        """Whether what comes next is quoted: by its line (quotation, comment, table, code) or a quotation mark."""
-        return self._head[:1] in _QUOTING or self._head == "//" or self.encloses
+        """Whether what comes next is quoted: by its line (a quotation, comment or table) or a quotation mark."""
+        return self._head[:1] in _QUOTING or self._head == "//" or self._last in _QUOTES
 
     @property
     def encloses(self) -> bool:
         """Whether what comes next is quoted as a whole: right behind an opening quotation mark, or as indented code."""
-        return self._last[-1:] in _QUOTES or (self._is_code if self.blank else self._code)
+        return self._last in _QUOTES or self.is_code
 
     @property
     def tight(self) -> bool:
         """Whether what comes next stands right behind a word or a sentence, without a blank."""
-        last = self._last[-1:]
+        last = self._last
         return not (last.isspace() or last in _QUOTES or last == "")
 
     @property
-    def _is_code(self) -> bool:
-        return self._prior and _is_indented(self._indent)
+    def is_code(self) -> bool:
+        """Whether the line is indented code: behind text, a blank line, and four columns or more."""
+        return self._begins_code if self.blank else self._code
+
+    @property
+    def _begins_code(self) -> bool:
+        return self._prior and not self.fresh and _is_indented(self._indent)
 
     def note(self, text: str) -> None:
         """Take released text into account; it is not empty."""
@@ -102,7 +107,7 @@ class Lines:
                 self._indent = (self._indent + rest[: len(rest) - len(written)])[:_CODE_INDENT]
             self.blank = not written
             self._head = written[:2]
-            self._code = bool(written) and self._is_code
+            self._code = bool(written) and self._begins_code
         elif len(self._head) == 1:
             self._head += text[0]
         if self.fresh and not (self.blank and not text.strip(_BLANKS)):

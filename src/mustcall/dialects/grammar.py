@@ -4,6 +4,8 @@ It says which marker means what; when it counts is the scanner's business. Readi
 lookup per marker found.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -27,11 +29,15 @@ from mustcall.dialects.reasoning import (
     Section,
 )
 
-__all__ = ["Entry", "Grammar", "compile_grammar", "is_stray", "marks_of", "starts"]
+__all__ = ["TOKEN", "Entry", "Grammar", "compile_grammar", "is_stray", "marks_of", "starts"]
 
 _CODE = ("`", "~~~")
 _TAG = re.compile(r"<[A-Za-z_]")
-_CALL_CLOSER = re.compile(r"</[\w:]*(?:tool_?call|function_call)s?>\Z|\[END_TOOL_REQUEST\]\Z", re.IGNORECASE)
+_CALL_CLOSER = re.compile(
+    r"(?:\]<\]minimax\[>\[)?</[\w:]*(?:tool_?call|function_call)s?>\Z|\[END_TOOL_REQUEST\]\Z", re.IGNORECASE
+)
+# Tokens: `<|…|>`, with bars of either width, or with one at the end.
+TOKEN = re.compile(r"</?[|｜].*[|｜]>\Z|<\w+\|>\Z")
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 
 
@@ -211,7 +217,7 @@ class Grammar:
 
 def is_stray(closer: str) -> bool:
     """Whether a closer can be nothing but a call's end, so that one without its call is no text, either."""
-    return _CALL_CLOSER.match(closer) is not None
+    return (TOKEN.match(closer) or _CALL_CLOSER.match(closer)) is not None
 
 
 def _escaped(dialects: tuple[Dialect, ...]) -> Iterable[tuple[str, tuple[str, ...]]]:

@@ -16,7 +16,7 @@ from mustcall.dialects.code import Code, measure
 from mustcall.dialects.dialect import Opener
 from mustcall.dialects.effort import MARK, Effort
 from mustcall.dialects.events import ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, is_stray
+from mustcall.dialects.grammar import TOKEN, Entry, Grammar, is_stray
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS, QUOTATION_MARKS, Anchor
 from mustcall.dialects.scan_spans import SpanScan
@@ -171,8 +171,8 @@ class Scan(SpanScan):
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
         openers = [pair for pair in entry.openers if self._is_opener(pair[1])]
-        quotable = openers or entry.result
-        if quotable and self._lines.quotes and not any("\n" in blank for blank in self._gap or ()):
+        quotable = openers or entry.result or (entry.quotation and not self._lines.encloses)
+        if quotable and self._is_quoted(marker):
             return self._meet_quoted(marker)
         if entry.result:
             return self._meet_result(marker, (entry.result,), ("\n",))
@@ -210,18 +210,24 @@ class Scan(SpanScan):
         return self._meet_stray(marker, end) if entry.closer and is_stray(marker) else None
 
     def _meet_stray(self, marker: str, end: int) -> bool | None:
-        """Take out the end of a call that never began, where it ends a line; prose that speaks of it is text."""
+        """Take out the end of a call that never began: a token, or a tag that ends its line; prose about one stays."""
         reader = self._reader
         if marker in self._mentioned or self._keeps_markup:
             return None
-        if not (self._lines.blank or self._lines.tight or self._gap is not None):
-            return None
-        if end == len(reader.buffer) and not reader.closed:
-            return False
-        if reader.buffer[end : end + 1] not in ("", "\r", "\n", "<"):
-            return None
+        if TOKEN.match(marker) is None:
+            if not (self._lines.blank or self._lines.tight or self._gap is not None):
+                return None
+            if end == len(reader.buffer) and not reader.closed:
+                return False
+            if reader.buffer[end : end + 1] not in ("", "\r", "\n", "<"):
+                return None
         self._drop_marker(end)
         return True
+
+    def _is_quoted(self, marker: str) -> bool:
+        """Tell whether a marker is quoted; fences are indented in lists, too."""
+        quoted = self._lines.quotes or (self._lines.is_code and marker[0] not in "`~")
+        return quoted and not any("\n" in blank for blank in self._gap or ())
 
     def _closes(self, marker: str) -> bool:
         """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""

@@ -131,8 +131,7 @@ class SpanScan(SectionScan):
             self._owed |= span.owes
         self._called = self._called or span.succeeded
         self._wrappers = 0
-        if fault.reason is Reason.STRAY_MARKER and self._grammar.is_control(span.marker) and not self._keeps_markup:
-            # A token that frames messages: it is never text, whatever stands behind it.
+        if self._is_framing(span, fault):
             text = reader.take_span()
             self._open_gap(span.gap, is_text=True)
             self._give_back(text[len(span.marker) :])
@@ -148,6 +147,14 @@ class SpanScan(SectionScan):
         if damage.ends and not over and not self._effort.spent:
             self._damage = damage
             self._mode = SpanScan._behind_fault
+
+    def _is_framing(self, span: Span, fault: Fault) -> bool:
+        """Tell whether a span is no more than a token that frames messages, and text: the token is never text."""
+        if self._keeps_markup or not self._grammar.is_control(span.marker):
+            return False
+        reader = self._reader
+        ends = len(span.marker) == sum(map(len, reader.raw)) + reader.position - reader.start
+        return fault.reason is Reason.STRAY_MARKER or (fault.reason is Reason.TRUNCATED and ends)
 
     def _behind_fault(self) -> bool:
         """Wait for the character behind a fault, which may tell that the text just goes on."""

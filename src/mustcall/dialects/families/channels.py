@@ -26,6 +26,7 @@ _TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_ADDRESSES_NOBODY = re.compile(r"(?:<\|\w+\|>|assistant|analysis|commentary|final|json|\s)*+")
 _ADDRESS = re.compile(r"[^\s<]*+")
 _SPACES = re.compile(r"[ \t]*+")
 _CHANNELS = ("analysis", "commentary", "final")
@@ -116,9 +117,12 @@ def _read_header(span: Span, address: str) -> Parse[str]:
             break
         header.append(token)
     rest = reader.buffer[reader.position :]
-    if reader.closed and not rest and not span.soft and "to=" not in "".join(header):
-        return "".join(header)  # the reply ends in a header that addresses nobody: nothing follows it
     cut = reader.closed and any(token.startswith(rest) for token in _TOKENS)
+    if cut and not span.soft and "to=" not in (written := "".join(header)):
+        if _ADDRESSES_NOBODY.fullmatch(written):
+            reader.position = len(reader.buffer)
+            return written  # the reply ends in it: nothing follows
+        cut = False
     raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
 
 
