@@ -38,6 +38,7 @@ _SECTIONS = {
     "marked": Sections.READ,
     "opened": Sections.READ,
     "noted": Sections.SHOWN,
+    "inside": Sections.UNREAD,
     "separated": Sections.UNREAD,
 }
 
@@ -50,7 +51,8 @@ class Scanner(Scan):
     `tools` are the ones on offer; None means that every name counts. `loose` adds to `auto` the formats that need the
     prompt protocol to be trusted (rule 64). `reasoning` says who separates it: `"marked"` - the markers in the
     text do; `"opened"` - so they do, and the prompt opened a section; `"noted"` - the same, but sections stay text, and
-    only the calls in them are no calls; `"separated"` - the upstream already did.
+    only the calls in them are no calls; `"inside"` - all of the text is a section's; `"separated"` - the upstream
+    already did.
     `alone` says what a JSON call object without markup of its own is, and a call in a code fence (rule 63): `"reply"` -
     a call where it is the reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one;
     `"never"` - text. Where it is the reply, `shown` is asked, once, whether the user wanted to see it.
@@ -62,7 +64,7 @@ class Scanner(Scan):
         dialects: Literal["auto"] | Iterable[str | Dialect] = "auto",
         tools: Iterable[Tool] | None = None,
         loose: bool = False,
-        reasoning: Literal["marked", "opened", "noted", "separated"] = "marked",
+        reasoning: Literal["marked", "opened", "noted", "inside", "separated"] = "marked",
         alone: Literal["reply", "anywhere", "never"] = "reply",
         shown: Callable[[], bool] | None = None,
     ) -> None:
@@ -70,7 +72,14 @@ class Scanner(Scan):
             offered, grammar = _tables.get(tools, loose, make=lambda: _look_up(dialects, tools, loose=loose))
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
-        super().__init__(grammar, offered, Indices(), sections=_SECTIONS[reasoning], alone=Alone(alone))
+        super().__init__(
+            grammar,
+            offered,
+            Indices(),
+            sections=_SECTIONS[reasoning],
+            in_reasoning=reasoning == "inside",
+            alone=Alone(alone),
+        )
         self._shown = shown
         if reasoning == "opened":
             self._enter(OPENED)
