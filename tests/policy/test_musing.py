@@ -150,11 +150,12 @@ def test_drafts_are_no_calls() -> None:
     assert [call.name for call in found.reasoned] == ["now", "now"]
 
 
-def test_signed_reasoning_stays_as_it_is() -> None:
-    """Rule 124: text that a signature covers is not changed."""
-    signed = Reasoning(text=f"a {CALL}", state=OpaqueState(Wire.MESSAGES, "c2ln", "up"))
-    found = lens_for().read(replied(signed))
-    assert (found.reasoned, found.bare) == ((MADE,), (signed,))
+def test_signed_reasoning() -> None:
+    """Rule 124: a signature does not vouch for a text without the calls in it; the name of a field does no harm."""
+    field = OpaqueState(Wire.CHAT, {"field": "reasoning"}, "up")
+    for state, kept in ((OpaqueState(Wire.MESSAGES, "c2ln", "up"), None), (field, field)):
+        found = lens_for().read(replied(Reasoning(text=f"a {CALL}", state=state)))
+        assert (found.reasoned, found.bare) == ((MADE,), (Reasoning(text="a ", state=kept),))
 
 
 @pytest.mark.parametrize(

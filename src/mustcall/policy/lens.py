@@ -18,6 +18,7 @@ from mustcall.dialects import Reasoning as ScannedReasoning
 from mustcall.dialects import Text as ScannedText
 from mustcall.policy.lookout import NOTHING, Found, Lookout
 from mustcall.policy.musing import Musing, Watch, draw_out, is_silent
+from mustcall.wire.chat.parts import names_field_only
 
 __all__ = ["Found", "Lens", "Lookout"]
 
@@ -77,6 +78,7 @@ class Lens:
         "_calls",
         "_dry",
         "_emptied",
+        "_late_place",
         "_lookout",
         "_malformed",
         "_mused",
@@ -111,6 +113,8 @@ class Lens:
         self._musing = Musing()
         # Calls in text that turned out to be reasoning.
         self._mused: list[CallEnd] = []
+        # The place of text that went out before it turned out to be reasoning.
+        self._late_place: int | None = None
         #: Whether something that may be a call was seen in text.
         self.marked = False
         #: Whether what comes out differs from what went in.
@@ -195,10 +199,14 @@ class Lens:
         if self._lookout is None:
             return NOTHING
         self._streams = False
-        read = Text | Reasoning if is_silent(reply.parts) else Text
-        if read is Text:
+        texts = [part.text for part in reply.parts if isinstance(part, Text)]
+        plain = all(map(self._lookout.is_plain, texts))
+        speaks = plain and not all(map(str.isspace, texts))
+        if speaks or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
             self._musing.end()
-        if all(self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, read) and part.text):
+            if plain:
+                return NOTHING
+        elif plain and all(self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Reasoning)):
             return NOTHING
         for index, part in enumerate(reply.parts):
             self.feed(PartStarted(index, part))
@@ -238,7 +246,14 @@ class Lens:
             settled=self._settling in _AFTER_CALL,
             passed=tuple(self._passed),
         )
-        if not (self._musing.marks or self._mused) or self._calls or not is_silent(found.cleaned or promoted):
+        if not (self._musing.marks or self._mused) or self._calls:
+            return found
+        said = [
+            part
+            for place, (part, slot) in enumerate(zip(promoted, self._slots, strict=True))
+            if slot.kind is not _Kind.DROPPED and place != self._late_place
+        ]
+        if not is_silent(said):
             return found
         return self._with_reasoned(found, promoted)
 
@@ -251,8 +266,9 @@ class Lens:
             assert isinstance(part, Reasoning), "only reasoning is marked"
             read, rest = draw_out(part.text[shown:], self._lookout)
             calls = read or calls
-            if part.state is None:  # what is signed stays as it was signed
-                bare[place] = part.evolve(text=part.text[:shown] + rest)
+            # What vouches for the text as it was does not vouch for this one.
+            state = part.state if part.state is None or names_field_only(part.state) else None
+            bare[place] = part.evolve(text=part.text[:shown] + rest, state=state)
         if not calls:
             return found
         made = tuple(
@@ -448,12 +464,14 @@ class Lens:
         source = self._slots[scan.place].source
         # In a stream that waits for its verdict, text before the first sign of a call went out and cannot end.
         seen = self.marked and self._streams
-        for slot in self._slots:
+        for place, slot in enumerate(self._slots):
             if slot.source == source and slot.kind is _Kind.CALL:
                 slot.kind = _Kind.DROPPED
             elif slot.source == source and slot.kind is _Kind.TEXT and slot.fragments and not separated:
-                slot.kind = _Kind.TEXT if seen else _Kind.REASONING
-                seen = False
+                if seen:
+                    self._late_place, seen = place, False
+                else:
+                    slot.kind = _Kind.REASONING
         if separated:
             return
         self.touched = self.late = True
