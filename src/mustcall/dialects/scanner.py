@@ -12,7 +12,7 @@ from typing import Literal
 from mustcall.core.memo import Remembered
 from mustcall.core.tools import Tool
 from mustcall.dialects.anchored import mentions_called
-from mustcall.dialects.catalogue import select
+from mustcall.dialects.catalogue import select, version
 from mustcall.dialects.dialect import Dialect
 from mustcall.dialects.grammar import Grammar, compile_grammar
 from mustcall.dialects.names import Offered
@@ -69,7 +69,9 @@ class Scanner(Scan):
         shown: Callable[[], bool] | None = None,
     ) -> None:
         if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.get(tools, loose, make=lambda: _look_up(dialects, tools, loose=loose))
+            offered, grammar = _tables.get(
+                tools, (loose, version()), make=lambda: _look_up(dialects, tools, loose=loose)
+            )
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
         super().__init__(
@@ -90,7 +92,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.get(tools, loose, make=lambda: _look_up("auto", tools, loose=loose))
+    offered, grammar = _tables.get(tools, (loose, version()), make=lambda: _look_up("auto", tools, loose=loose))
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

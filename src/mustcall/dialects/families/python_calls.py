@@ -15,7 +15,7 @@ from mustcall.dialects.pyliteral import read_literal, write_literal
 from mustcall.dialects.reader import Fault, Parse, accept, ahead, blanks, expect, run
 from mustcall.dialects.span import Call, Span
 
-__all__ = ["DIALECTS", "read_python_call", "write_python_call"]
+__all__ = ["DIALECTS", "any_in", "read_python_call", "write_python_call"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]*+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -172,7 +172,7 @@ def _list_in(*closers: str) -> Parser:
     return read
 
 
-def _any_in(*closers: str) -> Parser:
+def any_in(*closers: str) -> Parser:
     """A list, a JSON object, or calls under each other."""
     listed, lines = _list_in(*closers), _lines_in(*closers)
 
@@ -246,7 +246,7 @@ DIALECTS = (
         "lfm2",
         "Python calls",
         "LFM2, LFM2.5",
-        (Opener("<|tool_call_start|>", _any_in("<|tool_call_end|>"), ("[", "{", A_NAME + "(")),),
+        (Opener("<|tool_call_start|>", any_in("<|tool_call_end|>"), ("[", "{", A_NAME + "(")),),
         ("<|tool_call_end|>",),
         _renderer("<|tool_call_start|>[", "]<|tool_call_end|>"),
     ),

@@ -21,7 +21,16 @@ from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, Reader, accept, accept_any, ahead, blanks, expect, run, word
 from mustcall.dialects.span import Span
 
-__all__ = ["DIALECTS", "Tags", "invoke_tags", "plain_value", "read_attribute", "read_call", "read_calls"]
+__all__ = [
+    "DIALECTS",
+    "Tags",
+    "invoke_tags",
+    "plain_value",
+    "read_attribute",
+    "read_call",
+    "read_calls",
+    "write_invoke",
+]
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_:\-]*+")
 _QUOTED = {quote: re.compile(rf"[^{quote}\n]*+") for quote in "'\""}
@@ -300,6 +309,11 @@ def _renderer(
         return before + "\n".join(one(call) for call in calls) + after
 
     return render
+
+
+def write_invoke(call: WrittenCall) -> str:
+    """Return one call as an `<invoke>`."""
+    return _renderer("invoke", invoke_tags(), "", "")([call])
 
 
 _STEPTML = invoke_tags("steptml:")
