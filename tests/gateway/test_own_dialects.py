@@ -1,4 +1,4 @@
-"""A text form of one's own, told in the configuration: gateway, profiles and agents read and write it (rules 43, 57)."""
+"""A text form of one's own, told in the configuration: gateway, profiles and agents know it (rules 43, 57)."""
 
 import json
 from collections.abc import Iterator
@@ -97,7 +97,7 @@ def test_an_agent(tmp_path: Path) -> None:
         result = Agent(where, tools=[get_weather], controls=Controls(protocol=Protocol.PROMPT)).run_sync(
             "Weather in Paris?"
         )
-        bodies = [request.json for request in upstream.requests]
+        bodies = [request.body for request in upstream.requests]
     assert result.text == "Sunny."
     assert len(bodies) == 2
     assert "@@call" in bodies[0]["messages"][0]["content"]
