@@ -1,6 +1,7 @@
 """Calls in reasoning, through real gateways: all a reply comes to, or thoughts before an answer (rules 65, 148)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_section_in_the_text(stage: Stage, wire: str, stream: bool) -> None:
 @ways
 def test_under_the_prompt_protocol(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 148: text is the primary channel there."""
-    fields = {"stream": stream, "mustcall": {"protocol": "prompt"}}
+    fields: dict[str, Any] = {"stream": stream, "mustcall": {"protocol": "prompt"}}
     outcome = stage.play(Turn(THOUGHT)).ask(wire, request(wire, **fields))
     assert stage.bodies == [prompted(wire, stream=stream)]
     assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)
@@ -60,7 +61,7 @@ def test_under_the_prompt_protocol(stage: Stage, wire: str, stream: bool) -> Non
 @ways
 def test_a_demanded_call(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 148: under the native protocol a force that nothing else meets is met by it."""
-    fields = {"stream": stream, "choice": "required"}
+    fields: dict[str, Any] = {"stream": stream, "choice": "required"}
     outcome = stage.play(Turn(THOUGHT)).ask(wire, request(wire, **fields), "chat")
     assert stage.bodies == [arriving(wire, "chat", **fields)]
     assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED)

@@ -184,20 +184,18 @@ def _read_structure(writer: ArgumentWriter, ends: Ends, newline: str) -> Parse[N
     """
     text: list[str] = []
     structure = _Structure()
-    fed = 0
     while True:
+        fed = len(text)
         closing = yield from _read_text(writer, ends, text.append, newline=newline)
-        value = "".join(text)
         if not structure.faulty:
-            structure.feed(value[fed:])
+            structure.feed("".join(text[fed:]))
         if structure.is_open:
             structure.feed(closing)
             if structure.is_open:
                 text.append(closing)
-                fed = len(value) + len(closing)
                 continue
             structure.faulty = True
-        writer.call.write(quote(value) if structure.faulty else "".join(structure.pieces))
+        writer.call.write(quote("".join(text)) if structure.faulty else "".join(structure.pieces))
         return
 
 
