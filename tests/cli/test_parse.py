@@ -215,3 +215,23 @@ def test_a_bad_tools_file(tmp_path: Path, content: str, said: str) -> None:
     if content.startswith("[{"):
         line = run(json.dumps({"text": "Hi.", "tools": json.loads(content)}), "--jsonl")
         assert json.loads(line.stdout) == {"error": f"line 1: {said}"}
+
+
+@pytest.mark.parametrize("value", ["Paris", "a\nb", "a\u2028b\u2029c\x85d", "a \\ b"])
+def test_one_line_a_record(value: str) -> None:
+    """A record is one line, whatever line breaks stand in the arguments or the text."""
+    written = json.dumps({"city": value}, indent=2, ensure_ascii=False)
+    text = f'So\u2028\x85.\n<tool_call>{{"name": "get_weather",\r\n"arguments": {written}}}</tool_call>'
+    for lines in ([{"text": text}], [{"text": text}] * 3):
+        printed = run("".join(json.dumps(line) + "\n" for line in lines), "--jsonl").stdout.splitlines()
+        assert len(printed) == len(lines)
+        for line in printed:
+            assert json.loads(line)["calls"][0]["arguments"] == {"city": value}
+            assert json.loads(line)["text"] == "So\u2028\x85.\n"
+
+
+@pytest.mark.parametrize("end", ["</seed:think>", "[/THINK]", "<|END_THINKING|>", "<channel|>", "<|end|>"])
+def test_a_section_the_prompt_opened(end: str) -> None:
+    """Rule 65: with --reasoning-open the end of any family's section ends it."""
+    result = run(f"hm {CALL}\n{end}\nHello.", "--json", "--reasoning-open")
+    assert (json.loads(result.stdout)["calls"], json.loads(result.stdout)["text"]) == ([], "Hello.")

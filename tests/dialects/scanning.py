@@ -62,7 +62,8 @@ Active = Literal["auto"] | Sequence[str | Dialect]
 class Fixture(msgspec.Struct, frozen=True):
     """A text and what must come of it: calls, the text that remains, and the reasons reported.
 
-    `dialects` names the dialect of each call where the file's own name does not say it.
+    `dialects` names the dialect of each call where the file's own name does not say it; `mixed` texts hold markup of
+    others, too.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Fixture(msgspec.Struct, frozen=True):
     reasoning: str = ""
     loose: bool = False
     dialects: list[str] = []
+    mixed: bool = False
 
 
 def load(name: str) -> list[Fixture]:

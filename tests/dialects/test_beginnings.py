@@ -65,8 +65,8 @@ def test_addressed_to_itself_or_to_the_user() -> None:
         "to=x is an assignment",
         "to=x <b>",
         " to=x<|mess",
-        "to=" + "x" * 300 + "<|message|>",
-        "  to=x<|message|>y",
+        "to=" + "x" * 300,
+        "  to=x y",
         "total",
     ],
 )
@@ -80,7 +80,8 @@ def test_nowhere_but_at_the_beginning() -> None:
     """A recipient in the middle of a reply is no header: what it calls is seen, but not called."""
     text = f"So\n to=functions.get_weather<|message|>{OBJECT}"
     events = read(text)
-    assert (calls_of(events), text_of(events), reasons_of(events)) == ([], text, ["unknown_markup"])
+    left = text.replace("<|message|>", "")
+    assert (calls_of(events), text_of(events), reasons_of(events)) == ([], left, ["unknown_markup"])
 
 
 def test_damage_behind_a_header() -> None:

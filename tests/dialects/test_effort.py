@@ -19,7 +19,7 @@ def made(events: list[ScanEvent]) -> int:
     return sum(isinstance(event, CallEnd) for event in events)
 
 
-@pytest.mark.parametrize("unit", ["` a\n\n", "`a`b", "<|im_end|>", '"<tool_call>\n', "<think>x</think>", "x <think>"])
+@pytest.mark.parametrize("unit", ["` a\n\n", "`a`b", "<|im_end|>", '"<tool_call>"\n', "<think>x</think>", "x <think>"])
 def test_markup_is_counted(unit: str) -> None:
     """Rule 68: behind too much markup of any kind the reply is text, and a call in it is seen and reported."""
     few, many = unit * 100 + "\n\n" + CALL, unit * 30_000 + "\n\n" + CALL

@@ -88,6 +88,21 @@ def test_in_company(dialect: str, item: Fixture) -> None:
         check(item, "auto", told, loose=named.standing is Standing.LOOSE)
 
 
+NAMED = [
+    pytest.param(path.stem, item, id=f"{path.stem}-{item.kind}")
+    for path in sorted((FIXTURES / "variants").glob("*.json"))
+    for item in load(f"variants/{path.stem}")
+    if len(set(item.dialects)) == 1 and not item.mixed
+]
+
+
+@pytest.mark.parametrize(("family", "item"), NAMED)
+def test_variants_alone(family: str, item: Fixture) -> None:
+    """Rule 57: a spelling is read the same when its dialect is the only one that is looked for."""
+    assert family
+    check(item, item.dialects[:1], item.dialects, loose=item.loose)
+
+
 @pytest.mark.parametrize(("family", "item"), VARIANTS)
 def test_variants(family: str, item: Fixture) -> None:
     """The spellings and slips the formats' notes tell of are read, or refused, as decided."""

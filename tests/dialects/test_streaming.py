@@ -53,7 +53,11 @@ def test_only_the_ambiguous_suffix_is_held(marker: str) -> None:
         assert join(scanner.close()) == [Text(marker[:size])]
 
 
-@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS if dialect.name != "vcp"])
+# Of these a call is read whole before it is one: VCP's name may come last, Sarashina's call is a Python literal.
+HELD = ("vcp", "sarashina")
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS if dialect.name not in HELD])
 def test_string_arguments_are_released_as_they_come(dialect: str) -> None:
     """A long string argument comes out piece by piece in every dialect, not only at its end."""
     item = next(item for item in load(dialect) if item.kind == "unicode and escapes")

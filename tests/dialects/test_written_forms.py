@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dialects.scanning import calls_of, dialects_of, reasons_of, scan, text_of
+from dialects.scanning import calls_of, cuts, dialects_of, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
 from mustcall.dialects import ScanEvent
 
@@ -202,7 +202,7 @@ def test_no_calls(text: str) -> None:
 def test_a_control_token_ends_no_quotation() -> None:
     """Rule 122: a token that is dropped from a quoted line leaves the rest of the line quoted."""
     quoted = '<|content_invoke_tool_json|>{"name": "ping", "args": {}}'
-    events = read(f"> <|message_model|>{quoted}\n{quoted}")
+    events = read(f"> <|im_end|>{quoted}\n{quoted}")
     assert (calls_of(events), text_of(events)) == ([PING], f"> {quoted}\n")
 
 
@@ -293,21 +293,36 @@ def test_structures_as_python_writes_them(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    "value",
     [
-        ('{"a": 1,}', "bad_json"),
-        ("[1, 2,]", "bad_json"),
-        ('["a" "b"]', "bad_json"),
-        ("{\"a\": 1, 'a': 2}", "duplicate_key"),
-        ('{"a": NaN}', "bad_literal"),
-        ('{"a": Truely}', "bad_literal"),
-        ("[1, (2)]", "bad_literal"),
+        '{"a": 1,}',
+        "[1, 2,]",
+        '["a" "b"]',
+        "{\"a\": 1, 'a': 2}",
+        '{"a": NaN}',
+        '{"a": Truely}',
+        "[1, (2)]",
+        "[1] and 2",
+        "[a, b",
+        '{"a": {"b": 1}',
     ],
 )
-def test_structures_that_are_neither(value: str, reason: str) -> None:
-    """Rule 107: what is neither JSON nor a Python literal is refused."""
+def test_structures_that_are_neither(value: str) -> None:
+    """Rule 107: what is neither JSON nor a Python literal stays the string it is, for validation to judge."""
     key = "tags" if value[0] == "[" else "filter"
     text = f'<invoke name="search"><parameter name="{key}">{value}</parameter></invoke>'
-    for pieces in ([text], list(text)):
+    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
         events = scan(pieces, tools=[SEARCH])
-        assert (calls_of(events), text_of(events), reasons_of(events)) == ([], text, [reason])
+        assert calls_of(events) == [{"name": "search", "arguments": {key: value}}]
+        assert (text_of(events), reasons_of(events)) == ("", [])
+
+
+def test_a_closing_tag_in_a_structure() -> None:
+    """A closing tag in a string of an array ends nothing; a string that never ends takes the call along."""
+    value = '["a</parameter></invoke>", "b"]'
+    text = f'<invoke name="search"><parameter name="tags">{value}</parameter></invoke>'
+    cut = text.replace('", "b"]', "")
+    for pieces, broken in zip(cuts(text), cuts(cut), strict=True):
+        events = scan(pieces, tools=[SEARCH])
+        assert calls_of(events) == [{"name": "search", "arguments": {"tags": json.loads(value)}}]
+        assert reasons_of(scan(broken, tools=[SEARCH])) == ["truncated"]

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from mustcall.dialects import DIALECTS
+from mustcall.dialects import known
 from mustcall.dialects.examples import describe_catalogue, example_of
 
 __all__ = ["command"]
@@ -18,7 +18,7 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
     if markdown:
         click.echo(describe_catalogue(), nl=False)
         return
-    chosen = [dialect for dialect in DIALECTS if name is None or dialect.name == name]
+    chosen = [dialect for dialect in known() if name is None or dialect.name == name]
     if not chosen:
         raise click.ClickException(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
     if as_json:

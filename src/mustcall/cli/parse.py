@@ -18,6 +18,8 @@ from mustcall.dialects import CallEnd, Malformed, Parsed, parse
 
 __all__ = ["command"]
 
+#: What some readers take for the end of a line, and JSON lets stand in strings.
+_LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
 _STRING_OR_BLANKS = re.compile(r'"(?:[^"\\]|\\.)*+"|[ \t\r\n]++')
 
 
@@ -223,11 +225,11 @@ def _encode(parsed: Parsed) -> str:
         [_report(report) for report in parsed.malformed],
         [_call(call) for call in parsed.reasoned] or msgspec.UNSET,
     )
-    return msgspec.json.encode(output).decode()
+    return msgspec.json.encode(output).decode().translate(_LINE_ENDS)
 
 
 def _call(call: CallEnd) -> _Call:
-    return _Call(call.name, msgspec.Raw(call.arguments.encode("utf-8", "replace")), call.dialect)
+    return _Call(call.name, msgspec.Raw(_one_line(call.arguments).encode("utf-8", "replace")), call.dialect)
 
 
 def _report(report: Malformed) -> _Report:

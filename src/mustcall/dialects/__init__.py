@@ -4,7 +4,7 @@ Pure: no clock, no randomness, no I/O. `Scanner` reads, `parse` reads a whole te
 catalogue. The events' contract is in `events.py`, the machine in `scan.py`, the formats in `families/`.
 """
 
-from mustcall.dialects.catalogue import DIALECTS, find_dialect
+from mustcall.dialects.catalogue import DIALECTS, find_dialect, forget, known, register
 from mustcall.dialects.collect import Parsed, collect, parse
 from mustcall.dialects.dialect import Dialect, Opener, Standing, WrittenCall
 from mustcall.dialects.events import (
@@ -42,6 +42,9 @@ __all__ = [
     "WrittenCall",
     "collect",
     "find_dialect",
+    "forget",
     "is_plain",
+    "known",
     "parse",
+    "register",
 ]

@@ -14,7 +14,7 @@ from mustcall.dialects.events import CallEnd, CallStart, Malformed, Reason, Scan
 from mustcall.dialects.fences import Unfenced
 from mustcall.dialects.prose import has_substance
 
-__all__ = ["Candidate"]
+__all__ = ["Candidate", "Reading"]
 
 #: The formats of a JSON object or array without markup, and what they are called in a fence.
 _BARE = frozenset({"llama3_json", "json_array"})
@@ -22,16 +22,26 @@ _FENCED = "fenced_json"
 _BLANKS = re.compile(r"\s+")
 
 
-class _Reading(Protocol):
+class Reading(Protocol):
     """What is used of a scan."""
 
-    def feed(self, text: str) -> list[ScanEvent]: ...
-    def close(self) -> list[ScanEvent]: ...
+    def feed(self, text: str) -> list[ScanEvent]:
+        """Take the next piece."""
+        ...
+
+    def close(self) -> list[ScanEvent]:
+        """End the text."""
+        ...
 
     @property
-    def ended_open(self) -> bool: ...
+    def ended_open(self) -> bool:
+        """Whether the text ended with a call whose closer had not come."""
+        ...
+
     @property
-    def in_call(self) -> bool: ...
+    def in_call(self) -> bool:
+        """Whether what comes next belongs to a call."""
+        ...
 
 
 class Candidate:
@@ -42,7 +52,7 @@ class Candidate:
 
     __slots__ = ("_at_once", "_fenced", "_pieces", "_said", "_unfenced", "called", "complete", "events", "scan", "size")
 
-    def __init__(self, scan: _Reading, *, at_once: bool, fenced: bool) -> None:
+    def __init__(self, scan: Reading, *, at_once: bool, fenced: bool) -> None:
         self.scan = scan
         self.events: list[ScanEvent] = []
         #: Whether a call of an offered tool has begun in it, and whether one is complete.

@@ -1,4 +1,8 @@
-"""Every dialect mustcall reads, in the order that decides who is asked first where openers are shared."""
+"""Every dialect mustcall reads, in the order that decides who is asked first where openers are shared.
+
+Dialects of one's own are registered here, once for the process (rule 57): then profiles, agents and the prompt
+protocol know them by name. What is registered is asked before the rest.
+"""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -22,7 +26,19 @@ from mustcall.dialects.families import (
     xml_params,
 )
 
-__all__ = ["AUTO", "AUTO_AND_LOOSE", "BY_NAME", "DIALECTS", "find_dialect", "select"]
+__all__ = [
+    "AUTO",
+    "BY_NAME",
+    "DIALECTS",
+    "active",
+    "find_dialect",
+    "forget",
+    "is_known",
+    "known",
+    "register",
+    "select",
+    "version",
+]
 
 DIALECTS: tuple[Dialect, ...] = (
     *json_object.DIALECTS,
@@ -41,6 +57,53 @@ AUTO = tuple(dialect for dialect in DIALECTS if dialect.standing is Standing.AUT
 AUTO_AND_LOOSE = tuple(dialect for dialect in DIALECTS if dialect.standing is not Standing.NAMED)
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
+_own: dict[str, Dialect] = {}
+#: How often that has changed: what was made of all dialects is made anew then.
+_changes = 0
+
+
+def register(dialect: Dialect) -> None:
+    """Make a dialect of one's own known by its name; one of the same name that was registered before is replaced."""
+    global _changes  # noqa: PLW0603 - the one list of the process
+    if dialect.name in BY_NAME or dialect.name == "auto":
+        raise ConfigError(f"dialect {dialect.name!r}: mustcall has one of this name; give yours another")
+    _own[dialect.name] = dialect
+    _changes += 1
+
+
+def forget(name: str) -> None:
+    """Take back what was registered under a name."""
+    global _changes  # noqa: PLW0603 - the one list of the process
+    if _own.pop(name, None) is not None:
+        _changes += 1
+
+
+def version() -> int:
+    """Return a number that changes with what is registered."""
+    return _changes
+
+
+def known() -> tuple[Dialect, ...]:
+    """Return all dialects, those of one's own first."""
+    return (*_own.values(), *DIALECTS)
+
+
+def is_known(name: str) -> bool:
+    """Tell whether there is a dialect of this name."""
+    return name in BY_NAME or name in _own
+
+
+def active(*, loose: bool = False) -> tuple[Dialect, ...]:
+    """Return the dialects that are looked for without being named."""
+    builtin = AUTO_AND_LOOSE if loose else AUTO
+    if not _own:
+        return builtin
+    return (*(own for own in _own.values() if _stands(own, loose=loose)), *builtin)
+
+
+def _stands(dialect: Dialect, *, loose: bool) -> bool:
+    return dialect.standing is Standing.AUTO or (loose and dialect.standing is Standing.LOOSE)
+
 
 def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
     """Return the active dialects; names must be known, values of one's own are taken as they are (rule 57).
@@ -48,7 +111,7 @@ def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) 
     `"auto"` among others adds what is active by itself; who was named is asked first, and is not held to standing
     alone (rule 63).
     """
-    auto = AUTO_AND_LOOSE if loose else AUTO
+    auto = active(loose=loose)
     if dialects == "auto":
         return auto
     listed = (dialects,) if isinstance(dialects, str) else tuple(dialects)
@@ -70,7 +133,7 @@ def _anywhere(dialect: Dialect) -> Dialect:
 
 def find_dialect(name: str) -> Dialect:
     """Return the dialect of this name."""
-    dialect = BY_NAME.get(name)
+    dialect = BY_NAME.get(name) or _own.get(name)
     if dialect is None:
         raise ConfigError(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
     return dialect

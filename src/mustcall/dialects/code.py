@@ -24,6 +24,12 @@ _LINE_REST = re.compile(rf"[ \t\r]{{0,{_MOST_BLANKS}}}+")
 _QUOTES = frozenset("\"'\N{LEFT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}„«「")
 
 
+# What begins a line that quotes or comments: a Markdown quotation, a table's row, a comment; `//` does, too.
+_QUOTING = frozenset(">|#")
+# Columns by which code is indented.
+_CODE_INDENT = 4
+
+
 # A lead-in may have blank lines behind it.
 _LONGEST_LEAD = LONGEST_LEAD_IN + 64
 # What may indent a line: the blanks that separate markup, and no others.
@@ -33,13 +39,15 @@ _BLANKS = " \t\r\n"
 class Lines:
     """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
 
-    __slots__ = ("_before", "_last", "_lead", "_quote", "_written", "blank", "fresh")
+    __slots__ = ("_before", "_code", "_head", "_indent", "_last", "_lead", "_prior", "_written", "blank", "fresh")
 
     def __init__(self) -> None:
         self.blank = True
         self.fresh = True
-        self._last = ""
-        self._quote = False
+        # The last character, the first two of the line that are not blank, and the blanks before them.
+        self._last = self._head = self._indent = ""
+        # Whether the line before this one is blank, or indented code, and whether this one is such code.
+        self._prior = self._code = False
         # The last two pieces that were not blank: enough to find the last two characters that are not.
         self._before = self._written = ""
         # All text since the beginning while it may still be a lead-in, None once it is too long for one.
@@ -62,21 +70,46 @@ class Lines:
 
     @property
     def quotes(self) -> bool:
-        """Whether what comes next is quoted: a Markdown quotation's line, or right behind an opening quote."""
-        return self._quote or self._last in _QUOTES
+        """Whether what comes next is quoted: by its line (a quotation, comment or table) or a quotation mark."""
+        return self._head[:1] in _QUOTING or self._head == "//" or self._last in _QUOTES
+
+    @property
+    def encloses(self) -> bool:
+        """Whether what comes next is quoted as a whole: right behind an opening quotation mark, or as indented code."""
+        return self._last in _QUOTES or self.is_code
 
     @property
     def tight(self) -> bool:
         """Whether what comes next stands right behind a word or a sentence, without a blank."""
-        return not (self._last.isspace() or self._last in _QUOTES or self._last == "")
+        last = self._last
+        return not (last.isspace() or last in _QUOTES or last == "")
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the line is indented code: behind text, a blank line, and four columns or more."""
+        return self._begins_code if self.blank else self._code
+
+    @property
+    def _begins_code(self) -> bool:
+        return self._prior and not self.fresh and _is_indented(self._indent)
 
     def note(self, text: str) -> None:
         """Take released text into account; it is not empty."""
         line = text.rfind("\n") + 1
-        if line or self.blank:
-            written = text[line:].lstrip(_BLANKS)
+        if line:
+            self._prior = self._ends_in_code(text, line - 1)
+            self._head = self._indent = ""
+            self.blank, self._code = True, False
+        if self.blank:
+            rest = text[line:]
+            written = rest.lstrip(_BLANKS)
+            if len(self._indent) < _CODE_INDENT:
+                self._indent = (self._indent + rest[: len(rest) - len(written)])[:_CODE_INDENT]
             self.blank = not written
-            self._quote = written.startswith(">")
+            self._head = written[:2]
+            self._code = bool(written) and self._begins_code
+        elif len(self._head) == 1:
+            self._head += text[0]
         if self.fresh and not (self.blank and not text.strip(_BLANKS)):
             self.fresh = False
         self._last = text[-1]
@@ -85,12 +118,34 @@ class Lines:
         if not text.isspace():
             self._before, self._written = self._written, text
 
+    def _ends_in_code(self, text: str, end: int) -> bool:
+        """Tell whether the line that ends here is blank or indented code, which only a blank line before it begins."""
+        while True:
+            start = text.rfind("\n", 0, end) + 1
+            if not start:
+                break
+            line = text[start:end]
+            if not line.strip(_BLANKS):
+                return True
+            if not _is_indented(line):
+                return False
+            end = start - 1
+        if not self.blank:
+            return self._code
+        line = self._indent + text[:end]
+        return not line.strip(_BLANKS) or (self._prior and _is_indented(line))
+
     def begin(self) -> None:
         """Begin anew: what came before was markup."""
         self.blank = self.fresh = True
-        self._last = ""
-        self._quote = False
+        self._last = self._head = self._indent = ""
+        self._prior = self._code = False
         self._lead = ""
+
+
+def _is_indented(line: str) -> bool:
+    """Tell whether a line that begins so is indented as code is."""
+    return line.startswith("    ") or "\t" in line[: len(line) - len(line.lstrip(" \t"))][:_CODE_INDENT]
 
 
 def measure(reader: Reader, character: str) -> int:

@@ -56,6 +56,8 @@ def collect(events: Iterable[ScanEvent]) -> Parsed:
             case LateReasoningEnd():
                 thoughts.extend(texts)
                 texts.clear()
+                reasoned += [msgspec.structs.replace(call, in_reasoning=True) for call in calls]
+                calls.clear()
                 malformed = [msgspec.structs.replace(report, in_reasoning=True) for report in malformed]
             case CallStart() | ArgumentDelta():
                 pass
@@ -70,7 +72,7 @@ def parse(
     dialects: Literal["auto"] | Iterable[str | Dialect] = "auto",
     tools: Iterable[Tool] | None = None,
     loose: bool = False,
-    reasoning: Literal["marked", "opened", "separated"] = "marked",
+    reasoning: Literal["marked", "opened", "noted", "separated"] = "marked",
     alone: Literal["reply", "anywhere", "never"] = "reply",
 ) -> Parsed:
     """Scan a complete reply, given in one or more pieces. How it is cut makes no difference."""

@@ -22,6 +22,8 @@ from mustcall.dialects.span import Call, Span
 
 __all__ = [
     "ARGUMENT_KEYS",
+    "NAME_KEYS",
+    "SIDE_KEYS",
     "Held",
     "array_renderer",
     "dump",
@@ -153,6 +155,9 @@ class Held:
             for call, piece in self._calls
         )
         self._calls.clear()
+
+
+ReadItem = Callable[[Span, Held | None], Parse[None]]
 
 
 def read_alone(span: Span, read: Callable[[Held], Parse[None]], separators: str = ";") -> Parse[None]:
@@ -297,22 +302,20 @@ def read_envelopes(span: Span, separators: str = "") -> Parse[None]:
             return
 
 
-def read_array(span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope) -> Parse[None]:
+def read_array(span: Span, read_item: ReadItem = read_envelope) -> Parse[None]:
     """Read a JSON array of calls. Each is complete by itself; the array's end belongs to the last."""
     yield from expect(span.reader, "[", Reason.BAD_JSON)
     yield from read_items(span, read_item)
 
 
-def read_items(
-    span: Span, read_item: Callable[[Span], Parse[None]] = read_envelope, held: Held | None = None
-) -> Parse[None]:
+def read_items(span: Span, read_item: ReadItem = read_envelope, held: Held | None = None) -> Parse[None]:
     """Read the rest of an array whose bracket was read."""
     reader = span.reader
     span.begin_list()
     if (yield from blanks(reader)) == "]":
         raise Fault(Reason.MISSING_NAME)
     while True:
-        yield from read_item(span) if held is None else read_envelope(span, held)
+        yield from read_item(span, held)
         character = yield from blanks(reader)
         if not character:
             # The input ends in the array, but behind a complete call: nothing of a call is missing.

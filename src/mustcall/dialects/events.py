@@ -110,7 +110,7 @@ class Malformed(msgspec.Struct, frozen=True, gc=False, tag="malformed"):
 class LateReasoningEnd(msgspec.Struct, frozen=True, gc=False, tag="late_reasoning_end"):
     """A section's end came without its start: the prompt had opened it, so all text so far was reasoning.
 
-    It never comes behind a complete call: what was called cannot be taken back.
+    So were the calls in it, which are none (rule 65).
     """
 
 

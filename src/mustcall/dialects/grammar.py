@@ -4,9 +4,12 @@ It says which marker means what; when it counts is the scanner's business. Readi
 lookup per marker found.
 """
 
+# ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
+
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from html import escape
 
 import msgspec
 
@@ -17,6 +20,7 @@ from mustcall.dialects.reasoning import (
     CONTROLS,
     FIRST_CONTROLS,
     LATE_ENDS,
+    PARAGRAPH_ENDS,
     QUOTATIONS,
     RESULTS,
     SECTIONS,
@@ -25,10 +29,15 @@ from mustcall.dialects.reasoning import (
     Section,
 )
 
-__all__ = ["Entry", "Grammar", "compile_grammar", "marks_of", "starts"]
+__all__ = ["TOKEN", "Entry", "Grammar", "compile_grammar", "is_stray", "marks_of", "starts"]
 
 _CODE = ("`", "~~~")
 _TAG = re.compile(r"<[A-Za-z_]")
+_CALL_CLOSER = re.compile(
+    r"(?:\]<\]minimax\[>\[)?</[\w:]*(?:tool_?call|function_call)s?>\Z|\[END_TOOL_REQUEST\]\Z", re.IGNORECASE
+)
+# Tokens: `<|…|>`, with bars of either width, or with one at the end.
+TOKEN = re.compile(r"</?[|｜].*[|｜]>\Z|<\w+\|>\Z")
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 
 
@@ -131,7 +140,7 @@ class Grammar:
             self._entry(end).late = True
         for result, closer in RESULTS.items():
             self._entry(result).result = closer
-        for quotation, closers in QUOTATIONS.items():
+        for quotation, closers in (*QUOTATIONS.items(), *_escaped(dialects)):
             self._entry(quotation).quotation = closers
         for first in FIRST_CONTROLS:
             self._entry(first, Anchor.FIRST)
@@ -147,12 +156,22 @@ class Grammar:
         self._lined = self._collect_lined()
         # Where nothing is open that these close, they are text; so are those of sections where none are looked for.
         alone = {marker: entry for marker, entry in sought.items() if not self.marks.shorter(marker)}
-        self.closing = frozenset(marker for marker, entry in alone.items() if entry.only_closes)
+        self.closing = frozenset(m for m, entry in alone.items() if entry.only_closes and not is_stray(m))
         self.closing_or_sections = self.closing.union(m for m, entry in alone.items() if entry.only_marks_sections)
 
     def dialect_of(self, read: str, opened: str) -> Dialect:
         """Return the dialect that was read, or where it is not active the one whose opener was found."""
         return self.dialects.get(read) or self.dialects[opened]
+
+    def closers_of(self, marker: str) -> frozenset[str]:
+        """Return what closes the markup that this marker opens, in any dialect."""
+        entry = self.entries[self.marks.key(marker)] if marker else None
+        return frozenset(closer for dialect, _ in entry.openers for closer in dialect.closers) if entry else frozenset()
+
+    def is_control(self, marker: str) -> bool:
+        """Whether a marker is a token that is never text."""
+        entry = self.entries.get(marker)
+        return entry is not None and entry.control is not None and not entry.control.after_reasoning
 
     def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
         entry = self.entries.setdefault(marker, Entry())
@@ -194,6 +213,20 @@ class Grammar:
             for beginning, anchor in beginnings.items()
             if anchor is not Anchor.ANYWHERE and not beginning.startswith(anywhere)
         )
+
+
+def is_stray(closer: str) -> bool:
+    """Whether a closer can be nothing but a call's end, so that one without its call is no text, either."""
+    return (TOKEN.match(closer) or _CALL_CLOSER.match(closer)) is not None
+
+
+def _escaped(dialects: tuple[Dialect, ...]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Yield the openers as HTML spells them, and what closes them: markup that is shown, not used."""
+    for dialect in dialects:
+        closers = tuple(escape(closer, quote=False) for closer in dialect.closers if closer.startswith("<"))
+        for opener in dialect.openers:
+            if opener.marker.startswith("<") and NAMESPACE not in opener.marker and TOOL not in opener.marker:
+                yield escape(opener.marker, quote=False), (*closers, *PARAGRAPH_ENDS)
 
 
 def _expand(marker: str, names: tuple[str, ...]) -> Iterable[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "Open",
     "decode_string",
     "escape",
+    "is_scalar",
     "quote",
     "read_object",
     "read_string",
@@ -65,6 +66,11 @@ def quote(text: str) -> str:
 def escape(text: str) -> str:
     """Return the text as the inside of a JSON string."""
     return _ENCODE(text)[1:-1]
+
+
+def is_scalar(text: str) -> bool:
+    """Tell whether a text is a JSON number, `true`, `false` or `null`."""
+    return len(text) <= MAX_NUMBER and _WHOLE_SCALAR.match(text) is not None
 
 
 class _At(IntEnum):

@@ -1,10 +1,11 @@
-"""Reads a Python literal as it arrives and says the same in JSON. Nothing is ever evaluated.
+"""Reads a Python literal as it arrives and says the same in JSON, and writes one. Nothing is ever evaluated.
 
 Taken: strings of every quoting (`r` and `u` prefixes, adjacent ones joined), numbers, `True`/`False`/`None` and their
 JSON spellings, lists, tuples, dicts with string keys. Refused, because they are no JSON value or no literal: bytes,
 f-strings, sets, complex numbers, parenthesised expressions, names, calls, operators.
 """
 
+import json
 import re
 from collections.abc import Callable
 from enum import IntEnum
@@ -13,7 +14,7 @@ from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, Open, escape
 from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
 
-__all__ = ["read_literal"]
+__all__ = ["read_literal", "write_literal"]
 
 _Write = Callable[[str], None]
 
@@ -339,3 +340,10 @@ def _hold(reader: Reader, count: int) -> Parse[None]:
         if reader.closed:
             raise Fault(Reason.TRUNCATED)
         yield
+
+
+def write_literal(value: object) -> str:
+    """Return a value as a Python literal."""
+    text = repr(value)
+    # A number Python would write as a name (`1e999` reads as inf) has no literal; JSON spells it as it came.
+    return json.dumps(value, allow_nan=False) if "inf" in text and isinstance(value, float) else text

@@ -2,7 +2,7 @@
 
 A string goes out as it comes, escaped for JSON. Its text is raw, so its closing tag may occur inside it: a closing tag
 counts only where the markup goes on behind it (blanks, then the next parameter or the call's end); otherwise it is
-part of the value. Arrays and objects are passed through if they are JSON; only scalars wait for their end.
+part of the value. Everything else waits for its end: what is no value of its declared type stays a string.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import Open, escape, quote, read_value
+from mustcall.dialects.jsontext import Open, escape, is_scalar, quote, read_value
 from mustcall.dialects.marks import Marks
 from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import (
@@ -20,18 +20,22 @@ from mustcall.dialects.reader import (
     MAX_WORD,
     Fault,
     Parse,
+    Reader,
     accept,
     accept_any,
     blanks,
     copy_until,
+    expect,
     run,
 )
 from mustcall.dialects.schema import Kind, Parameter, child_schema
 from mustcall.dialects.span import Call
 
-__all__ = ["ArgumentWriter", "Ends", "read_raw_value"]
+__all__ = ["ArgumentWriter", "Ends", "read_json_value", "read_raw_value"]
 
 _NO_LIMIT = 1 << 62
+_STRUCTURES = ("[", "{", '"')
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _LEAKED = str.maketrans("ĠĊ", " \n")
 
 
@@ -41,7 +45,8 @@ class Ends(msgspec.Struct, frozen=True):
     `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
     is the opening tag of a parameter, with `{key}` in it: standing in a value it shows that a closing tag is missing,
     and so does `end_breaker`. Where the format's models are known to forget the tag the value ends there (`lenient`),
-    elsewhere the call is malformed. `leaked` values hold the tokenizer's letters for blanks and newlines.
+    elsewhere the call is malformed. `leaked` values hold the tokenizer's letters for blanks and newlines. With `cdata`
+    a value may stand in CDATA sections.
     """
 
     closer: str
@@ -51,6 +56,7 @@ class Ends(msgspec.Struct, frozen=True):
     end_breaker: str = ""
     lenient: bool = False
     leaked: bool = False
+    cdata: bool = False
 
     def marks(self, newline: str) -> Marks:
         """Return what to look for in a value that this newline wraps.
@@ -100,15 +106,12 @@ def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> 
     call = writer.call
     reader = call.span.reader
     newline = (yield from accept_any(reader, ("\r\n", "\n"))) if ends.wrapped else ""
-    if parameter.kind is Kind.STRUCTURE:
-        first = yield from blanks(reader)
-        if first and first in "[{":
-            yield from _pass_structure(call)
-            yield from blanks(reader)
-            if not (yield from accept(reader, ends.closer)):
-                cut = reader.closed and ends.closer.startswith(reader.buffer[reader.position :])
-                raise Fault(Reason.TRUNCATED if cut else Reason.BAD_JSON)
-            return
+    if ends.cdata and (yield from accept(reader, _CDATA)):
+        yield from _read_cdata(call, parameter, ends)
+        return
+    if parameter.kind is Kind.STRUCTURE and (yield from blanks(reader)) in ("[", "{"):
+        yield from _read_structure(writer, ends, newline)
+        return
     if parameter.kind is Kind.STRING:
         call.write('"')
         yield from _read_text(writer, ends, lambda piece: call.write(escape(piece)), newline=newline)
@@ -119,19 +122,99 @@ def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> 
     call.write(parameter.convert("".join(pieces)))
 
 
-def _pass_structure(call: Call) -> Parse[None]:
-    """Pass an array or object on as it comes: as JSON, and from where it shows to be one as a Python literal."""
+def read_json_value(writer: ArgumentWriter, ends: Ends) -> Parse[None]:
+    """Read a value that its tag says is JSON, and its closing tag; where it is none it is the string it was written."""
+    if (yield from blanks(writer.call.span.reader)) in _STRUCTURES:
+        yield from _read_structure(writer, ends, "")
+        return
+    pieces: list[str] = []
+    yield from _read_text(writer, ends, pieces.append, newline="")
+    value = "".join(pieces)
+    writer.call.write(value.strip() if is_scalar(value.strip()) else quote(value))
+
+
+class _Structure:
+    """A value that is to be JSON, or from where it shows to be one a Python literal, as its text comes."""
+
+    __slots__ = ("_reader", "_reading", "faulty", "over", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        #: Whether it is complete, and whether it is none.
+        self.over = self.faulty = False
+        self._reader = Reader()
+        self._reading = self._read()
+
+    def _read(self) -> Parse[None]:
+        reader, left = self._reader, Open()
+        yield from blanks(reader)
+        reader.open_tap(self.pieces.append)
+        yield from read_value(reader, left)
+        reader.close_tap()
+        if left.containers:
+            yield from read_literal(reader, self.pieces.append, left)
+
+    def feed(self, text: str, *, last: bool = False) -> None:
+        """Take the next piece of its text."""
+        reader = self._reader
+        reader.settle()
+        reader.push(text)
+        reader.closed = last
+        reader.raw.clear()
+        try:
+            if not self.over:
+                next(self._reading)
+        except StopIteration:
+            self.over = True
+        except Fault:
+            self.faulty = True
+        if self.over and reader.buffer[reader.position :].strip(" \t\r\n"):
+            self.faulty = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more text may complete it."""
+        return not (self.over or self.faulty)
+
+
+def _read_structure(writer: ArgumentWriter, ends: Ends, newline: str) -> Parse[None]:
+    """Read a value that is to be an array, an object or JSON, and its closing tag.
+
+    A closing tag in one of its strings does not end it. What is none of these is a string (validation will judge it).
+    """
+    text: list[str] = []
+    structure = _Structure()
+    while True:
+        fed = len(text)
+        closing = yield from _read_text(writer, ends, text.append, newline=newline)
+        if not structure.faulty:
+            structure.feed("".join(text[fed:]))
+        if structure.is_open:
+            structure.feed(closing)
+            if structure.is_open:
+                text.append(closing)
+                continue
+            structure.faulty = True
+        writer.call.write(quote("".join(text)) if structure.faulty else "".join(structure.pieces))
+        return
+
+
+def _read_cdata(call: Call, parameter: Parameter, ends: Ends) -> Parse[None]:
+    """Read a value in CDATA sections, whose text is bare, and its closing tag."""
     reader = call.span.reader
-    left = Open()
-    reader.open_tap(call.write)
-    yield from read_value(reader, left)
-    reader.close_tap()
-    if left.containers:
-        yield from read_literal(reader, call.write, left)
+    pieces: list[str] = []
+    while True:
+        yield from copy_until(reader, marks_of(_CDATA_END), pieces.append)
+        reader.position += len(_CDATA_END)
+        yield from blanks(reader)
+        if not (yield from accept(reader, _CDATA)):
+            break
+    yield from expect(reader, ends.closer)
+    call.write(parameter.convert("".join(pieces)))
 
 
-def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[None]:
-    """Read raw text up to the closing tag that ends it."""
+def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None], *, newline: str) -> Parse[str]:
+    """Read raw text up to the closing tag that ends it; return the tag, with the blanks behind it."""
     reader = writer.call.span.reader
     if ends.leaked:
         write = _unleaking(write)
@@ -146,11 +229,11 @@ def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None],
             if not ends.lenient:
                 raise Fault(Reason.BAD_MARKUP)
             reader.position += 1
-            return
+            return ""
         reader.position += len(tag)
         gap = yield from run(reader, BLANKS, _NO_LIMIT, Reason.BAD_MARKUP)
         if (yield from _follows(writer.call, ends.followers)):
-            return
+            return tag + gap
         write(tag + gap)
 
 

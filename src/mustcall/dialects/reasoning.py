@@ -1,4 +1,4 @@
-"""The reasoning sections, the control tokens models leak, the results they repeat and HTML's quotations, as data.
+"""The reasoning sections, the control tokens models leak, the results they repeat and quotations, as data.
 
 Which text is a section's is decided by the scanner; why it is decided so is told in
 `docs/decisions/dialects-reasoning.md`. Channel headers (harmony, Muse) are markup with a grammar of their own and
@@ -14,9 +14,12 @@ import msgspec
 __all__ = [
     "CONTROLS",
     "FIRST_CONTROLS",
+    "INKLING_THOUGHT",
     "LATE_ENDS",
+    "OPENED",
     "PARAGRAPH_ENDS",
     "QUOTATIONS",
+    "QUOTATION_MARKS",
     "RESULTS",
     "SECTIONS",
     "Anchor",
@@ -42,13 +45,15 @@ class Anchor(IntEnum):
 class Section(msgspec.Struct, frozen=True):
     """A reasoning section: what opens it, where it is looked for, where it counts, and what closes it.
 
-    An opener that is seen where it does not count is prose, and so is the closer that goes with it.
+    An opener that is seen where it does not count is prose, and so is the closer that goes with it. What stands in
+    `before` ends the section, too, and is read on its own.
     """
 
     opener: str
     closers: tuple[str, ...]
     anchor: Anchor = Anchor.ANYWHERE
     opens: Anchor = Anchor.ANYWHERE
+    before: tuple[str, ...] = ()
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -59,22 +64,38 @@ class Control(msgspec.Struct, frozen=True):
     closer: str = ""
 
 
-THINK = Section("<think>", ("</think>",), opens=Anchor.LINE)
+INKLING_THOUGHT = Section("<|content_thinking|>", ("<|end_message|>",))
 
 SECTIONS = (
-    THINK,
+    Section("<think>", ("</think>",), opens=Anchor.LINE),
     Section("<thinking>", ("</thinking>",), opens=Anchor.LINE),
     Section("<seed:think>", ("</seed:think>",), opens=Anchor.LINE),
     Section("<mm:think>", ("</mm:think>",), opens=Anchor.LINE),
+    Section("<think:opensource>", ("</think:opensource>",), opens=Anchor.LINE),
     Section("◁think▷", ("◁/think▷",)),
     Section("[THINK]", ("[/THINK]",)),
     Section("<|START_THINKING|>", ("<|END_THINKING|>",)),
     Section("<|channel>thought\n", ("<channel|>",)),
+    Section("<|channel>thought", ("<channel|>",)),
     Section("<|inner_prefix|>", ("<|inner_suffix|>",)),
     Section("<|open|>think<|sep|>", ("<|close|>think<|sep|>",)),
-    Section("<|content_thinking|>", ("<|end_message|>",)),
+    Section("<|think|>", ("<|end|>",), before=("<|begin|>",)),
+    INKLING_THOUGHT,
     Section("Here is my thought process:", ("Here is my response:",), Anchor.START),
     Section("Here are my reasoning steps:", ("[BEGIN FINAL RESPONSE]",), Anchor.START),
+)
+
+# A section that the prompt opened. Whose it is nobody says here, so that the end of any ends it; those that are words
+# count at the beginning of a line, and the header of a message (harmony, Muse) is read on its own.
+OPENED = Section(
+    "",
+    (
+        *(closer for section in SECTIONS for closer in section.closers if not closer.startswith("Here")),
+        "\nHere is my response:",
+        "<|eom|>",
+        "<|return|>",
+    ),
+    before=("<|start|>", "<|begin|>", "<|message_model|>", "<|open|>response<|sep|>", "<|START_RESPONSE|>"),
 )
 
 # Results of tools, which models repeat or make up: what stands in them is quoted and no call (rule 122).
@@ -95,38 +116,57 @@ QUOTATIONS = {
     "<pre>": ("</pre>",),
     "<pre ": ("</pre>",),
     "<!--": ("-->",),
+    "«": ("»", *PARAGRAPH_ENDS),
 }
+# Of these, one right behind a word closes a quotation (»so«) and opens none.
+QUOTATION_MARKS = frozenset({"«"})
 
-LATE_ENDS = ("</think>", "</seed:think>", "</mm:think>", "◁/think▷", "[/THINK]")
-
-_LEAKED_TOKENS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|eom|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<end_of_turn>",
-    "<｜end▁of▁sentence｜>",
-    "<|START_RESPONSE|>",
-    "<|END_RESPONSE|>",
-    "<|START_TEXT|>",
-    "<|END_TEXT|>",
-    "<|open|>response<|sep|>",
-    "<|close|>response<|sep|>",
-    "<|message_model|>",
-    "<|content_text|>",
-    "<|end_message|>",
-    "[BEGIN FINAL RESPONSE]",
-    "[END FINAL RESPONSE]",
+# Ends that show, without their start, that the prompt had opened the section: what only ends reasoning.
+LATE_ENDS = (
+    *("</think>", "</thinking>", "</seed:think>", "</mm:think>", "</think:opensource>", "◁/think▷", "[/THINK]"),
+    *("<|END_THINKING|>", "<channel|>", "<|inner_suffix|>", "<|close|>think<|sep|>", "[BEGIN FINAL RESPONSE]"),
 )
 
+# The tokens of each family's templates, which are never text: they frame messages, name roles and end replies.
+_TOKENS = {
+    "ChatML": ("<|im_end|>", "<|im_sep|>", "<|endoftext|>", "<|startoftext|>"),
+    "Llama": (
+        *("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>"),
+        *("<|start_header_id|>assistant<|end_header_id|>", "<|header_start|>assistant<|header_end|>"),
+    ),
+    "harmony": ("<|end|>", "<|return|>", "<|call|>", "<|message|>", "<|constrain|>", "<|channel|>", "<|start|>"),
+    "Solar": ("<|begin|>assistant", "<|begin|>", "<|content|>", "<|flush|>"),
+    "Phi, GLM": ("<|assistant|>", "<|user|>", "<|observation|>"),
+    "Granite": ("<|start_of_role|>assistant<|end_of_role|>", "<|start_of_role|>", "<|end_of_role|>"),
+    "Cohere": (
+        *("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_THINKING|>"),
+        *("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    ),
+    "Gemma": (
+        *("<start_of_turn>model", "<end_of_turn>", "<|turn>model", "<turn|>"),
+        *("<|channel>final\n", "<|channel>", "<channel|>"),
+    ),
+    "DeepSeek": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁sep｜>"),
+    "Step": ("<｜tool_sep｜>",),
+    "Kimi": (
+        *("<|im_middle|>", "<|im_assistant|>assistant<|im_middle|>"),
+        *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>", "<|close|>think<|sep|>"),
+    ),
+    "Inkling": (
+        *("<|message_model|>", "<|content_text|>", "<|content_tool_error|>", "<|content_model_end_sampling|>"),
+        "<|end_message|>",
+    ),
+    "Apertus": ("<|assistant_start|>", "<|assistant_end|>", "<|inner_suffix|>"),
+    "GigaChat": ("<|message_sep|>", "<|role_sep|>"),
+    "InternLM": ("<|plugin|>",),
+    "Apriel": ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
+    "Seed": ("<seed:bos>", "<seed:eos>"),
+    "LongCat": ("<longcat_s>", "</longcat_s>"),
+    "MiniMax": ("[e~[", "]~b]ai"),
+}
+
 CONTROLS = (
-    *(Control(marker) for marker in _LEAKED_TOKENS),
+    *(Control(marker) for marker in dict.fromkeys(marker for markers in _TOKENS.values() for marker in markers)),
     Control("<answer>", after_reasoning=True, closer="</answer>"),
     Control("<response>", after_reasoning=True, closer="</response>"),
 )

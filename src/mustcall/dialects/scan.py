@@ -11,33 +11,29 @@ might have been nothing but calls (`Candidate`) is read a second time. So time i
 
 import re
 
-from mustcall.dialects.anchored import Lookout
 from mustcall.dialects.candidate import Candidate
 from mustcall.dialects.code import Code, measure
-from mustcall.dialects.damage import damage_of
-from mustcall.dialects.dialect import Dialect, Opener
-from mustcall.dialects.dispatch import dispatch
-from mustcall.dialects.effort import MARK, SECTION, Effort
-from mustcall.dialects.events import LateReasoningEnd, Reasoning, ScanEvent, Text
-from mustcall.dialects.grammar import Entry, Grammar, marks_of
+from mustcall.dialects.dialect import Opener
+from mustcall.dialects.effort import MARK, Effort
+from mustcall.dialects.events import ScanEvent, Text
+from mustcall.dialects.grammar import TOKEN, Entry, Grammar, is_stray
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import Fault
-from mustcall.dialects.reasoning import PARAGRAPH_ENDS, Anchor, Section
-from mustcall.dialects.scan_state import Alone, ScanState
-from mustcall.dialects.span import Indices, Span
+from mustcall.dialects.reasoning import PARAGRAPH_ENDS, QUOTATION_MARKS, Anchor
+from mustcall.dialects.scan_spans import SpanScan
+from mustcall.dialects.scan_state import Alone, Sections
+from mustcall.dialects.span import Indices
 
 __all__ = ["Scan"]
 
 # Inline code that is whole: in single ticks, over as many lines as its paragraph has.
 _INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
 _BARE_OPENERS = ("{", "[")
-_MOST_WRAPPERS = 4
 #: Characters of a text that are tried at first.
 _FIRST_TRIED = 32
 _MOST_TOKENS = 4
 
 
-class Scan(ScanState):
+class Scan(SpanScan):
     """One scan. Its modes are functions that read on until they need more text, and say whether to go on.
 
     Modes are not bound to the scan, which would then outlive its last use.
@@ -49,7 +45,7 @@ class Scan(ScanState):
         offered: Offered,
         indices: Indices,
         *,
-        sections: bool,
+        sections: Sections,
         in_reasoning: bool = False,
         effort: Effort | None = None,
         alone: Alone = Alone.REPLY,
@@ -64,7 +60,6 @@ class Scan(ScanState):
             alone=alone,
         )
         self._mode = Scan._prose if in_reasoning else Scan._beginning
-        self._inner: Scan | None = None
 
     def feed(self, text: str) -> list[ScanEvent]:
         """Take the next piece of the reply; return what is certain now."""
@@ -176,16 +171,12 @@ class Scan(ScanState):
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
         openers = [pair for pair in entry.openers if self._is_opener(pair[1])]
-        quotable = openers or entry.result or entry.quotation
-        if quotable and self._lines.quotes and not any("\n" in blank for blank in self._gap or ()):
-            # Quoted markup is no call; neither is what stands in it (rule 122).
-            self._effort.spend(MARK)
-            self._flush_gap()
-            self._pass_over(("\n",))
-            return True
+        quotable = openers or entry.result or (entry.quotation and not self._lines.encloses)
+        if quotable and self._is_quoted(marker):
+            return self._meet_quoted(marker)
         if entry.result:
             return self._meet_result(marker, (entry.result,), ("\n",))
-        if entry.quotation:
+        if entry.quotation and not (marker in QUOTATION_MARKS and self._lines.tight):
             return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
             if not self._inner_reading and all(opener.alone for _, opener in openers):
@@ -198,9 +189,7 @@ class Scan(ScanState):
         end = reader.position + len(marker)
         section = entry.section if self._reads_sections else None
         if section is not None and self._in_place(max(section.anchor, section.opens)):
-            self._flush_gap()
-            self._skip(end)
-            self._enter(section)
+            self._begin_section(section, end)
             return True
         if section is not None:
             self._mentioned.update(section.closers)
@@ -208,45 +197,41 @@ class Scan(ScanState):
             self._owed.discard(marker)
             self._drop_marker(end)
             return True
-        if self._reads_sections and entry.late and self._ends_late(marker):
-            if not self._section_seen and not self._called:
-                self._report_seen()
-                self._events.append(LateReasoningEnd())
-            self._section_seen = True
-            self._effort.spend(MARK)
-            self._after_reasoning(end)
-            return True
+        if self._reads_sections and entry.late:
+            ended = self._meet_late_end(marker)
+            if ended is not None:
+                return ended
         control = entry.control
         if control is not None and (not control.after_reasoning or (self._gap is not None and not self._gap_is_text)):
             if control.closer:
                 self._owed.add(control.closer)
             self._drop_marker(end)
             return True
-        return None
+        return self._meet_stray(marker, end) if entry.closer and is_stray(marker) else None
+
+    def _meet_stray(self, marker: str, end: int) -> bool | None:
+        """Take out the end of a call that never began: a token, or a tag that ends its line; prose about one stays."""
+        reader = self._reader
+        if marker in self._mentioned or self._keeps_markup:
+            return None
+        if TOKEN.match(marker) is None:
+            if not (self._lines.blank or self._lines.tight or self._gap is not None):
+                return None
+            if end == len(reader.buffer) and not reader.closed:
+                return False
+            if reader.buffer[end : end + 1] not in ("", "\r", "\n", "<"):
+                return None
+        self._drop_marker(end)
+        return True
+
+    def _is_quoted(self, marker: str) -> bool:
+        """Tell whether a marker is quoted; fences are indented in lists, too."""
+        quoted = self._lines.quotes or (self._lines.is_code and marker[0] not in "`~")
+        return quoted and not any("\n" in blank for blank in self._gap or ())
 
     def _closes(self, marker: str) -> bool:
         """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""
         return marker in self._owed or (self._gap is not None and marker in self._spare)
-
-    def _meet_result(self, marker: str, closers: tuple[str, ...], ends: tuple[str, ...]) -> bool:
-        """Pass over a tool's result or quoted HTML. In mid-line its marker may be a mere mention, which ends sooner."""
-        reader = self._reader
-        end = reader.position + len(marker)
-        mentioned = self._gap is None and not self._lines.blank
-        if mentioned and end == len(reader.buffer) and not reader.closed:
-            return False
-        mentioned = mentioned and reader.buffer[end : end + 1] not in ("\r", "\n")
-        self._effort.spend(MARK)
-        self._flush_gap()
-        self._pass_over((*closers, *ends) if mentioned else closers, lookout=self._new_lookout())
-        return True
-
-    def _ends_late(self, marker: str) -> bool:
-        """Tell whether a section's end without a start is one, and not prose about tags."""
-        if self._lines.blank:
-            self._mentioned.discard(marker)
-            return True
-        return self._lines.tight and marker not in self._mentioned and not self._called
 
     def _is_opener(self, opener: Opener) -> bool:
         """Tell whether an opener counts here; one that must stand alone counts behind a lead-in only (rule 63)."""
@@ -307,24 +292,6 @@ class Scan(ScanState):
             self._enter_code(Code(marker[0], size, fenced=fenced))
         return True
 
-    def _enter_code(self, code: Code) -> None:
-        self._code = code
-        self._mode = Scan._in_code
-
-    def _in_code(self) -> bool:
-        code, reader = self._code, self._reader
-        assert code is not None
-        text, over = code.read(reader, self._lines)
-        reader.start = reader.position
-        if text:
-            self._events.append(Text(text))
-        if over:
-            self._mode = Scan._prose
-        if code.doubtful and (over or reader.closed):
-            # The ticks never closed, so it was no code. Nothing is read out of it, but a call in it is seen.
-            self._unwatched += code.doubtful
-        return over
-
     # Calls that are the reply
 
     def _fork(self) -> "Scan":
@@ -333,9 +300,22 @@ class Scan(ScanState):
             self._grammar,
             self._offered,
             self._indices.copy(),
-            sections=self._reads_sections,
+            sections=self._sections,
             effort=self._effort.copy(),
             alone=Alone.INNER,
+        )
+
+    def _to_prose(self) -> None:
+        self._mode = Scan._prose
+
+    def _inner_scan(self) -> "Scan":
+        return Scan(
+            self._grammar,
+            self._offered,
+            self._indices,
+            sections=Sections.UNREAD,
+            in_reasoning=True,
+            effort=self._effort,
         )
 
     def _begin_candidate(self, *, fenced: bool = False) -> None:
@@ -378,138 +358,6 @@ class Scan(ScanState):
         self._mode = Scan._prose
         return True
 
-    # Spans
-
-    def _open_span(self, marker: str, openers: list[tuple[Dialect, Opener]]) -> None:
-        reader = self._reader
-        gap = "".join(self._gap) if self._gap is not None else ""
-        self._span = span = Span(
-            reader,
-            self._events,
-            self._offered,
-            self._indices,
-            self._effort,
-            marker=marker,
-            gap=gap if self._gap_is_text else "",
-            lines=self._lines,
-            in_reasoning=self._keeps_markup,
-            harden=self._report_seen,
-        )
-        self._gap_before_span, self._gap = self._gap, None
-        self._given_back = False
-        reader.start = reader.position
-        reader.position += len(marker)
-        span.dialect = span.opened_by = openers[0][0].name
-        span.soft = all(opener.soft for _, opener in openers)
-        if not span.soft:
-            self._effort.spend(MARK)
-            self._report_seen()
-        self._parse = dispatch(span, openers, self._grammar, may_wrap=self._wrappers < _MOST_WRAPPERS)
-        self._mode = Scan._in_span
-
-    def _in_span(self) -> bool:
-        span, parse = self._span, self._parse
-        assert span is not None
-        assert parse is not None
-        try:
-            next(parse)
-        except StopIteration:
-            self._end_span(span)
-        except Fault as fault:
-            self._fail_span(span, fault)
-        else:
-            self._reader.settle()
-            if span.call is not None:
-                span.call.flush()
-            if span.flow:
-                span.release()
-            return False
-        return True
-
-    def _end_span(self, span: Span) -> None:
-        self._span = self._parse = None
-        self._mode = Scan._prose
-        self._ended_open = span.open_ended
-        self._called = self._called or span.succeeded
-        if span.rejected:
-            self._wrapping.clear()
-        elif span.succeeded:
-            self._owed |= span.owes | self._wrapping
-            self._wrapping.clear()
-        else:
-            self._wrapping |= span.owes
-        self._wrappers += span.wraps
-        left = self._reader.take_span()
-        if span.enters is not None and not self._keeps_markup:
-            self._enter(span.enters)
-            return
-        if span.silences:
-            self._pass_over(span.silences)
-        if span.succeeded:
-            self._wrappers = 0
-            if not span.rejected:
-                self._lines.begin()
-                self._spare = frozenset(self._grammar.dialect_of(span.dialect, span.opened_by).closers)
-            self._report_seen()
-        if span.rejected:
-            # What stands behind a call that stayed text is text, blanks included.
-            self._wrappers = 0
-            self._say(span.gap + left, watch=False)
-        else:
-            self._open_gap(span.gap + left, is_text=True)
-
-    def _fail_span(self, span: Span, fault: Fault) -> None:
-        """Give the span back to the text; report it unless it was ordinary text all along."""
-        reader = self._reader
-        reader.close_tap()
-        self._span = self._parse = None
-        self._mode = Scan._prose
-        self._wrapping.clear()
-        if span.soft:
-            text = reader.take_span()
-            fence = span.marker.startswith("```")
-            behind = text[len(span.marker) :] + reader.buffer[reader.position : reader.position + 1]
-            # Otherwise only a cut before what stands behind the marker made it look like a bare form.
-            met = self._grammar.is_followed(span.marker, behind)
-            if fence and not met and behind.strip():
-                self._give_back(text)
-                self._gap, self._unopened = self._gap_before_span, True
-                return
-            self._say(span.gap)
-            self._say(text, watch=met or not fence)
-            if met:
-                self._effort.decline()
-                self._narrow()
-            if fence:
-                self._effort.spend(MARK)
-                self._enter_code(Code("`", 3, fenced=True, first_line="\n" not in text))
-            return
-        if span.succeeded and not span.rejected:
-            self._owed |= span.owes
-        self._called = self._called or span.succeeded
-        self._wrappers = 0
-        if span.call is not None:
-            span.call.flush()
-        self._report_seen()
-        damage = damage_of(span, fault, self._grammar.dialect_of(span.dialect, span.opened_by))
-        raw = span.reject(fault.reason)
-        self._effort.fail()
-        over = "\n\n" in damage.ends and raw[len(raw.rstrip()) :].count("\n") > 1
-        if damage.ends and not over and not self._effort.spent:
-            self._damage = damage
-            self._mode = Scan._behind_fault
-
-    def _behind_fault(self) -> bool:
-        """Wait for the character behind a fault, which may tell that the text just goes on."""
-        reader, damage = self._reader, self._damage
-        if damage.spares_words and reader.position == len(reader.buffer):
-            return False
-        if damage.spares_words and reader.buffer[reader.position].isalpha():
-            self._mode = Scan._prose
-        else:
-            self._pass_over(damage.ends, *damage.openers, lookout=self._new_lookout())
-        return True
-
     def _decline(self, candidate: Candidate) -> None:
         """Count what was tried and was no call; that a cut made a bracket look like one is no sign."""
         first = candidate.text[:1]
@@ -519,82 +367,3 @@ class Scan(ScanState):
         if not bare or (first in self._grammar.entries and self._grammar.is_followed(first, candidate.text[1:])):
             self._effort.decline()
             self._narrow()
-
-    def _narrow(self) -> None:
-        if self._effort.spent_on_bare_forms:
-            self._grammar = self._grammar.without_soft
-
-    def _give_up(self) -> bool:
-        """Release everything: who wrote so much markup is not calling tools."""
-        self._say(self._skip(len(self._reader.buffer)))
-        return False
-
-    def _pass_over(self, closers: tuple[str, ...], *openers: str, lookout: Lookout | None = None) -> None:
-        """Pass over text up to one of these. What the lookout sees there is reported unless its own closer comes."""
-        self._passed_lookout = lookout
-        self._passed_closers = closers
-        self._passed = marks_of(*sorted({*closers, *openers}))
-        self._mode = Scan._passing
-
-    def _passing(self) -> bool:
-        """Pass over text that no call may be read out of: quoted markup, or the rest of a malformed call.
-
-        The latter may be the inside of a damaged argument. It goes up to its closer, or a new opener of its dialect.
-        """
-        reader = self._reader
-        at, marker = self._passed.find(reader.buffer, reader.position, reader.closed)
-        text = self._skip(at)
-        self._say(text, watch=False)
-        lookout = self._passed_lookout
-        if lookout is not None and text:
-            lookout.watch(text)
-        if not marker:
-            return False
-        entry = self._grammar.entries.get(marker)
-        closed = marker in self._passed_closers
-        if lookout is not None and not (closed and marker.strip()):
-            lookout.close(self._events)
-        self._passed_lookout = None
-        if closed and (entry is None or entry.control is None):
-            self._say(self._skip(at + len(marker)), watch=False)
-        self._mode = Scan._prose
-        return True
-
-    # Reasoning
-
-    def _enter(self, section: Section) -> None:
-        self._section = section
-        self._section_seen = True
-        self._effort.spend(SECTION)
-        self._report_seen()
-        self._inner = Scan(
-            self._grammar, self._offered, self._indices, sections=False, in_reasoning=True, effort=self._effort
-        )
-        self._mode = Scan._in_section
-
-    def _in_section(self) -> bool:
-        """Pass reasoning on; its closer ends it whatever the text inside looks like."""
-        reader, section, inner = self._reader, self._section, self._inner
-        assert section is not None
-        assert inner is not None
-        at, marker = marks_of(*section.closers).find(reader.buffer, reader.position, reader.closed)
-        if at > reader.position:
-            self._pass_on(inner.feed(self._skip(at)))
-        if marker:
-            self._pass_on(inner.close())
-            self._section = self._inner = None
-            self._after_reasoning(at + len(marker))
-            return True
-        if reader.closed:
-            self._pass_on(inner.close())
-        return False
-
-    def _pass_on(self, events: list[ScanEvent]) -> None:
-        self._events.extend(Reasoning(event.text) if isinstance(event, Text) else event for event in events)
-
-    def _after_reasoning(self, end: int) -> None:
-        self._skip(end)
-        self._narrow()
-        self._lines.begin()
-        self._mode = Scan._prose
-        self._open_gap(is_text=False)

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from mustcall.dialects.anchored import Lookout
-from mustcall.dialects.candidate import Candidate
+from mustcall.dialects.candidate import Candidate, Reading
 from mustcall.dialects.code import Code, Lines
 from mustcall.dialects.damage import Damage
 from mustcall.dialects.effort import Effort
@@ -20,7 +20,7 @@ from mustcall.dialects.reader import BLANKS, Parse, Reader
 from mustcall.dialects.reasoning import Section
 from mustcall.dialects.span import Indices, Span
 
-__all__ = ["Alone", "ScanState"]
+__all__ = ["Alone", "ScanState", "Sections"]
 
 
 class Alone(Enum):
@@ -32,6 +32,14 @@ class Alone(Enum):
     INNER = "inner"  # a call: it is known to stand alone, and its fence is taken away
 
 
+class Sections(Enum):
+    """What reasoning sections in the text are."""
+
+    READ = "read"  # reasoning, and their markers are taken away
+    SHOWN = "shown"  # text that no call is read out of
+    UNREAD = "unread"  # text like any other
+
+
 class ScanState:
     """The state of one scan. `in_reasoning` scans read a section for its parent and take no markup out of it."""
 
@@ -41,7 +49,7 @@ class ScanState:
         offered: Offered,
         indices: Indices,
         *,
-        sections: bool,
+        sections: Sections,
         in_reasoning: bool = False,
         effort: Effort | None = None,
         alone: Alone = Alone.REPLY,
@@ -50,7 +58,8 @@ class ScanState:
         self._effort = effort or Effort()
         self._offered = offered
         self._indices = indices
-        self._reads_sections = sections
+        self._sections = sections
+        self._reads_sections = sections is not Sections.UNREAD
         self._keeps_markup = in_reasoning
         self._reader = Reader()
         self._events: list[ScanEvent] = []
@@ -73,10 +82,12 @@ class ScanState:
         self._damage = Damage()
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
+        self._passed_then: tuple[str, ...] = ()
         self._passed_lookout: Lookout | None = None
         self._called = False
         self._mentioned: set[str] = set()
         self._section: Section | None = None
+        self._inner: Reading | None = None
         self._section_seen = False
         self._ended_open = False
         self._alone = alone
@@ -90,6 +101,14 @@ class ScanState:
         self._candidate_at: int | None = None
         # Tells whether the user asked to be shown such calls; asked when one is met.
         self._shown: Callable[[], bool] | None = None
+
+    def _to_prose(self) -> None:
+        """Read prose from here on: the mode in which markers count."""
+        raise NotImplementedError
+
+    def _inner_scan(self) -> Reading:
+        """Return a scan of a section's text."""
+        raise NotImplementedError
 
     @property
     def holds_call(self) -> bool:
@@ -186,3 +205,7 @@ class ScanState:
 
     def _new_lookout(self) -> Lookout:
         return Lookout(self._offered, in_reasoning=self._keeps_markup)
+
+    def _narrow(self) -> None:
+        if self._effort.spent_on_bare_forms:
+            self._grammar = self._grammar.without_soft

@@ -12,13 +12,13 @@ from typing import Literal
 from mustcall.core.memo import Remembered
 from mustcall.core.tools import Tool
 from mustcall.dialects.anchored import mentions_called
-from mustcall.dialects.catalogue import select
+from mustcall.dialects.catalogue import select, version
 from mustcall.dialects.dialect import Dialect
 from mustcall.dialects.grammar import Grammar, compile_grammar
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reasoning import THINK
+from mustcall.dialects.reasoning import OPENED
 from mustcall.dialects.scan import Scan
-from mustcall.dialects.scan_state import Alone
+from mustcall.dialects.scan_state import Alone, Sections
 from mustcall.dialects.span import Indices
 
 __all__ = ["Scanner", "is_plain"]
@@ -34,6 +34,15 @@ def _look_up(
     return offered, compile_grammar(select(dialects, loose=loose), offered.names)
 
 
+_SECTIONS = {
+    "marked": Sections.READ,
+    "opened": Sections.READ,
+    "noted": Sections.SHOWN,
+    "inside": Sections.UNREAD,
+    "separated": Sections.UNREAD,
+}
+
+
 class Scanner(Scan):
     """One scan of one reply.
 
@@ -41,7 +50,9 @@ class Scanner(Scan):
     may be one of them.
     `tools` are the ones on offer; None means that every name counts. `loose` adds to `auto` the formats that need the
     prompt protocol to be trusted (rule 64). `reasoning` says who separates it: `"marked"` - the markers in the
-    text do; `"opened"` - so they do, and the prompt opened a section; `"separated"` - the upstream already did.
+    text do; `"opened"` - so they do, and the prompt opened a section; `"noted"` - the same, but sections stay text, and
+    only the calls in them are no calls; `"inside"` - all of the text is a section's; `"separated"` - the upstream
+    already did.
     `alone` says what a JSON call object without markup of its own is, and a call in a code fence (rule 63): `"reply"` -
     a call where it is the reply; `"anywhere"` - a call as soon as it is complete, for a caller who demanded one;
     `"never"` - text. Where it is the reply, `shown` is asked, once, whether the user wanted to see it.
@@ -53,18 +64,27 @@ class Scanner(Scan):
         dialects: Literal["auto"] | Iterable[str | Dialect] = "auto",
         tools: Iterable[Tool] | None = None,
         loose: bool = False,
-        reasoning: Literal["marked", "opened", "separated"] = "marked",
+        reasoning: Literal["marked", "opened", "noted", "inside", "separated"] = "marked",
         alone: Literal["reply", "anywhere", "never"] = "reply",
         shown: Callable[[], bool] | None = None,
     ) -> None:
         if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.get(tools, loose, make=lambda: _look_up(dialects, tools, loose=loose))
+            offered, grammar = _tables.get(
+                tools, (loose, version()), make=lambda: _look_up(dialects, tools, loose=loose)
+            )
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
-        super().__init__(grammar, offered, Indices(), sections=reasoning != "separated", alone=Alone(alone))
+        super().__init__(
+            grammar,
+            offered,
+            Indices(),
+            sections=_SECTIONS[reasoning],
+            in_reasoning=reasoning == "inside",
+            alone=Alone(alone),
+        )
         self._shown = shown
         if reasoning == "opened":
-            self._enter(THINK)
+            self._enter(OPENED)
 
 
 def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool:
@@ -72,7 +92,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.get(tools, loose, make=lambda: _look_up("auto", tools, loose=loose))
+    offered, grammar = _tables.get(tools, (loose, version()), make=lambda: _look_up("auto", tools, loose=loose))
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

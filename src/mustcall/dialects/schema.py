@@ -75,7 +75,7 @@ class Parameter:
             return quote(text)
         bare = text.strip()
         folded = bare.casefold()
-        if "null" in types and folded in ("null", "none"):
+        if "null" in types and (folded == "null" or (folded == "none" and "string" not in types)):
             return "null"
         if "boolean" in types and folded in ("true", "false"):
             return folded

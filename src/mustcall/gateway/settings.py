@@ -12,6 +12,8 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.dialects import register
+from mustcall.dialects.own import DialectSettings, make_dialect
 from mustcall.engine.turns import House
 from mustcall.gateway.advice import advice
 from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
@@ -109,6 +111,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wording: Wording = Wording()
     ledger: LedgerSettings = LedgerSettings()
     grounding: tuple[GroundingRule, ...] = ()
+    dialect: tuple[DialectSettings, ...] = ()
     profile: tuple[dict[str, Any], ...] = ()
     budget: BudgetSettings | None = None
     breaker: BreakerRule | None = None
@@ -203,6 +206,8 @@ def _house(read: _File, path: Path | None, env: Mapping[str, str]) -> House:
     check_wording(wording)
     controls = over(read.contract, "MUSTCALL_CONTRACT_", env, but=("limits", "tools", "session"))
     controls = msgspec.structs.replace(controls, limits=over(controls.limits, "MUSTCALL_LIMITS_", env))
+    for dialect in read.dialect:
+        register(make_dialect(dialect))  # before the profiles, which may name it
     overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
     return House(rules=read.grounding, overrides=overrides, wording=wording, controls=controls)
 

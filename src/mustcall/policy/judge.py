@@ -250,6 +250,8 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
 def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     """Judge a reply without structured calls by the markup in its text."""
     says_calls = reply.reported_finish in _CALL_WORDS
+    if found.reasoned:
+        return _judge_reasoned(case, reply, found)
     if not (says_calls or found.calls or found.malformed or found.thought):
         return _judge_text(case, reply, found, ())
     if found.calls:
@@ -268,6 +270,19 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
         return Judgement(verdict=verdict, reply=reply, keeps=not found.malformed)
     notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+
+
+def _judge_reasoned(case: Case, reply: Reply, found: Found) -> Judgement:
+    """Judge a reply that is nothing but reasoning with calls in it (rule 148): no markup of theirs is delivered."""
+    assert found.bare is not None, "its parts are there without the calls"
+    reply = _with_parts(reply, found.bare)
+    if case.demand.forced or case.reads_text or case.protocol is Protocol.HYBRID:
+        calls = tuple(case.names.restore(call) for call in found.reasoned)
+        note = Adaptation(AdaptationKind.CALL_PROMOTED, calls[0].name, f"from reasoning ({found.dialect})")
+        judged = _judge_calls(case, reply, (*found.bare, *calls), (note,), promoted=True)
+        if case.reads_text or judged.verdict in (Verdict.CALLED, Verdict.ANSWERED):
+            return msgspec.structs.replace(judged, dialect=found.dialect)
+    return _judge_text(case, reply, Found(), _stripped(found))
 
 
 def _is_meant(case: Case, reply: Reply, entry: Malformed) -> bool:
@@ -297,6 +312,8 @@ def _judge_spoilt(reply: Reply, spoilt: list[Malformed]) -> Judgement:
 
 def _without_markup(case: Case, reply: Reply, found: Found) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:
     """Return a reply's parts without call markup, readable or not, and what is said about it (rules 52, 125)."""
+    if found.bare is not None:
+        return found.bare, _stripped(found)
     if found.cleaned is None:
         return reply.parts, ()
     parts = _cut_markup(case, found.cleaned, found.malformed)

@@ -6,72 +6,24 @@ judge's. Each character is scanned once, and a lens that looks for nothing passe
 """
 
 import re
-from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Literal
 
 import msgspec
 
 from mustcall.core.events import ArgumentsDelta, Event, PartEnded, PartStarted, ReasoningDelta, StateDelta, TextDelta
 from mustcall.core.parts import Part, Reasoning, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.core.tools import Tool
-from mustcall.dialects import CallEnd, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner, is_plain
+from mustcall.dialects import CallEnd, CallStart, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner
 from mustcall.dialects import Reasoning as ScannedReasoning
 from mustcall.dialects import Text as ScannedText
+from mustcall.policy.lookout import NOTHING, Found, Lookout
+from mustcall.policy.musing import Musing, Watch, draw_out, is_silent
+from mustcall.wire.chat.parts import names_field_only
 
 __all__ = ["Found", "Lens", "Lookout"]
 
-_AUTO = ("auto",)
 #: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
 _HARMLESS = frozenset({Reason.STRAY_MARKER})
-
-
-class Lookout(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: the tools on offer, the dialects, who separates reasoning, and what a JSON object alone is."""
-
-    tools: tuple[Tool, ...]
-    dialects: tuple[str, ...] = ("auto",)
-    loose: bool = False
-    separated: bool = False
-    alone: Literal["reply", "anywhere", "never"] = "reply"
-    shown: Callable[[], bool] | None = None
-    #: Tells whether a call is one that settles the reply: what follows it is not looked at (rule 137).
-    demanded: Callable[[str, str], bool] | None = None
-
-    def scanner(self) -> Scanner:
-        """Return a scanner for one text."""
-        dialects: Literal["auto"] | Iterable[str] = "auto" if self.dialects == _AUTO else self.dialects
-        return Scanner(
-            dialects=dialects,
-            tools=self.tools,
-            loose=self.loose,
-            reasoning="separated" if self.separated else "marked",
-            alone=self.alone,
-            shown=self.shown,
-        )
-
-    def is_plain(self, text: str) -> bool:
-        """Tell quickly whether there is certainly nothing to find in a whole text."""
-        return self.dialects == _AUTO and is_plain(text, tools=self.tools, loose=self.loose)
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the texts of a reply held.
-
-    `cleaned` are the reply's parts without call markup and leaked reasoning, `promoted` the same with the calls in
-    their places; both are None where there was nothing to take out. `settled` says that the calls are demanded ones,
-    and that nothing behind them was looked at; `passed` is what was found before them.
-    """
-
-    calls: tuple[CallEnd, ...] = ()
-    malformed: tuple[Malformed, ...] = ()
-    thought: bool = False
-    ended_open: bool = False
-    cleaned: tuple[Part, ...] | None = None
-    promoted: tuple[Part, ...] | None = None
-    settled: bool = False
-    passed: tuple[CallEnd | Malformed, ...] = ()
 
 
 class _Kind(Enum):
@@ -79,7 +31,7 @@ class _Kind(Enum):
     REASONING = "reasoning"
     CALL = "call"
     OTHER = "other"
-    DROPPED = "dropped"  # a call that was made before the demanded one
+    DROPPED = "dropped"  # a call before the demanded one, or in what turned out to be reasoning
 
 
 class _Settling(Enum):
@@ -126,14 +78,19 @@ class Lens:
         "_calls",
         "_dry",
         "_emptied",
+        "_late_place",
         "_lookout",
         "_malformed",
+        "_mused",
+        "_musing",
         "_open",
         "_others",
         "_passed",
         "_settling",
         "_slots",
+        "_streams",
         "_token",
+        "_watches",
         "late",
         "marked",
         "touched",
@@ -148,9 +105,16 @@ class Lens:
         self._calls: list[CallEnd] = []
         self._malformed: list[Malformed] = []
         self._settling = _Settling.OPEN
+        self._streams = True
         self._blanks = 0
         self._dry = False
         self._passed: list[CallEnd | Malformed] = []
+        self._watches: dict[int, Watch] = {}
+        self._musing = Musing()
+        # Calls in text that turned out to be reasoning.
+        self._mused: list[CallEnd] = []
+        # The place of text that went out before it turned out to be reasoning.
+        self._late_place: int | None = None
         #: Whether something that may be a call was seen in text.
         self.marked = False
         #: Whether what comes out differs from what went in.
@@ -163,7 +127,11 @@ class Lens:
     @property
     def pending(self) -> bool:
         """Whether something went in that has not come out: characters, or the start of a text."""
-        return any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
+        return (
+            any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
+            or any(watch.fed != watch.emitted for watch in self._watches.values())
+            or self._musing.pending
+        )
 
     @property
     def ended_open(self) -> bool:
@@ -192,7 +160,7 @@ class Lens:
             return [event]
         if type(event) is TextDelta:
             scan = self._open.get(event.index)
-            return [self._moved(event)] if scan is None else self._text(scan, event.text, event)
+            return self._said([self._moved(event)]) if scan is None else self._text(scan, event.text, event)
         match event:
             case TextDelta():
                 raise AssertionError("text deltas are the first case")
@@ -201,14 +169,24 @@ class Lens:
                     self._slots.append(_Slot(_Kind.TEXT, index))
                     scan = self._open[index] = _TextScan(part, len(self._slots) - 1, self._lookout.scanner())
                     return self._text(scan, part.text, None) if part.text else []
-                self._others[index] = len(self._slots)
+                place = self._others[index] = len(self._slots)
                 self._slots.append(_Slot(_Kind.OTHER, index))
-                return [self._moved(event)]
+                if isinstance(part, Reasoning) and not self._musing.over:
+                    watch = self._watches[index] = Watch(place, self._lookout.watch())
+                    begun = PartStarted(place, part.evolve(text="")) if part.text else self._moved(event)
+                    return [*self._said([begun]), *(self._reason(watch, part.text, None) if part.text else ())]
+                return self._said([self._moved(event)])
             case PartEnded(index=index, part=part):
                 scan = self._open.get(index)
-                return [self._moved(event)] if scan is None else self._end(scan, event, part)
+                if scan is not None:
+                    return self._end(scan, event, part)
+                watch = self._watches.get(index)
+                left = [] if watch is None else self._end_thought(watch, part)
+                return [*left, *self._said([self._moved(event)])]
+            case ReasoningDelta(index=index, text=text, summary=None) if index in self._watches:
+                return self._reason(self._watches[index], text, event)
             case ReasoningDelta() | ArgumentsDelta() | StateDelta():
-                return [self._moved(event)]
+                return self._said([self._moved(event)])
             case _:
                 return [event]
 
@@ -218,20 +196,28 @@ class Lens:
 
     def read(self, reply: Reply) -> "Found":
         """Look through a whole reply."""
-        if self._lookout is None or all(
-            self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Text)
-        ):
-            return _NOTHING
+        if self._lookout is None:
+            return NOTHING
+        self._streams = False
+        texts = [part.text for part in reply.parts if isinstance(part, Text)]
+        plain = all(map(self._lookout.is_plain, texts))
+        speaks = plain and not all(map(str.isspace, texts))
+        if speaks or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
+            self._musing.end()
+            if plain:
+                return NOTHING
+        elif plain and all(self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Reasoning)):
+            return NOTHING
         for index, part in enumerate(reply.parts):
             self.feed(PartStarted(index, part))
-            if isinstance(part, Text):
+            if isinstance(part, Text | Reasoning):
                 self.feed(PartEnded(index))
         return self.found(reply)
 
     def found(self, reply: Reply) -> "Found":
         """Return what was found in a reply whose events were fed."""
-        if not (self.marked or self.touched):
-            return _NOTHING
+        if not (self.marked or self.touched or self._musing.marks):
+            return NOTHING
         promoted: list[Part] = []
         numbered = 0
         for slot in self._slots:
@@ -249,16 +235,78 @@ class Lens:
                     promoted.append(Reasoning(text=text))
                 case _Kind.TEXT:
                     promoted.append(source.evolve(text=text) if isinstance(source, Text) else source)
-        return Found(
+        changed = self.marked or self.touched
+        found = Found(
             calls=tuple(self._calls),
             malformed=tuple(self._malformed),
             thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
             ended_open=self.ended_open,
-            cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED),
-            promoted=_kept(promoted, self._slots, _Kind.DROPPED),
+            cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED) if changed else None,
+            promoted=_kept(promoted, self._slots, _Kind.DROPPED) if changed else None,
             settled=self._settling in _AFTER_CALL,
             passed=tuple(self._passed),
         )
+        if not (self._musing.marks or self._mused) or self._calls:
+            return found
+        said = [
+            part
+            for place, (part, slot) in enumerate(zip(promoted, self._slots, strict=True))
+            if slot.kind is not _Kind.DROPPED and place != self._late_place
+        ]
+        if not is_silent(said):
+            return found
+        return self._with_reasoned(found, promoted)
+
+    def _with_reasoned(self, found: Found, parts: list[Part]) -> Found:
+        """Add the calls in the reasoning of a reply that is nothing else."""
+        assert self._lookout is not None, "something was looked for"
+        calls, bare = tuple(self._mused), list(parts)
+        for place, shown in self._musing.marks.items():
+            part = parts[place]
+            assert isinstance(part, Reasoning), "only reasoning is marked"
+            read, rest = draw_out(part.text[shown:], self._lookout)
+            calls = read or calls
+            # What vouches for the text as it was does not vouch for this one.
+            state = part.state if part.state is None or names_field_only(part.state) else None
+            bare[place] = part.evolve(text=part.text[:shown] + rest, state=state)
+        if not calls:
+            return found
+        made = tuple(
+            ToolCall(id=f"call_{self._token}_{number}", name=call.name, arguments=call.arguments)
+            for number, call in enumerate(calls)
+        )
+        kept = _kept(bare, self._slots, _Kind.CALL, _Kind.DROPPED)
+        return msgspec.structs.replace(found, reasoned=made, dialect=calls[0].dialect, bare=kept)
+
+    def _said(self, out: list[Event], call: int | None = None) -> list[Event]:
+        """Return what of these may be shown, and take note of what they say."""
+        return self._musing.pass_on(out, call)
+
+    def _reason(self, watch: Watch, text: str, event: ReasoningDelta | None) -> list[Event]:
+        """Take more of a reasoning part of the upstream's own."""
+        watch.fed += len(text)
+        found = watch.scanner.feed(text)
+        if event is not None and len(found) == 1 and isinstance(found[0], ScannedText) and found[0].text is text:
+            watch.emitted += len(text)
+            return self._said([self._moved(event)])
+        return self._show_thought(watch, found)
+
+    def _show_thought(self, watch: Watch, found: list[ScanEvent]) -> list[Event]:
+        out, call = watch.read(found)
+        if call is not None and not self._musing.over:
+            before = sum(len(event.text) for event in out[:call] if isinstance(event, ReasoningDelta))
+            self._musing.marks.setdefault(watch.place, watch.emitted + before)
+        watch.emitted += sum(len(event.text) for event in out if isinstance(event, ReasoningDelta))
+        return self._said(out, call)
+
+    def _end_thought(self, watch: Watch, final: Part | None) -> list[Event]:
+        """End a reasoning part: what was held comes out, and what the final word has beyond the deltas."""
+        out: list[Event] = []
+        if isinstance(final, Reasoning) and len(final.text) > watch.fed:
+            rest = final.text[watch.fed :]
+            watch.fed += len(rest)
+            out += self._show_thought(watch, watch.scanner.feed(rest))
+        return [*out, *self._show_thought(watch, watch.scanner.close())]
 
     def _moved(
         self, event: PartStarted | PartEnded | TextDelta | ReasoningDelta | ArgumentsDelta | StateDelta
@@ -276,7 +324,7 @@ class Lens:
                 # Most deltas of most replies: text in, the same text out.
                 scan.emitted += len(text)
                 self._slots[scan.place].fragments.append(text)
-                return [event if scan.place == event.index else TextDelta(scan.place, text)]
+                return self._said([event if scan.place == event.index else TextDelta(scan.place, text)])
         return self._show(scan, found)
 
     def _scanned(self, scanner: Scanner, text: str) -> list[ScanEvent]:
@@ -301,6 +349,7 @@ class Lens:
         """Take what a scanner found and return what may be shown: nothing from the first sign of a call on."""
         out: list[Event] = []
         ready = 0 if self.marked else None
+        mused: int | None = None
         starts: list[int] = []
         for number, event in enumerate(found):
             starts.append(len(out))
@@ -336,12 +385,25 @@ class Lens:
                         self._malformed.append(event)
                 case LateReasoningEnd():
                     self._turn_into_reasoning(scan, out)
+                case CallStart(in_reasoning=True):
+                    if mused is None and not self._muse(scan, out):
+                        continue
+                    mused = len(out) if mused is None else mused
                 case _:
                     if not getattr(event, "in_reasoning", False):
                         self.marked = True
             if self.marked and ready is None:
                 ready = starts[_start_of(found, number)]
-        return out if ready is None else out[:ready]
+        return self._said(out if ready is None else out[:ready], mused)
+
+    def _muse(self, scan: _TextScan, out: list[Event]) -> bool:
+        """Take note of a call in a section, where sections are no text."""
+        if self._lookout is None or self._lookout.separated or self._musing.over:
+            return False
+        self.touched = True
+        self._begin(scan, _Kind.REASONING, out)
+        self._musing.marks.setdefault(scan.place, sum(map(len, self._slots[scan.place].fragments)))
+        return True
 
     def _settle(self, call: CallEnd) -> None:
         """Take note of a complete call: the first demanded one settles the reply, with the list it stands in."""
@@ -392,13 +454,30 @@ class Lens:
         """Take the text so far for reasoning, after the fact.
 
         What has been shown of it stays text for the one who saw it; its part ends here, so that the answer is a part
-        of its own, and the reply says what each of them was.
+        of its own, and the reply says what each of them was. Calls in it are none (rule 65).
         """
+        separated = self._lookout is not None and self._lookout.separated
+        self._mused = [] if separated else self._calls
+        self._calls = []
+        if not self._streams:
+            self._malformed.clear()
+        source = self._slots[scan.place].source
+        # In a stream that waits for its verdict, text before the first sign of a call went out and cannot end.
+        seen = self.marked and self._streams
+        for place, slot in enumerate(self._slots):
+            if slot.source == source and slot.kind is _Kind.CALL:
+                slot.kind = _Kind.DROPPED
+            elif slot.source == source and slot.kind is _Kind.TEXT and slot.fragments and not separated:
+                if seen:
+                    self._late_place, seen = place, False
+                else:
+                    slot.kind = _Kind.REASONING
+        if separated:
+            return
         self.touched = self.late = True
         scan.after_markup = True
-        if scan.started and not self.marked:
+        if scan.started:
             out.append(PartEnded(scan.place))
-            self._slots[scan.place].kind = _Kind.REASONING
             self._next(scan)
 
     def _end(self, scan: _TextScan, event: PartEnded, final: Part | None) -> list[Event]:
@@ -413,17 +492,17 @@ class Lens:
             self.touched = self._emptied = True
         if self.marked:
             return out  # the rest of this part waits, and with it its end
+        ends: list[Event] = []
         if not self.touched:
             if not scan.started:
                 scan.started = True
-                out.append(PartStarted(scan.place, scan.part.evolve(text="")))
-            out.append(event if scan.place == event.index else PartEnded(scan.place, final))
+                ends.append(PartStarted(scan.place, scan.part.evolve(text="")))
+            ends.append(event if scan.place == event.index else PartEnded(scan.place, final))
         elif scan.started:
-            out.append(PartEnded(scan.place))
-        return out
+            ends.append(PartEnded(scan.place))
+        return [*out, *self._said(ends)]
 
 
-_NOTHING = Found()
 #: Blanks behind which nothing more is expected: no model indents so far, and those that ramble write thousands.
 _MOST_BLANKS = 40
 _BLANKS = re.compile(rf"\s{{{_MOST_BLANKS}}}")

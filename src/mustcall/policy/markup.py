@@ -15,7 +15,7 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolCall
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.dialects import Dialect, parse
-from mustcall.dialects.catalogue import AUTO, find_dialect
+from mustcall.dialects.catalogue import active, find_dialect
 from mustcall.dialects.names import fold
 from mustcall.policy.profile import Profile
 from mustcall.wire.naming import flat_name
@@ -36,9 +36,10 @@ class Eraser:
 
     def __init__(self, tools: Iterable[Tool | ProviderTool], profile: Profile) -> None:
         # A history may come from any model, so all dialects that need no special trust are looked for.
-        always = {dialect.name for dialect in AUTO}
+        auto = active()
+        always = {dialect.name for dialect in auto}
         named = [find_dialect(name) for name in profile.dialects if name != "auto" and name not in always]
-        self._dialects: tuple[Dialect, ...] = (*AUTO, *named)
+        self._dialects: tuple[Dialect, ...] = (*auto, *named)
         self._known: set[str] = set()
         self._by_fold: dict[str, list[Tool]] = {}
         for tool in tools:

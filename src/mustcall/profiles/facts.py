@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.dialects.catalogue import BY_NAME
+from mustcall.dialects.catalogue import is_known
 from mustcall.policy.profile import Profile
 
 __all__ = ["FIELDS", "Fact", "Observed", "checked", "legal_values"]
@@ -78,7 +78,7 @@ def checked(field: str, value: object, where: str) -> Any:
     if field in _LEAST and read < _LEAST[field]:
         raise _wrong(field, value, where, f"{_LEAST[field]} or more")
     for name in _dialects(field, read):
-        if name not in BY_NAME and (name != "auto" or field != "dialects"):
+        if not is_known(name) and (name != "auto" or field != "dialects"):
             raise _wrong(field, value, where, "known dialects; `mustcall dialects` lists them")
     return read
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.verdict import Verdict
-from mustcall.dialects import DIALECTS
+from mustcall.dialects import known
 from mustcall.policy.plan import Rung, RungKind, first_rungs
 from mustcall.policy.profile import Forcing, Profile
 
@@ -63,8 +63,6 @@ MISSES = frozenset(
     }
 )
 
-#: The text formats that tools can be rendered in; a replica of another version may have counted others.
-_FORMATS = tuple(dialect.name for dialect in DIALECTS)
 #: The rungs that send the provider's own forced choice.
 _CHOOSING = (RungKind.NATIVE, RungKind.HARD)
 _KINDS = frozenset(RungKind)
@@ -196,7 +194,9 @@ def derive(counts: _Counts, profile: Profile, *, reorders: bool = True) -> dict[
         changes["forced"] = Forcing.ALWAYS
     elif reorders and profile.forced is not Forcing.ALWAYS and (order := _order(counts, profile)):
         changes["forced_by"] = order
-    written = {name: counts[f"{DIALECT}{name}"] for name in _FORMATS if f"{DIALECT}{name}" in counts}
+    # The text formats that tools can be rendered in; a replica of another version may have counted others.
+    formats = (dialect.name for dialect in known())
+    written = {name: counts[f"{DIALECT}{name}"] for name in formats if f"{DIALECT}{name}" in counts}
     usual = max(written, key=lambda name: written[name].made, default=None)
     if usual is not None and written[usual].made >= _WRITTEN:
         changes["prompt_dialect"] = usual

@@ -1,7 +1,8 @@
 """Gemma's own notation: `call:NAME{key:<escape>text<escape>,n:42}`. Strings have a delimiter of their own.
 
 FunctionGemma and Gemma 4 differ in their markers only; Gemma 4 sometimes drops the word `call`. Text between delimiters
-is raw, so a string that contains its delimiter cannot be written; numbers, booleans and null are bare JSON.
+is raw, so a string that contains its delimiter cannot be written; numbers, booleans and null are bare JSON. Text
+without its delimiters is a string up to the next comma or bracket.
 """
 
 import re
@@ -13,8 +14,8 @@ from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, Written
 from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, quote, read_value
-from mustcall.dialects.reader import Fault, Parse, accept, blanks, copy_until, expect, run, word
+from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, is_scalar, quote, read_value
+from mustcall.dialects.reader import Fault, Parse, accept, ahead, blanks, copy_until, expect, run, word
 from mustcall.dialects.span import Call, Span
 
 __all__ = ["DIALECTS"]
@@ -23,6 +24,8 @@ __all__ = ["DIALECTS"]
 _ITEMS = re.compile(rf"(?:[ \t\r\n]*+,[ \t\r\n]*+(?:{SHORT_NUMBER}|\[\]|\{{\}})(?=[ \t\r\n]*+[,\]]))++")
 _ITEM_START = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _KEY = re.compile(r"[^:<>{}\[\],\s\"]*+")
+_BARE = re.compile(r"[^,<>{}\[\]\n\"]*+")
+_LONGEST_BARE = 4096
 # A key and its number: read in one step.
 _PAIR = re.compile(rf"([^:<>{{}}\[\],\s\"]{{1,256}}+):[ \t\r\n]*+({SHORT_NUMBER})(?=[ \t\r\n]*+[,}}])")
 
@@ -133,9 +136,17 @@ def _read_scalar(call: Call, delimiter: str) -> Parse[None]:
         reader.position += len(delimiter)
         call.write('"')
         return
-    reader.open_tap(call.write)
-    yield from read_value(reader)
-    reader.close_tap()
+    if (yield from ahead(reader)) == '"':
+        reader.open_tap(call.write)
+        yield from read_value(reader)
+        reader.close_tap()
+        return
+    bare = (yield from run(reader, _BARE, _LONGEST_BARE, Reason.BAD_LITERAL)).strip()
+    if not bare:
+        ended = reader.closed and reader.position == len(reader.buffer)
+        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+    # Text without its delimiters: it ends with the next comma or bracket, and what it says is no number is a string.
+    call.write(bare if is_scalar(bare) else quote(bare))
 
 
 def _renderer(dialect: str, before: str, delimiter: str, after: str) -> Renderer:

@@ -1,4 +1,4 @@
-"""Messages with a header that names a channel or a recipient: harmony (gpt-oss) and Muse Glimmer.
+"""Messages with a header that names a channel, a recipient or a tool: harmony (gpt-oss), Muse Glimmer and Inkling.
 
 The header decides what the message is: a call if it is addressed to a tool, reasoning on the analysis channel or if it
 is addressed to the model itself, text otherwise. Headers are markup in every case. Where the prompt ended with
@@ -9,11 +9,14 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, WrittenCall
-from mustcall.dialects.envelope import dump
+from mustcall.dialects.envelope import dump, read_envelopes
 from mustcall.dialects.events import Reason
+from mustcall.dialects.families.name_json import only_string
 from mustcall.dialects.families.xml_params import invoke_tags, plain_key, plain_value, read_calls
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, run
-from mustcall.dialects.reasoning import Section
+from mustcall.dialects.grammar import marks_of
+from mustcall.dialects.jsontext import escape, quote
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, copy_until, run
+from mustcall.dialects.reasoning import INKLING_THOUGHT, Section
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -23,12 +26,24 @@ _TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_ADDRESSES_NOBODY = re.compile(r"(?:<\|\w+\|>|assistant|analysis|commentary|final|json|\s)*+")
 _ADDRESS = re.compile(r"[^\s<]*+")
 _SPACES = re.compile(r"[ \t]*+")
+_CHANNELS = ("analysis", "commentary", "final")
 _NOBODY = frozenset({"user", "all", "assistant"})
 _ENDS = ("<|call|>", "<|end|>", "<|eom|>")
-_ANALYSIS = Section("", ("<|end|>", "<|return|>", "<|call|>", "<|start|>assistant"))
-_TO_SELF = Section("", ("<|eom|>", "<|end|>"))
+_START = "<|start|>"
+_ANALYSIS = Section("", ("<|end|>", "<|return|>", "<|call|>"), before=(_START,))
+_TO_SELF = Section("", ("<|eom|>", "<|end|>"), before=(_START,))
+
+# What a message of Inkling's is, behind its header.
+_INKLING, _INKLING_JSON, _INKLING_TEXT = (
+    "<|message_model|>",
+    "<|content_invoke_tool_json|>",
+    "<|content_invoke_tool_text|>",
+)
+_INKLING_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
+_INKLING_KINDS = (_INKLING_JSON, _INKLING_TEXT, INKLING_THOUGHT.opener, "<|content_text|>", "<|content_tool_error|>")
 
 
 def _unopened(span: Span) -> Parse[None]:
@@ -43,9 +58,9 @@ def _unopened(span: Span) -> Parse[None]:
     yield from _message(span, address)
 
 
-def _message(span: Span, address: str = "") -> Parse[None]:
+def _message(span: Span, address: str = "", before: str = "") -> Parse[None]:
     reader = span.reader
-    header = yield from _read_header(span, address)
+    header = before + (yield from _read_header(span, address))
     recipient = _RECIPIENT.search(header)
     to = recipient[1] if recipient else ""
     channel = _CHANNEL.search(header)
@@ -66,7 +81,7 @@ def _message(span: Span, address: str = "") -> Parse[None]:
         span.enters = _ANALYSIS
     elif to:
         # Addressed to the user: a call echoed here is text.
-        span.silences = _TO_SELF.closers
+        span.silences = (*_TO_SELF.closers, _START)
 
 
 def _atem(span: Span) -> Parse[bool]:
@@ -103,7 +118,60 @@ def _read_header(span: Span, address: str) -> Parse[str]:
         header.append(token)
     rest = reader.buffer[reader.position :]
     cut = reader.closed and any(token.startswith(rest) for token in _TOKENS)
+    if cut and not span.soft and "to=" not in (written := "".join(header)):
+        if _ADDRESSES_NOBODY.fullmatch(written):
+            reader.position = len(reader.buffer)
+            return written  # the reply ends in it: nothing follows
+        cut = False
     raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
+
+
+def _inkling(span: Span) -> Parse[None]:
+    """A message with a header: the tool's name, which JSON repeats and bare text needs."""
+    reader = span.reader
+    header = yield from run(reader, _HEADER, 256, Reason.STRAY_MARKER)
+    kind = yield from accept_any(reader, (*_INKLING_KINDS, *_INKLING_ENDS))
+    if not kind:
+        raise Fault(Reason.STRAY_MARKER)
+    yield from _inkling_content(span, kind, header.strip())
+
+
+def _inkling_call(span: Span) -> Parse[None]:
+    """A call whose message began in the prompt, or whose header was lost."""
+    yield from _inkling_content(span, span.marker, "")
+
+
+def _inkling_content(span: Span, kind: str, name: str) -> Parse[None]:
+    if kind == _INKLING_JSON:
+        yield from read_envelopes(span)
+        yield from span.finish(*_INKLING_ENDS)
+    elif kind == _INKLING_TEXT:
+        yield from _inkling_text(span, name)
+    else:
+        span.drop()
+        span.enters = INKLING_THOUGHT if kind == INKLING_THOUGHT.opener else None
+
+
+def _inkling_text(span: Span, name: str) -> Parse[None]:
+    """Bare text up to the message's end: the one parameter of a tool that takes one string."""
+    if not name:
+        raise Fault(Reason.MISSING_NAME)
+    call = span.begin(name)
+    key = only_string(call)
+    if key is None:
+        raise Fault(Reason.NOT_OBJECT)
+    call.write(f'{{{quote(key)}: "')
+    yield from copy_until(span.reader, marks_of(*_INKLING_ENDS), lambda piece: call.write(escape(piece)))
+    call.write('"}')
+    call.end()
+    yield from span.finish(*_INKLING_ENDS)
+
+
+def _render_inkling(calls: Sequence[WrittenCall]) -> str:
+    return "".join(
+        f"{_INKLING}{call.name}{_INKLING_JSON}{dump({'name': call.name, 'args': call.arguments})}<|end_message|>"
+        for call in calls
+    )
 
 
 def _render_harmony(calls: Sequence[WrittenCall]) -> str:
@@ -131,8 +199,15 @@ def _render_muse(calls: Sequence[WrittenCall]) -> str:
     return "".join(one(call) for call in calls)
 
 
+def _begun(span: Span) -> Parse[None]:
+    """A header of which the prompt wrote the beginning, up to the role or into the channel's name."""
+    if span.marker.endswith(_MESSAGE):
+        span.reader.position -= len(_MESSAGE)
+    yield from _message(span, before="" if span.marker.startswith("assistant") else "<|channel|>")
+
+
 _OPENERS = (
-    Opener("<|start|>", _message),
+    Opener(_START, _message),
     Opener(" to=", _unopened, anchor=Anchor.FIRST, soft=True),
     Opener("to=", _unopened, anchor=Anchor.FIRST, soft=True),
 )
@@ -142,9 +217,27 @@ DIALECTS = (
         "harmony",
         "channels",
         "gpt-oss",
-        (Opener("<|channel|>", _message), *_OPENERS),
+        (
+            Opener("<|channel|>", _message),
+            *_OPENERS,
+            *(Opener(f"{channel}{_MESSAGE}", _begun, anchor=Anchor.FIRST, soft=True) for channel in _CHANNELS),
+            *(Opener(f"{channel} to=", _begun, anchor=Anchor.FIRST, soft=True) for channel in _CHANNELS),
+            *(Opener(f"assistant{token}", _begun, anchor=Anchor.FIRST, soft=True) for token in ("<|channel|>", " to=")),
+        ),
         _ENDS,
         _render_harmony,
+    ),
+    Dialect(
+        "inkling",
+        "channels",
+        "Inkling",
+        (
+            Opener(_INKLING, _inkling),
+            Opener(_INKLING_JSON, _inkling_call, ("{",)),
+            Opener(_INKLING_TEXT, _inkling_call),
+        ),
+        _INKLING_ENDS,
+        _render_inkling,
     ),
     Dialect(
         "muse_glimmer",

@@ -1,14 +1,28 @@
 """A marker, then one JSON array of calls. Each item is complete by itself; what differs is the wrapping.
 
-Apertus writes each call as `{"NAME": {arguments}}`; all others as the envelope with a name and arguments.
+Apertus writes each call as `{"NAME": {arguments}}`; all others as the envelope with a name and arguments. Sarashina's
+list is a Python literal.
 """
 
+import json
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, Parser, Standing, WrittenCall
-from mustcall.dialects.envelope import array_renderer, dump, read_alone, read_array, read_envelope, read_items
+from mustcall.dialects.envelope import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    SIDE_KEYS,
+    Held,
+    array_renderer,
+    dump,
+    read_alone,
+    read_array,
+    read_envelope,
+    read_items,
+)
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import read_string
+from mustcall.dialects.pyliteral import read_literal, write_literal
 from mustcall.dialects.reader import Fault, Parse, blanks, expect
 from mustcall.dialects.span import Span
 
@@ -58,7 +72,53 @@ def _cohere_plan(span: Span) -> Parse[None]:
     yield from span.finish("```")
 
 
-def _single_key(span: Span) -> Parse[None]:
+def _literal(span: Span, held: Held | None = None) -> Parse[None]:
+    """Read one call written as a Python dictionary; it is read whole before it is a call."""
+    reader = span.reader
+    first = yield from blanks(reader)
+    if first != "{":
+        raise Fault(Reason.BAD_LITERAL if first else Reason.TRUNCATED)
+    pieces: list[str] = []
+    yield from read_literal(reader, pieces.append)
+    item = json.loads("".join(pieces))
+    named = [key for key in item if key in NAME_KEYS and isinstance(item[key], str)]
+    given = [key for key in item if key in ARGUMENT_KEYS]
+    others = item.keys() - {*named, *given} - SIDE_KEYS
+    if len(named) != 1 or (others and held is not None):
+        raise Fault(Reason.MISSING_NAME if not named else Reason.BAD_MARKUP)
+    name = item[named[0]]
+    call = span.begin(name if held is None else held.name(name))
+    if len(given) > 1:
+        raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+    if given:
+        if not isinstance(item[given[0]], dict):
+            raise Fault(Reason.NOT_OBJECT)
+        call.write(dump(item[given[0]]))
+    if held is not None:
+        held.hold(call)
+    else:
+        call.end()
+
+
+def _literals(span: Span) -> Parse[None]:
+    yield from read_array(span, _literal)
+    yield from span.finish("<|/tool_calls|>")
+
+
+def _bare_literals(span: Span) -> Parse[None]:
+    """The list without its token, which servers strip: nothing else may stand on its lines."""
+    yield from read_alone(span, lambda held: read_items(span, _literal, held))
+
+
+def _render_literals(calls: Sequence[WrittenCall]) -> str:
+    items = ", ".join(
+        "{'name': " + repr(call.name) + ", 'arguments': " + write_literal(call.arguments) + "}" for call in calls
+    )
+    return f"<|tool_calls|>[{items}]"
+
+
+def _single_key(span: Span, held: Held | None = None) -> Parse[None]:
+    del held
     reader = span.reader
     first = yield from blanks(reader)
     if first != "{":
@@ -161,6 +221,17 @@ DIALECTS = (
         (Opener("functools[", _opened, ("{",), Anchor.LINE, soft=True),),
         (),
         array_renderer("functools", ""),
+    ),
+    Dialect(
+        "sarashina",
+        "JSON array",
+        "Sarashina 2.2",
+        (
+            Opener("<|tool_calls|>", _literals, ("[",)),
+            Opener("[", _bare_literals, ("{'",), Anchor.BARE, soft=True, alone=True),
+        ),
+        ("<|/tool_calls|>",),
+        _render_literals,
     ),
     Dialect(
         "xlam",

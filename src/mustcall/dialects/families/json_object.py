@@ -150,12 +150,4 @@ DIALECTS = (
         ("</s>",),
         _renderer("<|function_call|>", ""),
     ),
-    Dialect(
-        "inkling",
-        "JSON object",
-        "Inkling",
-        (Opener("<|content_invoke_tool_json|>", _objects("<|end_message|>"), ("{",)),),
-        ("<|end_message|>",),
-        _renderer("<|message_model|><|content_invoke_tool_json|>", "<|end_message|>", "args"),
-    ),
 )

@@ -10,13 +10,13 @@ from functools import lru_cache
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
-from mustcall.dialects.envelope import read_envelope
+from mustcall.dialects.envelope import read_body, read_envelope
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_value
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, copy_until, expect, run, word
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, copy_until, expect, run, word
 from mustcall.dialects.schema import Kind
 from mustcall.dialects.span import Span
 
@@ -63,6 +63,13 @@ def _glm(span: Span) -> Parse[None]:
             reader.position -= len(tag)
             yield from _pairs(span, name)
             return
+    if (yield from ahead(reader)) == "{" and span.offered.resolve(name) is not None:
+        # The name, and its arguments as one JSON object.
+        call = span.begin(name)
+        yield from read_body(call)
+        call.end()
+        yield from span.finish("</tool_call>")
+        return
     rest = reader.buffer[reader.position :]
     cut = reader.closed and ("<arg_key>".startswith(rest) or "</tool_call>".startswith(rest))
     cut = cut and span.offered.resolve(name) is not None

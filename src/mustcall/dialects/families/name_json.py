@@ -1,7 +1,7 @@
 """The name stands in a header of markers, the arguments follow as one JSON object.
 
 DeepSeek's two formats share every marker and differ only in what stands before the separator; Kimi's header is an id
-that contains the name; Mistral's may carry an id; Functionary's is a line of its own.
+that contains the name; Solar's is an id and the name; Mistral's may carry an id; Functionary's is a line of its own.
 """
 
 # ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
@@ -16,12 +16,12 @@ from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape, quote
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, expect, word
+from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, expect, run, word
 from mustcall.dialects.reasoning import CONTROLS
 from mustcall.dialects.schema import Kind, Parameter, child_schema
-from mustcall.dialects.span import Span
+from mustcall.dialects.span import Call, Span
 
-__all__ = ["DIALECTS"]
+__all__ = ["DIALECTS", "only_string"]
 
 _DS_BEGIN, _DS_SEP, _DS_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 _DS_SECTION, _DS_SECTION_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -32,6 +32,14 @@ _KIMI_BEGIN, _KIMI_ARGUMENTS, _KIMI_END = (
 )
 _KIMI_SECTIONS = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
 _KIMI_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+_SOLAR_BEGIN, _SOLAR_NAME, _SOLAR_ARGUMENTS, _SOLAR_END = (
+    "<|tool_call:begin|>",
+    "<|tool_call:name|>",
+    "<|tool_call:args|>",
+    "<|tool_call:end|>",
+)
+_SOLAR_SECTION, _SOLAR_SECTION_END = "<|tool_calls|>", "<|calls|>"
+_SOLAR_HEAD = re.compile(r"[^<\n]*+")
 _CODE_ENDS = marks_of("\n>>>", *(control.marker for control in CONTROLS if control.marker.startswith("<|")))
 _KIMI_INDEX = re.compile(r"(?::\d+|_\d+)\Z")
 
@@ -111,6 +119,34 @@ def _render_kimi(calls: Sequence[WrittenCall]) -> str:
     return f"{_KIMI_SECTIONS[0]}{inner}{_KIMI_SECTION_ENDS[0]}"
 
 
+def _solar(span: Span) -> Parse[None]:
+    """Each call between tokens of its own: an id, which may be empty, the name, and the arguments."""
+    reader = span.reader
+    inner = span.marker == _SOLAR_BEGIN
+    while inner or (yield from accept(reader, _SOLAR_BEGIN)):
+        inner = False
+        yield from run(reader, _SOLAR_HEAD, 256, Reason.BAD_MARKUP)
+        yield from expect(reader, _SOLAR_NAME)
+        name = yield from run(reader, _SOLAR_HEAD, 256, Reason.BAD_MARKUP)
+        yield from expect(reader, _SOLAR_ARGUMENTS)
+        if not name.strip():
+            raise Fault(Reason.MISSING_NAME)
+        call = span.begin(name.strip())
+        yield from call.read_arguments()
+        call.end()
+        yield from span.finish(_SOLAR_END)
+        yield from blanks(reader)
+    yield from span.finish(_SOLAR_SECTION_END)
+
+
+def _render_solar(calls: Sequence[WrittenCall]) -> str:
+    inner = "".join(
+        f"{_SOLAR_BEGIN}call_{index}{_SOLAR_NAME}{call.name}{_SOLAR_ARGUMENTS}{dump(call.arguments)}{_SOLAR_END}"
+        for index, call in enumerate(calls)
+    )
+    return f"{_SOLAR_SECTION}{inner}{_SOLAR_SECTION_END}"
+
+
 def _mistral(span: Span) -> Parse[None]:
     """`NAME[CALL_ID]id[ARGS]{…}`; both markers inside may be missing."""
     reader = span.reader
@@ -163,20 +199,26 @@ def _recipient(span: Span) -> Parse[None]:
     call.end()
 
 
+def only_string(call: Call) -> str | None:
+    """Return the one parameter of a tool that takes one string, which bare text is for; None if it is another tool."""
+    declared: object = (call.schema or {}).get("properties")
+    # A schema comes from outside: only its shape is certain here.
+    keys = tuple(cast("dict[str, object]", declared)) if isinstance(declared, dict) else ()
+    if len(keys) != 1:
+        return None
+    parameter = Parameter(child_schema(call.schema, keys[0], call.schema), call.schema)
+    return keys[0] if parameter.kind is Kind.STRING else None
+
+
 def _raw_code(span: Span, name: str) -> Parse[None]:
     """`>>>python` and bare code, up to the next recipient or the end: the tool's one parameter, if it is a string."""
     reader = span.reader
     call = span.begin(name)
-    declared: object = (call.schema or {}).get("properties")
-    # A schema comes from outside: only its shape is certain here.
-    keys = tuple(cast("dict[str, object]", declared)) if isinstance(declared, dict) else ()
-    if (
-        len(keys) != 1
-        or Parameter(child_schema(call.schema, keys[0], call.schema), call.schema).kind is not Kind.STRING
-    ):
+    key = only_string(call)
+    if key is None:
         raise Fault(Reason.NOT_OBJECT)
     call.commit()
-    call.write(f'{{{quote(keys[0])}: "')
+    call.write(f'{{{quote(key)}: "')
     while True:
         at, marker = _CODE_ENDS.find(reader.buffer, reader.position, reader.closed)
         call.write(escape(reader.buffer[reader.position : at]))
@@ -232,6 +274,14 @@ DIALECTS = (
         (*(Opener(section, _kimi, (_KIMI_BEGIN,)) for section in _KIMI_SECTIONS), Opener(_KIMI_BEGIN, _kimi)),
         (*_KIMI_SECTION_ENDS, _KIMI_END),
         _render_kimi,
+    ),
+    Dialect(
+        "solar_open",
+        "name and JSON",
+        "Solar Open",
+        (Opener(_SOLAR_SECTION, _solar, (_SOLAR_BEGIN,)), Opener(_SOLAR_BEGIN, _solar)),
+        (_SOLAR_SECTION_END, _SOLAR_END),
+        _render_solar,
     ),
     Dialect(
         "mistral_v11",

@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import Held, dump, read_alone, read_items
+from mustcall.dialects.envelope import Held, read_alone, read_envelopes, read_items
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import quote
-from mustcall.dialects.pyliteral import read_literal
+from mustcall.dialects.pyliteral import read_literal, write_literal
 from mustcall.dialects.reader import Fault, Parse, accept, ahead, blanks, expect, run
 from mustcall.dialects.span import Call, Span
 
-__all__ = ["DIALECTS", "read_python_call", "write_python_call"]
+__all__ = ["DIALECTS", "any_in", "read_python_call", "write_python_call"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]*+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -172,6 +172,21 @@ def _list_in(*closers: str) -> Parser:
     return read
 
 
+def any_in(*closers: str) -> Parser:
+    """A list, a JSON object, or calls under each other."""
+    listed, lines = _list_in(*closers), _lines_in(*closers)
+
+    def read(span: Span) -> Parse[None]:
+        first = yield from ahead(span.reader)
+        if first == "{":
+            yield from read_envelopes(span)
+            yield from span.finish(*closers)
+        else:
+            yield from listed(span) if first == "[" else lines(span)
+
+    return read
+
+
 def _lines_in(*closers: str) -> Parser:
     """Calls under each other, or behind semicolons, up to a closer."""
 
@@ -201,18 +216,12 @@ def write_python_call(call: WrittenCall) -> str:
     odd: list[str] = []
     for key, value in call.arguments.items():
         if _IDENTIFIER.fullmatch(key) and not odd:
-            plain.append(f"{key}={_write_literal(value)}")
+            plain.append(f"{key}={write_literal(value)}")
         else:
-            odd.append(f"{_write_literal(key)}: {_write_literal(value)}")
+            odd.append(f"{write_literal(key)}: {write_literal(value)}")
     if odd:
         plain.append("**{" + ", ".join(odd) + "}")
     return f"{call.name}({', '.join(plain)})"
-
-
-def _write_literal(value: object) -> str:
-    text = repr(value)
-    # A number Python would write as a name (`1e999` reads as inf) has no literal; JSON spells it as it came.
-    return dump(value) if "inf" in text and isinstance(value, float) else text
 
 
 def _renderer(
@@ -237,7 +246,7 @@ DIALECTS = (
         "lfm2",
         "Python calls",
         "LFM2, LFM2.5",
-        (Opener("<|tool_call_start|>", _list_in("<|tool_call_end|>"), ("[",)),),
+        (Opener("<|tool_call_start|>", any_in("<|tool_call_end|>"), ("[", "{", A_NAME + "(")),),
         ("<|tool_call_end|>",),
         _renderer("<|tool_call_start|>[", "]<|tool_call_end|>"),
     ),

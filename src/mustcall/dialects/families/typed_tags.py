@@ -1,7 +1,7 @@
 """Tags that carry each parameter's type: DeepSeek's DSML (`string="true|false"`) and Kimi K3's XTML (`type="…"`).
 
-A string is raw text, anything else is JSON. The tag's own word is believed; only where it is missing the tool's schema
-decides.
+A string is raw text, anything else is JSON, and a string after all where it is none. The tag's own word is believed;
+only where it is missing the tool's schema decides.
 """
 
 # ruff: noqa: RUF001 - the formats themselves are written with U+FF5C
@@ -13,8 +13,7 @@ from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, Written
 from mustcall.dialects.envelope import read_body, wraps_arguments
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, plain_value, read_attribute
-from mustcall.dialects.jsontext import read_value
-from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
+from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_json_value, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
 from mustcall.dialects.schema import Parameter, type_name
 from mustcall.dialects.span import Call, Span
@@ -23,7 +22,10 @@ __all__ = ["DIALECTS"]
 
 _INVOKE, _INVOKE_END = "<｜DSML｜invoke", "</｜DSML｜invoke>"
 _PARAMETER, _PARAMETER_END = "<｜DSML｜parameter", "</｜DSML｜parameter>"
-_DSML_ENDS = Ends(_PARAMETER_END, (_PARAMETER, _INVOKE_END))
+_WRAPPER_ENDS = ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>")
+#: What shows that a call has ended: its own end, or, where that was forgotten, what can only stand behind it.
+_CALL_ENDS = (_INVOKE_END, _INVOKE, *_WRAPPER_ENDS)
+_DSML_ENDS = Ends(_PARAMETER_END, (_PARAMETER, *_CALL_ENDS))
 
 _SEP = "<|sep|>"
 _CALL, _CALL_END = "<|open|>call", f"<|close|>call{_SEP}"
@@ -52,25 +54,36 @@ def _attributes(span: Span, end: str) -> Parse[dict[str, str]]:
 
 def _typed_value(writer: ArgumentWriter, key: str, is_string: bool | None, ends: Ends) -> Parse[None]:
     parameter = writer.key(key)
-    if is_string is not False:
+    if is_string is False:
+        yield from read_json_value(writer, ends)
+    else:
         yield from read_raw_value(writer, _STRING if is_string else parameter, ends)
-        return
-    reader = writer.call.span.reader
-    reader.open_tap(writer.call.write)
-    yield from read_value(reader)
-    reader.close_tap()
-    yield from blanks(reader)
-    yield from expect(reader, ends.closer)
 
 
-def _dsml(wrapper_end: str) -> Parser:
+def _dsml(dialect: str, wrapper_end: str) -> Parser:
+    """Read calls in their wrapper, or without one."""
+
     def read(span: Span) -> Parse[None]:
-        while (yield from accept(span.reader, _INVOKE)):
+        span.dialect = dialect
+        inner = span.marker == _INVOKE
+        while inner or (yield from accept(span.reader, _INVOKE)):
+            inner = False
             yield from _dsml_invoke(span)
             yield from blanks(span.reader)
-        yield from span.finish(wrapper_end)
+        if span.marker == _INVOKE:
+            span.owes.update(_WRAPPER_ENDS)
+        else:
+            yield from span.finish(wrapper_end)
 
     return read
+
+
+def _end_call(span: Span) -> Parse[bool]:
+    """Read the end of a call, if it comes next; one that was forgotten is shown by what follows, which stays unread."""
+    end = yield from accept_any(span.reader, _CALL_ENDS)
+    if end and end != _INVOKE_END:
+        span.reader.position -= len(end)
+    return bool(end)
 
 
 def _dsml_invoke(span: Span) -> Parse[None]:
@@ -85,18 +98,17 @@ def _dsml_invoke(span: Span) -> Parse[None]:
     if (yield from blanks(reader)) == "{":
         yield from read_body(call)
         yield from blanks(reader)
-        yield from expect(reader, _INVOKE_END)
+        if not (yield from _end_call(span)):
+            yield from expect(reader, _INVOKE_END)
         call.end()
         return
     writer: ArgumentWriter | None = None
     while True:
         yield from blanks(reader)
-        tag = yield from accept_any(reader, (_PARAMETER, _INVOKE_END))
-        if tag == _INVOKE_END:
+        if (yield from _end_call(span)):
             (writer or ArgumentWriter(call)).end()
             return
-        if not tag:
-            yield from expect(reader, _PARAMETER)
+        yield from expect(reader, _PARAMETER)
         attributes = yield from _dsml_attributes(span)
         if "name" not in attributes:
             raise Fault(Reason.BAD_MARKUP)
@@ -118,7 +130,8 @@ def _wrapped_arguments(call: Call) -> Parse[None]:
     yield from blanks(reader)
     if (yield from accept(reader, _PARAMETER)):
         raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
-    yield from expect(reader, _INVOKE_END)
+    if not (yield from _end_call(call.span)):
+        yield from expect(reader, _INVOKE_END)
     call.end()
 
 
@@ -216,16 +229,22 @@ DIALECTS = (
         "deepseek_v32",
         "typed tags",
         "DeepSeek-V3.2",
-        (Opener("<｜DSML｜function_calls>", _dsml("</｜DSML｜function_calls>"), (_INVOKE,)),),
-        ("</｜DSML｜function_calls>",),
+        (
+            Opener("<｜DSML｜function_calls>", _dsml("deepseek_v32", "</｜DSML｜function_calls>"), (_INVOKE,)),
+            Opener(_INVOKE, _dsml("deepseek_v32", "")),
+        ),
+        ("</｜DSML｜function_calls>", _INVOKE_END),
         _render_dsml("deepseek_v32", "function_calls"),
     ),
     Dialect(
         "deepseek_v4",
         "typed tags",
         "DeepSeek-V4",
-        (Opener("<｜DSML｜tool_calls>", _dsml("</｜DSML｜tool_calls>"), (_INVOKE,)),),
-        ("</｜DSML｜tool_calls>",),
+        (
+            Opener("<｜DSML｜tool_calls>", _dsml("deepseek_v4", "</｜DSML｜tool_calls>"), (_INVOKE,)),
+            Opener(_INVOKE, _dsml("deepseek_v4", "")),
+        ),
+        ("</｜DSML｜tool_calls>", _INVOKE_END),
         _render_dsml("deepseek_v4", "tool_calls"),
     ),
     Dialect(

@@ -14,14 +14,23 @@ import msgspec
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump, read_body
+from mustcall.dialects.envelope import dump, read_array, read_body, read_envelopes
 from mustcall.dialects.events import Reason
 from mustcall.dialects.marks import NAMESPACE
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
 from mustcall.dialects.reader import Fault, Parse, Reader, accept, accept_any, ahead, blanks, expect, run, word
 from mustcall.dialects.span import Span
 
-__all__ = ["DIALECTS", "Tags", "invoke_tags", "plain_value", "read_attribute", "read_call", "read_calls"]
+__all__ = [
+    "DIALECTS",
+    "Tags",
+    "invoke_tags",
+    "plain_value",
+    "read_attribute",
+    "read_call",
+    "read_calls",
+    "write_invoke",
+]
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_:\-]*+")
 _QUOTED = {quote: re.compile(rf"[^{quote}\n]*+") for quote in "'\""}
@@ -30,7 +39,8 @@ _QUOTED = {quote: re.compile(rf"[^{quote}\n]*+") for quote in "'\""}
 class Tags(msgspec.Struct, frozen=True):
     """The tags of one call: `call` and `parameter` are opened up to their name, which is quoted or bare.
 
-    `wrapper_end` shows that a call's own end was forgotten, and is left to be read.
+    `wrapper_end` shows that a call's own end was forgotten, and is left to be read. `doubled` names may come twice, as
+    `NAME.NAME`.
     """
 
     call: str
@@ -38,6 +48,7 @@ class Tags(msgspec.Struct, frozen=True):
     parameter: str
     ends: Ends
     wrapper_end: str = ""
+    doubled: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -49,6 +60,7 @@ def invoke_tags(prefix: str = "") -> Tags:
         end,
         parameter,
         Ends(f"</{prefix}parameter>", (parameter, end), breaker=f'{parameter}"{{key}}">'),
+        doubled=prefix == "atem:",
     )
 
 
@@ -70,7 +82,7 @@ MINICPM = Tags(
     "<function name=",
     "</function>",
     "<param name=",
-    Ends("</param>", ("<param name=", "</function>"), breaker='<param name="{key}">'),
+    Ends("</param>", ("<param name=", "</function>"), breaker='<param name="{key}">', cdata=True),
 )
 # The tokenizer's own letters for a blank and a newline, leaked into tags and values.
 MINICPM_LEAKED = Tags(
@@ -111,6 +123,9 @@ def read_call(span: Span, tags: Tags) -> Parse[None]:
     """Read one call whose opening tag was read up to its name."""
     reader = span.reader
     name = yield from read_attribute(reader)
+    if tags.doubled and span.offered.resolve(name) != name:
+        first, _, second = name.partition(".")
+        name = first if first == second else name
     if (yield from _end_tag(reader)):
         ArgumentWriter(span.begin(name)).end()
     elif tags.ends.leaked or (yield from blanks(reader)) != "{":
@@ -181,6 +196,18 @@ def _functions(span: Span) -> Parse[None]:
     yield from span.finish("</tool_call>")
 
 
+def _dots(span: Span) -> Parse[None]:
+    """`<dots_function_call>` around invokes, or around JSON."""
+    first = yield from ahead(span.reader)
+    if first == "[":
+        yield from read_array(span)
+    elif first == "{":
+        yield from read_envelopes(span)
+    else:
+        yield from read_calls(span, invoke_tags())
+    yield from span.finish("</dots_function_call>")
+
+
 def _prefix(marker: str) -> str:
     found = re.match(r"<([^:<>]+:)", marker)
     return found[1] if found else ""
@@ -232,7 +259,8 @@ def _step3(span: Span) -> Parse[None]:
     inner = span.marker == "<｜tool_call_begin｜>"
     while inner or (yield from accept(reader, "<｜tool_call_begin｜>")):
         inner = False
-        yield from expect(reader, "function<｜tool_sep｜>")
+        yield from blanks(reader)
+        yield from accept(reader, "function<｜tool_sep｜>")  # some leave it out
         yield from blanks(reader)
         yield from expect(reader, tags.call)
         yield from read_call(span, tags)
@@ -281,6 +309,11 @@ def _renderer(
         return before + "\n".join(one(call) for call in calls) + after
 
     return render
+
+
+def write_invoke(call: WrittenCall) -> str:
+    """Return one call as an `<invoke>`."""
+    return _renderer("invoke", invoke_tags(), "", "")([call])
 
 
 _STEPTML = invoke_tags("steptml:")
@@ -332,13 +365,7 @@ DIALECTS = (
         "dots",
         "XML parameters",
         "dots.llm",
-        (
-            Opener(
-                "<dots_function_call>",
-                _wrapped(invoke_tags(), "</dots_function_call>"),
-                ("<invoke name=",),
-            ),
-        ),
+        (Opener("<dots_function_call>", _dots, ("<invoke name=", "{", "[")),),
         ("</dots_function_call>",),
         _renderer("dots", invoke_tags(), "<dots_function_call>\n", "\n</dots_function_call>"),
     ),
@@ -361,7 +388,7 @@ DIALECTS = (
         "Step-3",
         (
             Opener("<｜tool_calls_begin｜>", _step3, ("<｜tool_call_begin｜>",)),
-            Opener("<｜tool_call_begin｜>", _step3, ("function<｜tool_sep｜>",)),
+            Opener("<｜tool_call_begin｜>", _step3, ("function<｜tool_sep｜>", _STEPTML.call)),
         ),
         ("<｜tool_calls_end｜>", "<｜tool_call_end｜>"),
         _renderer(

@@ -51,6 +51,7 @@ __all__ = [
     "encode_reasoning",
     "is_sealed",
     "join_reasoning",
+    "names_field_only",
     "reasoning_state",
     "thinking_text",
 ]
@@ -297,6 +298,11 @@ def reasoning_state(field: str, details: list[Any], issuer: str) -> OpaqueState:
     if details:
         data["details"] = details
     return OpaqueState(_CHAT, data, issuer)
+
+
+def names_field_only(state: OpaqueState) -> bool:
+    """Tell whether a state says no more than the field its text came in: then it fits any text."""
+    return state.form is _CHAT and isinstance(state.data, dict) and set(state.data) == {"field"}
 
 
 def encode_reasoning(part: Reasoning, state: OpaqueState | None) -> JsonObject:

@@ -1,0 +1,90 @@
+"""Rule 68 by counting: twice the text is about twice the work, in lines run and characters searched, not in time."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from dialects.scanning import scan
+from mustcall.core.tools import Tool
+from mustcall.dialects import marks
+
+TOOLS = (
+    Tool(name="ping", parameters={"type": "object", "properties": {}}),
+    Tool(name="put", parameters={"type": "object", "properties": {"v": {"type": "array"}, "s": {"type": "string"}}}),
+)
+CALL = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
+
+HOSTILE = {
+    "indented lines": ("So.\n\n", "    x\n"),
+    "indented calls": ("So.\n\n", f"    {CALL}\n"),
+    "comments": ("", f"// {CALL}\n"),
+    "quotations": ("", '"<tool_call>\n{}\n</tool_call>"\n'),
+    "open quotations": ("", '"<tool_call>\n'),
+    "guillemets": ("", "« a "),
+    "escaped openers": ("", "&lt;tool_call&gt; "),
+    "stray closers": ("", "</tool_call>\n"),
+    "stray tokens": ("", "<|tool_call_end|>"),
+    "channel tokens": ("", "<|channel|>"),
+    "headers that are none": ("", "<|start|>assistant x "),
+    "message tokens": ("", "<|message_model|>a b "),
+    "late ends": ("", "a\n</think>\n"),
+    "calls before late ends": ("", f"{CALL}\n</think>\n"),
+    "closers in strings of an array": ('<invoke name="put"><parameter name="v">["', "</parameter></invoke>"),
+    "arrays that are none": ('<invoke name="put"><parameter name="v">[', "a,"),
+    "python lists": ("<|tool_calls|>[", "{'name': 'ping', 'arguments': {}}, "),
+    "bare text": ("<|tool_call>call:put{s:", "ab "),
+    "cdata": ('<function name="put"><param name="s">', "<![CDATA[a]]>"),
+}
+
+
+def work(text: str, size: int, **options: Any) -> int:
+    """Return how many lines a scan runs for a text in pieces of a size."""
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    lines = 0
+
+    def count(_: FrameType, event: str, __: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        scan(pieces, tools=TOOLS, **options)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("size", [7, 100_000])
+def test_twice_the_text_is_twice_the_work(kind: str, size: int) -> None:
+    """Rule 68: hostile text costs no more than its length, in one piece and in small ones."""
+    before, unit = HOSTILE[kind]
+    small = 150 if size == 7 else 400
+    work(before + unit * small, size)  # what is made once and kept
+    assert work(before + unit * 2 * small, size) < 2.5 * work(before + unit * small, size) + 500
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_characters_looked_at(kind: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: searches look at each character fed a few times at most, however much there is."""
+    looked = 0
+    find = marks.Marks.find
+
+    def counting(self: marks.Marks, text: str, position: int, closed: bool) -> tuple[int, str]:
+        nonlocal looked
+        at, marker = find(self, text, position, closed)
+        looked += (at if marker or at < len(text) else len(text)) - position + len(marker) + 1
+        return at, marker
+
+    monkeypatch.setattr(marks.Marks, "find", counting)
+    before, unit = HOSTILE[kind]
+    for count in (200, 800):
+        looked = 0
+        text = before + unit * count
+        scan([text[at : at + size] for at in range(0, len(text), size)], tools=TOOLS)
+        assert looked <= 8 * len(text) + 100, count

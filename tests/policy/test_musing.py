@@ -1,0 +1,171 @@
+"""Calls in reasoning: what streams through the lens, what is found, and what the reply is (rules 65, 148)."""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from mustcall.core.events import Event, PartEnded, PartStarted, ReasoningDelta, Started, TextDelta
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
+from mustcall.core.tools import Tool
+from mustcall.policy.lens import Found, Lens, Lookout
+from support.values import replied
+
+TOOLS = (
+    Tool(name="now", parameters={"type": "object", "properties": {}}),
+    Tool(name="note", parameters={"type": "object", "properties": {"text": {"type": "string"}}}),
+)
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+NOTE = '<invoke name="note"><parameter name="text">x</parameter></invoke>'
+MADE = ToolCall(id="call_t_0", name="now", arguments="{}")
+
+
+def lens_for(*, separated: bool = False) -> Lens:
+    """Return a lens that looks for the tools."""
+    return Lens(Lookout(tools=TOOLS, separated=separated), "t")
+
+
+def splits(text: str) -> Iterator[list[str]]:
+    """Yield a text whole, by character, and cut at every one place."""
+    yield [text]
+    yield list(text)
+    for at in range(1, len(text)):
+        yield [text[:at], text[at:]]
+
+
+def reasoned(pieces: Iterable[str], *then: Event) -> list[Event]:
+    """Return the events of a native reasoning part, and what follows it."""
+    deltas = [ReasoningDelta(0, piece) for piece in pieces]
+    return [Started("r", "m"), PartStarted(0, Reasoning()), *deltas, PartEnded(0), *then]
+
+
+def look(lens: Lens, events: Iterable[Event]) -> list[Event]:
+    """Return what a lens shows of these."""
+    return [shown for event in events for shown in lens.feed(event)]
+
+
+def shown_text(events: Iterable[Event], kind: type[ReasoningDelta] | type[TextDelta]) -> str:
+    """Return the text of all deltas of a kind."""
+    return "".join(event.text for event in events if isinstance(event, kind))
+
+
+@pytest.mark.parametrize("separated", [False, True])
+def test_a_call_in_native_reasoning_and_nothing_else(separated: bool) -> None:
+    """Rule 148: the reasoning goes out up to the call, and the reply is the call and the rest of the reasoning."""
+    text = f"I need the time. {CALL} So."
+    reply = replied(Reasoning(text=text))
+    for pieces in splits(text):
+        lens = lens_for(separated=separated)
+        out = look(lens, reasoned(pieces))
+        assert shown_text(out, ReasoningDelta) == "I need the time. "
+        assert lens.pending
+        assert not lens.touched
+        found = lens.found(reply)
+        assert found.reasoned == (MADE,)
+        assert (found.bare, found.dialect) == ((Reasoning(text="I need the time.  So."),), "hermes")
+        assert (found.calls, found.cleaned) == ((), None)
+    whole = lens_for(separated=separated).read(reply)
+    assert (whole.reasoned, whole.bare) == ((MADE,), (Reasoning(text="I need the time.  So."),))
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        (PartStarted(1, Text(text="")), TextDelta(1, "\n"), TextDelta(1, "Hi."), PartEnded(1)),
+        (PartStarted(1, ToolCall(id="c", name="now", arguments="{}")), PartEnded(1)),
+    ],
+)
+def test_reasoning_that_ends_in_something_else(then: tuple[Event, ...]) -> None:
+    """Rule 65: what waited goes out as it came when an answer or a call follows, and nothing is found in it."""
+    text = f"Maybe {CALL} no."
+    parts: tuple[Part, ...] = (Reasoning(text=text), Text(text="\nHi."))
+    for pieces in splits(text):
+        lens = lens_for()
+        events = reasoned(pieces, *then)
+        out = look(lens, events)
+        assert shown_text(out, ReasoningDelta) == text
+        assert [event for event in out if event.__class__ is not ReasoningDelta] == [
+            event for event in events if event.__class__ is not ReasoningDelta
+        ]
+        assert not (lens.pending)
+        assert not lens.touched
+        assert not lens.marked
+        if isinstance(then[1], TextDelta):
+            assert lens.found(replied(*parts)).reasoned == ()
+    assert lens_for().read(replied(*parts)) == Found()
+
+
+@pytest.mark.parametrize("text", ["Plain thoughts, a < b, and `<tool_call>`.", "A <tool_call> tag, [1] and {x}."])
+def test_reasoning_without_a_call(text: str) -> None:
+    """Rule 105: reasoning that only speaks of markup goes out whole, and nothing is found."""
+    for pieces in splits(text):
+        lens = lens_for()
+        out = look(lens, reasoned(pieces))
+        assert shown_text(out, ReasoningDelta) == text
+        assert not lens.touched
+        assert not lens.marked
+        assert lens.found(replied(Reasoning(text=text))).reasoned == ()
+
+
+def test_plain_deltas_pass_as_the_same_events() -> None:
+    """Rule 112: reasoning without a sign of markup is not made anew."""
+    events = reasoned(["So ", "it is. ", "Well."])
+    out = look(lens_for(), events)
+    assert all(one is other for one, other in zip(out, events, strict=True))
+
+
+@pytest.mark.parametrize("closed", ["</think>", "</think>\n\n", ""])
+def test_a_call_in_a_section_of_the_text(closed: str) -> None:
+    """Rule 148: the same where the text marks its reasoning, closed or not."""
+    text = f"<think>Well. {CALL}{closed}"
+    for pieces in splits(text):
+        lens = lens_for()
+        deltas = [TextDelta(0, piece) for piece in pieces]
+        out = look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
+        assert "<" not in shown_text(out, ReasoningDelta) + shown_text(out, TextDelta)
+        found = lens.found(replied(Text(text=text)))
+        assert found.reasoned == (MADE,)
+        assert found.bare is not None
+        assert [part.text for part in found.bare if isinstance(part, Reasoning)] == ["Well. "]
+
+
+def test_a_call_before_a_late_end() -> None:
+    """Rules 65, 148: where the prompt opened the section a call in it is none, unless it is all there is."""
+    answered, alone = f"Maybe {CALL} no.\n</think>\n\nIt is sunny.", f"{CALL}\n</think>\n\n"
+    for text in (answered, alone):
+        for pieces in splits(text):
+            lens = lens_for()
+            deltas = [TextDelta(0, piece) for piece in pieces]
+            look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
+            found = lens.found(replied(Text(text=text)))
+            assert found.calls == ()
+            assert found.reasoned == (() if text is answered else (MADE,))
+    found = lens_for().read(replied(Text(text=answered)))
+    assert found.cleaned == (Reasoning(text="Maybe "), Reasoning(text=" no.\n"), Text(text="It is sunny."))
+
+
+def test_drafts_are_no_calls() -> None:
+    """Rule 148: of calls with words between them only the last ones are meant; those that stand together all are."""
+    found = lens_for().read(replied(Reasoning(text=f"Maybe {NOTE}, or rather {CALL}\n{CALL}")))
+    assert [call.name for call in found.reasoned] == ["now", "now"]
+
+
+def test_signed_reasoning() -> None:
+    """Rule 124: a signature does not vouch for a text without the calls in it; the name of a field does no harm."""
+    field = OpaqueState(Wire.CHAT, {"field": "reasoning"}, "up")
+    for state, kept in ((OpaqueState(Wire.MESSAGES, "c2ln", "up"), None), (field, field)):
+        found = lens_for().read(replied(Reasoning(text=f"a {CALL}", state=state)))
+        assert (found.reasoned, found.bare) == ((MADE,), (Reasoning(text="a ", state=kept),))
+
+
+@pytest.mark.parametrize(
+    "text", [f"<think>Maybe {CALL} no.</think>\n\nIt is sunny.", f"Maybe {CALL} no.\n</think>\n\nIt is sunny."]
+)
+def test_sections_where_the_upstream_separates(text: str) -> None:
+    """Rule 65: there a section is text, and a call in it is none all the same."""
+    for pieces in splits(text):
+        lens = lens_for(separated=True)
+        deltas = [TextDelta(0, piece) for piece in pieces]
+        look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
+        found = lens.found(replied(Text(text=text)))
+        assert (found.calls, found.reasoned, found.thought) == ((), (), False)
