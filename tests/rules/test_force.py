@@ -102,7 +102,7 @@ def test_claude_with_thinking_and_a_named_tool(wire: str, stream: bool) -> None:
         got = rig.ask(wire, asked(wire, stream=stream))
         assert rig.bodies == [first, second]
     assert (got.calls, got.text, got.thinking, got.finish) == (MET, "", "", "tool_calls")
-    assert got.tokens == (50, 24)
+    assert got.tokens == (25, 12)
     assert got.outcome == ("calls", "2", "met", "force_missed,called")
     told = {"force_softened:tool_choice", "directive_added:messages", "reasoning_off:reasoning"}
     assert told <= set(got.adaptations)

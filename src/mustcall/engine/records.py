@@ -123,11 +123,13 @@ class TurnRecord(msgspec.Struct, kw_only=True):
 
     def summary(self) -> JsonObject:
         """Return the record as the caller may see it."""
+        usage = self.usage
         return {
             "outcome": str(self.outcome) if self.outcome is not None else None,
             "protocol": self.protocol,
             "force": self.force,
             "attempts": [attempt.summary() for attempt in self.attempts],
+            "usage": None if usage is None else {"input": usage.input_tokens, "output": usage.output_tokens},
             "cost_usd": round(self.cost_usd, 9),
             "estimated": self.estimated,
             "adaptations": [

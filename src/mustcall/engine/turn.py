@@ -456,15 +456,11 @@ class Turn:
                     first = self.record.attempts[0].verdict
                     raise spent(self.record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
-                return self._with_usage(accepted)
+                return accepted
             case Remedy.FAIL:
                 raise spent(self.record, judged, decision.error or ModelError)
             case Remedy.RESAMPLE | Remedy.REMIND | Remedy.CLIMB:
                 return None
-
-    def _with_usage(self, reply: Reply) -> Reply:
-        """Return the reply with the usage summed over all attempts, where there was more than one."""
-        return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self.record.usage)
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         demand = self._course.plan.demand

@@ -87,7 +87,7 @@ _EXPOSED = b", ".join(
     b"x-mustcall-" + name
     for name in (
         *(b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace"),
-        *(b"cost-usd", b"cost-estimated"),
+        *(b"usage-total", b"cost-usd", b"cost-estimated"),
     )
 )
 

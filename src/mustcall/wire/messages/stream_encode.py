@@ -115,6 +115,7 @@ class MessagesStreamEncoder:
         "_schemas",
         "_slots",
         "_stamp",
+        "_started",
         "_telling",
         "_usage",
     )
@@ -133,6 +134,8 @@ class MessagesStreamEncoder:
         self._telling: list[Part] = []
         self._usage: Usage | None = None
         self._finish: Finished | None = None
+        #: The beginning, until it is known whether its usage follows.
+        self._started: Started | None = None
         self._done = False
         self._resuming = False
 
@@ -142,11 +145,14 @@ class MessagesStreamEncoder:
         for event in events:
             self.feed(event)
         self._resuming = False
+        self._started = None
 
     def feed(self, event: Event) -> bytes:
         """Take one event and return what can be sent now; after the end, nothing."""
         if self._done:
             return b""
+        if self._started is not None and not isinstance(event, UsageUpdated):
+            self._message_start(self._started)
         match event:
             case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
                 self._for_slot(event.index, event)
@@ -155,7 +161,7 @@ class MessagesStreamEncoder:
             case UsageUpdated():
                 self._usage = event.usage
             case Started():
-                self._message_start(event)
+                self._started = event
             case Finished():
                 self._finish = event
             case Ended():
@@ -176,6 +182,8 @@ class MessagesStreamEncoder:
         self._out.append(encode_stream_error(error, ""))
 
     def _message_start(self, event: Started) -> None:
+        """Begin the message, with the usage where it is known: clients read the size of the context from here."""
+        self._started = None
         self._emit(
             "message_start",
             message={
