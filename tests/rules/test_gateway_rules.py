@@ -318,7 +318,7 @@ def test_a_message_starts_with_the_delivered_attempts_usage(upstream: str) -> No
     events = [event for event in events_of(seen.body) if isinstance(event, dict)]
     assert events[0]["type"] == "message_start"
     assert events[0]["message"]["usage"]["input_tokens"] == 120
-    assert [event["usage"] for event in events if event["type"] == "message_delta"][0]["output_tokens"] == 20
+    assert next(event["usage"] for event in events if event["type"] == "message_delta")["output_tokens"] == 20
 
 
 # --- rule 115: what is served -----------------------------------------------------------------------------------------

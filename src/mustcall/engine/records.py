@@ -13,6 +13,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.delivery import Delivery
 from mustcall.policy.budget import Charge, CostCap, charge_for
 from mustcall.policy.judge import Judgement
 from mustcall.policy.plan import Rung
@@ -162,11 +163,14 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("holding", "model", "record", "streams", "upstream")
+    __slots__ = ("delivery", "holding", "model", "record", "streams", "upstream")
 
     def __init__(self) -> None:
-        #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
+        #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
+        #: streaming one needs a sign of life.
         self.holding = False
+        #: The caller's end of a stream: it writes signs of life, and the error of one that fails outside of its turn.
+        self.delivery: Delivery | None = None
         #: Called once it is known that a stream is asked for.
         self.streams: Callable[[], None] | None = None
         self.record: TurnRecord | None = None

@@ -330,14 +330,20 @@ class Gateway:
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
+            if not progress.holding:  # what it waited for came before this ran
+                return
+            # Written before anything is waited for: what the turn writes from here on has the next numbers.
+            sign = codec.keepalive if progress.delivery is None else progress.delivery.sign()
             await call.begin_stream({}, ())
-            await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
+            await call.send({"type": "http.response.body", "body": sign, "more_body": True})
 
         with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
-            reply = await service.turn(
-                call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
-            )
-            await heartbeat.settle()
+            try:
+                reply = await service.turn(
+                    call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
+                )
+            finally:
+                await heartbeat.settle()
             if isinstance(reply, WholeReply):
                 await call.send_reply(reply, codec)
                 return
@@ -420,9 +426,9 @@ class _Call:
         "asked",
         "headers",
         "kept",
+        "last",
         "method",
         "path",
-        "pieces",
         "progress",
         "query",
         "request_id",
@@ -452,7 +458,7 @@ class _Call:
         self.status = 0
         self.kept: list[bytes] | None = None
         self.streaming = False
-        self.pieces = 0
+        self.last = b""
         self.progress = Progress()
         self._extra = cors(self.headers)
 
@@ -477,16 +483,19 @@ class _Call:
 
     def stream_error(self, error: ErrorInfo) -> bytes:
         """Return an error as the end of this stream; one of which nothing but signs of life went out begins first."""
+        if self.progress.delivery is not None:
+            return self.progress.delivery.fail(error)
         codec = codec_for(self.wire)
-        if self.pieces:
-            return codec.encode_stream_error(error, self.request_id)
+        if self.last:
+            return codec.encode_stream_error(error, self.request_id, self.last)
         nobody = Request(model="", messages=())
-        encoder = codec.stream_encoder(nobody, Stamp(token=self.token, created=0), AdaptationLog())
+        stamp = Stamp(token=self.token, created=0, request_id=self.request_id)
+        encoder = codec.stream_encoder(nobody, stamp, AdaptationLog())
         return encoder.feed(Failed(error))
 
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
-        self.pieces += 1
+        self.last = data
         if self.kept is not None:
             self.kept.append(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})

@@ -70,7 +70,9 @@ from mustcall.wire.offer import custom_arguments
 from mustcall.wire.reading import as_list, maybe_object
 from mustcall.wire.sse import encode_event
 
-__all__ = ["MessagesStreamEncoder"]
+__all__ = ["PING", "MessagesStreamEncoder"]
+
+PING = encode_event(b'{"type":"ping"}', "ping")
 
 _WIRE = Wire.MESSAGES
 
@@ -139,7 +141,11 @@ class MessagesStreamEncoder:
         self._done = False
         self._resuming = False
 
-    def resume(self, events: list[Event], names: Sequence[str]) -> None:  # noqa: ARG002  its parts have no ids
+    def sign(self) -> bytes:
+        """Return a sign of life."""
+        return PING
+
+    def resume(self, events: list[Event], names: Sequence[str], last: bytes) -> None:  # noqa: ARG002  no ids, no numbers
         """Take what went out as the upstream's own bytes."""
         self._resuming = True
         for event in events:
@@ -179,7 +185,7 @@ class MessagesStreamEncoder:
 
     def _fail(self, error: ErrorInfo) -> None:
         self._done = True
-        self._out.append(encode_stream_error(error, ""))
+        self._out.append(encode_stream_error(error, self._stamp.request_id))
 
     def _message_start(self, event: Started) -> None:
         """Begin the message, with the usage where it is known: clients read the size of the context from here."""
