@@ -231,9 +231,9 @@ def test_keepalives_go_out_while_the_turn_is_tried_again(wire: str) -> None:
     assert b"get_weather" in late
 
 
-def test_keepalives_come_at_least_every_five_seconds() -> None:
-    """Rule 113: the default."""
-    assert 0 < ServerSettings().keepalive <= 5
+def test_keepalives_come_every_two_seconds() -> None:
+    """Rules 113, 145: the default."""
+    assert ServerSettings().keepalive == 2
 
 
 @wires

@@ -22,9 +22,7 @@ class Delivery:
 
     __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_request", "_split", "_stamp", "names", "shown")
 
-    def __init__(
-        self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, *, kept: bool = False
-    ) -> None:
+    def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, *, kept: bool = False) -> None:
         self._codec = codec
         #: Whether the upstream keeps the reply under an id that is known only when it is accepted.
         self._kept = kept

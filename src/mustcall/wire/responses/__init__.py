@@ -62,7 +62,12 @@ class ResponsesCodec:
     def encode_stream_error(self, error: ErrorInfo, request_id: str, last: bytes = b"") -> bytes:
         """Write an error as the last event of a forwarded stream."""
         body = encode_error_body(error, request_id)["error"]
-        event = {"type": "error", "sequence_number": next_number(last) or 0, "code": body["code"], "message": body["message"]}
+        event = {
+            "type": "error",
+            "sequence_number": next_number(last) or 0,
+            "code": body["code"],
+            "message": body["message"],
+        }
         return encode_event(msgspec.json.encode({**event, "param": body["param"], "request_id": request_id}), "error")
 
     def stream_decoder(self, provenance: Provenance) -> StreamDecoder:
