@@ -8,7 +8,7 @@ from functools import reduce
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ErrorInfo, ModelError
+from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
@@ -163,7 +163,7 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("delivery", "holding", "model", "record", "streams", "upstream")
+    __slots__ = ("delivery", "failed", "holding", "model", "record", "streams", "upstream")
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
@@ -173,6 +173,8 @@ class Progress:
         self.delivery: Delivery | None = None
         #: Called once it is known that a stream is asked for.
         self.streams: Callable[[], None] | None = None
+        #: Called with the error and the record of a turn that fails, also where a stream has begun.
+        self.failed: Callable[[MustcallError, TurnRecord | None], None] | None = None
         self.record: TurnRecord | None = None
         #: The model that was asked for and the upstream it went to; empty before that is known.
         self.model = ""

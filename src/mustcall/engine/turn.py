@@ -187,28 +187,20 @@ class Turn:
                     if flow.failure is not None:
                         if await self._again_after(flow.failure, delivery):
                             continue
-                        self._progress.holding = False
                         yield self._give_up(flow, delivery)
                         return
                     reply = flow.reply()
                 data, over = self._conclude(reply, flow, delivery)
-                self._progress.holding = False
                 if data:
                     yield data
                 if over:
                     return
                 self._progress.holding = True
-        except MustcallError as error:
+        except (MustcallError, Refused) as error:
             self._progress.holding = False
             if not delivery.begun:
                 raise
-            self._failed(error)
-            yield delivery.fail(error.info())
-        except Refused as refused:
-            self._progress.holding = False
-            if not delivery.begun:
-                raise
-            yield delivery.fail(refused.error)
+            yield delivery.fail(error.error if isinstance(error, Refused) else self._failed(error).info())
 
     def _check_deadline(self) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
@@ -241,6 +233,7 @@ class Turn:
 
     def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
+        self._progress.holding = False
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
@@ -496,6 +489,8 @@ class Turn:
             self.record.force = "unmet"
             self._teaching.failed(error, self.record.attempts[-1].verdict if self.record.attempts else None)
         self.record.adaptations = self._adaptations()
+        if self._progress.failed is not None:
+            self._progress.failed(error, self.record)
         if isinstance(error, ModelError):
             count = len(self.record.attempts)
             _logger.warning("request %s: %s in %d attempts", self._inbound.request_id, error.code, count)
@@ -556,6 +551,7 @@ class Turn:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
         assert flow.failure is not None, "only a failed stream is given up"
         self._failed(UpstreamRejected(flow.failure))
+        self._progress.holding = False
         if flow.raw and flow.said_so and not delivery.written:
             return flow.rest()
         if not delivery.begun and flow.failure.code not in self._mine.streamed_errors:

@@ -34,11 +34,10 @@ from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.keeping import Keeper, TurnEnd
 from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
-from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
-from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -154,7 +153,7 @@ class Gateway:
             meter, breakers = self._accounts.meter, self._accounts.breakers
             self._metering = Metering(budget, self._clock, meter=meter, breakers=breakers)
         if service is not None:
-            self._serve(service.learnt)
+            self._serve(service)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -178,8 +177,11 @@ class Gateway:
             await keeper.open()
             keeper.listen(self._serve().learnt)
 
-    def _serve(self, learnt: Learnt | None = None) -> Service:
-        """Return the service, made on first use because its connections belong to the running loop."""
+    def _serve(self, before: Service | None = None) -> Service:
+        """Return the service, made on first use because its connections belong to the running loop.
+
+        What it learnt and remembers stays what the one `before` it did.
+        """
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
@@ -193,7 +195,8 @@ class Gateway:
                 self._metering,
                 keeper.memory if keeper is not None else None,
                 holders=keeper.holders if keeper is not None else None,
-                learnt=learnt,
+                learnt=None if before is None else before.learnt,
+                failures=None if before is None else before.failures,
             )
         return self._service
 
@@ -237,9 +240,8 @@ class Gateway:
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
         headers += retry_advice(problem)
-        await call.send_whole(
-            problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
-        )
+        codec = codec_for(call.wire)
+        await call.send_whole(status_of(problem, codec), error_body(problem, codec, call.request_id), headers)
 
     async def _dispatch(self, call: "_Call") -> None:
         if call.path in _PROBES:
@@ -301,7 +303,7 @@ class Gateway:
             await call.while_connected(self._answer(call, body))
             status = call.status
         except MustcallError as error:
-            status = error.info().status
+            status = status_of(error, codec_for(call.wire))
             raise
         finally:
             if call.progress.upstream:

@@ -11,7 +11,7 @@ from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelErr
 from mustcall.engine.records import TurnRecord
 from mustcall.wire.codec import Codec
 
-__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice"]
+__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice", "status_of"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -107,6 +107,12 @@ def _compact(adaptations: Iterable[Adaptation]) -> bytes:
             return out + b", more"
         out = out + b", " + entry if out else entry
     return out
+
+
+def status_of(error: MustcallError, codec: Codec) -> int:
+    """Return the HTTP status of an error on a wire."""
+    info = error.info()
+    return codec.failure_status if info.by_model else info.status
 
 
 def error_body(error: MustcallError, codec: Codec, request_id: str) -> bytes:

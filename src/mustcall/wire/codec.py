@@ -137,6 +137,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def failure_status(self) -> int:
+        """The HTTP status of a typed model failure: one after which the wire's clients do not ask again (rule 144)."""
+        ...
+
+    @property
     def closing_marks(self) -> tuple[bytes, ...]:
         """Bytes one of which is in every event that ends a stream: a cheap test before `closes` is asked."""
         ...

@@ -27,6 +27,7 @@ class ChatCodec:
     wire = Wire.CHAT
     path = "/chat/completions"
     keepalive = KEEPALIVE
+    failure_status = 422  # Qwen Code, Copilot and the AI SDK ask once after it, and six times in all after 502
     closing_marks = (b"[DONE]",)
     streamed_errors = frozenset[str]()
 

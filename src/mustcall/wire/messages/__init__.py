@@ -41,6 +41,7 @@ class MessagesCodec:
     wire = Wire.MESSAGES
     path = "/messages"
     keepalive = PING
+    failure_status = 502  # Claude Code asks once after it with `x-should-retry: false`, 6 times in all after 400
     closing_marks = (b"message_stop", b'"error"')
     streamed_errors = frozenset[str]()
 

@@ -68,8 +68,11 @@ _KNOWN_CODES = frozenset(
 
 
 def failed_error(error: ErrorInfo) -> JsonObject:
-    """Write the `error` of a failed response: a code its clients know, our own word beside it."""
-    code = error.code
+    """Write the `error` of a failed response: a code its clients know, our own word beside it.
+
+    A model's failure is an invalid prompt to them: after any other code Codex sends the request five times more.
+    """
+    code = "invalid_prompt" if error.by_model else error.code
     if code not in _KNOWN_CODES:
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
         if 400 <= error.status < 500 and error.status not in (408, 409, 429):
