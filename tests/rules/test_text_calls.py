@@ -262,7 +262,7 @@ def test_exhaustion(stage: Stage, caller: str, upstream: str, stream: bool) -> N
     if caller == "messages":
         assert (answer["type"], answer["error"]["type"]) == ("error", "api_error")
     else:
-        assert (answer["error"]["type"], answer["error"]["code"]) == ("server_error", "text_tool_call")
+        assert (answer["error"]["type"], answer["error"]["code"]) == ("invalid_request_error", "text_tool_call")
     attempts = outcome.error["details"]["attempts"]
     assert [attempt["remedy"] for attempt in attempts] == ["resample", "remind", "fail"]
     check_no_trace(outcome.raw)
