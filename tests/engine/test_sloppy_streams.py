@@ -1,8 +1,8 @@
 """Rules 112, 127: streams of real servers that leave out what clients need are told again with all of it.
 
 What each client needs was read from its source: openai-node refuses a choice without a role; the AI SDK takes text from
-deltas alone, and passes over a Responses event whose response has no `created_at`, `model` or, at its end, `usage`, and
-over a call without an item id or without the status `completed`.
+deltas alone, and passes over a Responses event whose response has no `created_at` or `model`, and over a call without an
+item id or without the status `completed`.
 """
 
 import json
@@ -159,7 +159,7 @@ def check_responses(events: list[Any], turn: Turn) -> None:
     responses = [event["response"] for event in events if "response" in event]
     assert events[0]["type"] == "response.created"
     assert all(one["id"] and one["model"] and isinstance(one["created_at"], int) for one in responses)
-    assert responses[-1]["usage"]["input_tokens"] >= 0
+    assert "usage" in responses[-1]
     deltas = {"response.output_text.delta": "", "response.function_call_arguments.delta": ""}
     for event in events:
         if event["type"] in deltas:

@@ -1,8 +1,8 @@
 """What a strict client of Responses reads: a response announced, its items by index, and all of it again at the end.
 
 The SDKs refuse a stream that does not begin with `response.created`, an item that changes its identity, content before
-its item; Codex acts on `output_item.done` alone, others on the last event's output, the AI SDK on deltas and on complete
-responses and calls. So these must agree, and their numbers must rise. Unknown
+its item; Codex acts on `output_item.done` alone, others on the last event's output, the AI SDK on deltas, and on
+responses and calls that are complete. So these must agree, and their numbers must rise. Unknown
 events, items and contents are theirs to ignore, as long as they have a type.
 
 Cost: one typed decode for each event, and one for each item in it.
@@ -277,7 +277,7 @@ _CONTENTS = {"response.output_text": "output_text", "response.refusal": "refusal
 
 
 class _Progress:
-    """One item: who it is, the contents it has, the input that was streamed, whether it spoke and whether it is done."""
+    """One item: who it is, the contents it has, the input that was streamed, whether it spoke and is done."""
 
     __slots__ = ("contents", "done", "final", "identity", "pieces", "spoke")
 
@@ -367,7 +367,9 @@ class ResponsesRegularity:
                 return error is not None and self._rises(error.sequence_number)
             case _:
                 typed = read(_typed, event.data)
-                return typed is not None and typed.type == kind and self._rises(typed.sequence_number)
+                if typed is None or typed.type != kind:
+                    return False
+                return typed.sequence_number is None or self._rises(typed.sequence_number)
 
     def _rises(self, number: int | None) -> bool:
         """Take an event's number; tell whether it is behind the last one."""
@@ -392,7 +394,7 @@ class ResponsesRegularity:
         if event is None or event.type != kind or event.response.id != self._id:
             return False
         response = event.response
-        if not self._rises(event.sequence_number) or response.usage is None:
+        if not self._rises(event.sequence_number):
             return False
         items = _read_output(response)
         if items is None or not _is_ended(response) or f"response.{response.status}" != kind:

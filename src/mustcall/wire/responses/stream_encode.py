@@ -261,8 +261,7 @@ class ResponsesStreamEncoder:
         refused = any(isinstance(part, Refusal) for part in self._parts)
         result = finish_fields(finish, self._output(), refused=refused)
         kind = "response.incomplete" if result["status"] == "incomplete" else "response.completed"
-        # There are clients that pass over an end without counts, so unknown ones are 0.
-        self._emit(kind, {"response": {**head, **result, "usage": encode_usage(self._usage or Usage())}})
+        self._emit(kind, {"response": {**head, **result, "usage": encode_usage(self._usage)}})
 
     # --- items ----------------------------------------------------------------------------------------------------
 
