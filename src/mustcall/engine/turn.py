@@ -425,6 +425,7 @@ class Turn:
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         judged = self._echoing.noted(judge(self._case(reply), reply, found))
+        self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
