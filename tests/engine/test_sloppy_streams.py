@@ -1,8 +1,8 @@
 """Rules 112, 127: streams of real servers that leave out what clients need are told again with all of it.
 
-What clients need: openai-node refuses a choice without a role; the AI SDK takes text from deltas alone, and passes over a
-Responses event whose response has no `created_at` or `model`, and over a call without an item id or without the status
-`completed`.
+What clients need: openai-node refuses a choice without a role; the AI SDK takes text from deltas alone, and passes over
+a Responses event whose response has no `created_at` or `model`, and over a call without an item id or without the
+status `completed`.
 """
 
 import json

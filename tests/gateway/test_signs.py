@@ -77,7 +77,13 @@ def listen(wire: str, upstream: str, turn: Turn, body: dict[str, Any]) -> list[t
         pieces = list(stream_reply(turn, Wire(upstream), asked, Stamp(0)))
         settings = settings_from_flags(f"{upstream}=http://127.0.0.1:1/v1")
         gateway = Gateway(settings, FakeTransport([Slow(pieces, SECONDS)]))
-        scope = {"type": "http", "method": "POST", "path": PATHS[wire], "query_string": b"", "headers": []}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "POST",
+            "path": PATHS[wire],
+            "query_string": b"",
+            "headers": [],
+        }
         sent = json.dumps(body).encode()
         left = asyncio.Event()
         given = iter([{"type": "http.request", "body": sent, "more_body": False}])
