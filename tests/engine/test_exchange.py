@@ -379,7 +379,7 @@ async def test_half_an_event_is_never_forwarded(wire: Wire) -> None:
     outcome = await carry(inbound(wire, stream=True), wire, reply)
     rest = outcome.body.removeprefix(first)
     assert not rest.startswith(second[:7] + b"\n")
-    assert rest == codec_for(wire).encode_stream_error(UpstreamUnavailable("reset").info(), "req_1")
+    assert rest == codec_for(wire).encode_stream_error(UpstreamUnavailable("reset").info(), "req_1", first)
 
 
 @wires

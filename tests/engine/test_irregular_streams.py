@@ -126,7 +126,7 @@ def test_the_gateway_writes_it_anew(wire: Wire, name: str) -> None:
 def test_our_own_bytes_begin_on_a_new_line() -> None:
     """Rule 135: forwarded bytes may end inside a CRLF; what follows of ours is still an event of its own."""
     codec = codec_for(Wire.CHAT)
-    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=0), AdaptationLog(), "r")
+    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=0), AdaptationLog())
     delivery.forward(b"data: {}\r\n\r", [])
     assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"\ndata: ")
     assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"data: ")

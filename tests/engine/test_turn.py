@@ -340,8 +340,8 @@ async def test_the_ceiling_bounds_everything(wire: Wire, stream: bool) -> None:
 
 @wires
 @streaming
-async def test_usage_is_the_sum_of_all_attempts(wire: Wire, stream: bool) -> None:
-    """Rule 114: what was spent on discarded attempts is told."""
+async def test_usage_is_the_delivered_attempts(wire: Wire, stream: bool) -> None:
+    """Rule 114: clients steer their context by it; what discarded attempts took is in the record."""
     usages = [Usage(input_tokens=10, output_tokens=1), Usage(input_tokens=20, output_tokens=2)]
     turns = [Turn(Say(" "), usage=usages[0]), Turn(Say("Yes."), usage=usages[1])]
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if wire is Wire.CHAT and stream else {}
@@ -350,10 +350,13 @@ async def test_usage_is_the_sum_of_all_attempts(wire: Wire, stream: bool) -> Non
     if stream:
         usage = taken.reply(wire).usage
         assert usage is not None
-        assert (usage.input_tokens, usage.output_tokens) == (30, 3)
+        assert (usage.input_tokens, usage.output_tokens) == (20, 2)
     else:
         told = json.loads(taken.body)["usage"]
-        assert {told.get("prompt_tokens", told.get("input_tokens"))} == {30}
+        assert {told.get("prompt_tokens", told.get("input_tokens"))} == {20}
+    total = taken.record.usage
+    assert total is not None
+    assert (total.input_tokens, total.output_tokens) == (30, 3)
 
 
 # --- forces ----------------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ def test_a_schema_the_grammar_cannot_express(gateway: RunningGateway) -> None:
     messages = [{"role": "user", "content": "Write a text about Oslo."}]
     asked = {"model": "local", "messages": messages, "tools": [tool], "tool_choice": "required", "max_tokens": 60}
     answer = post(gateway.url + PATHS["chat"], asked)
-    assert answer.status == 502
+    assert answer.status == 422
     assert answer.json["error"]["code"] in ("bad_arguments", "force_unmet", "text_tool_call", "truncated")
     assert "schema_reduced" in answer.headers["x-mustcall-adaptations"]
     after = post(gateway.url + PATHS["chat"], body("chat", *FORCED[0][:2], "required"))

@@ -1,8 +1,7 @@
 """Signs of life: often enough while a turn holds, never on a stream that flows; on a clock that never waits."""
 
 import asyncio
-import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,37 +12,7 @@ from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.gated import Listener, events_of
-
-
-class _Jump(selectors.DefaultSelector):
-    """A selector that does not wait: the time it was to wait for passes at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.passed = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout:
-            self.passed += timeout
-        return ready
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time is the time its selector did not wait."""
-
-    def __init__(self) -> None:
-        self._jump = _Jump()
-        super().__init__(self._jump)
-
-    def time(self) -> float:
-        return self._jump.passed
-
-
-def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Play a scene in no time."""
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        runner.run(scene())
+from support.jumping import run
 
 
 @contextmanager
@@ -72,7 +41,7 @@ class _Stage:
 
 
 def test_signs_come_while_a_turn_holds() -> None:
-    """Rule 113: one for each silent stretch, none after the end."""
+    """Rules 113, 145: the first after a second, then one for each silent stretch, none after the end."""
     stage = _Stage(holding=True)
 
     async def scene() -> None:
@@ -81,7 +50,7 @@ def test_signs_come_while_a_turn_holds() -> None:
         await asyncio.sleep(60)
 
     run(scene)
-    assert stage.beats == pytest.approx([5, 10, 15, 20], abs=0.01)
+    assert stage.beats == pytest.approx([1, 6, 11, 16, 21], abs=0.01)
 
 
 def test_no_sign_while_nothing_is_held() -> None:
@@ -114,17 +83,17 @@ def test_what_was_sent_lately_is_a_sign() -> None:
 
     async def scene() -> None:
         with begun(5, stage.progress, stage.send) as heartbeat:
-            for _ in range(4):
-                await asyncio.sleep(3)
+            for _ in range(14):
+                await asyncio.sleep(0.9)
                 heartbeat.note()
-            await asyncio.sleep(6)
+            await asyncio.sleep(7)
 
     run(scene)
-    assert stage.beats == pytest.approx([17], abs=0.01)
+    assert stage.beats == pytest.approx([13.6, 18.6], abs=0.01)
 
 
 def test_holding_begins_later() -> None:
-    """Rule 113: a turn that starts to hold after it streamed gets its sign within one more stretch."""
+    """Rules 113, 145: a turn that starts to hold after it streamed gets its sign within a second."""
     stage = _Stage(holding=False)
 
     async def scene() -> None:
@@ -135,7 +104,7 @@ def test_holding_begins_later() -> None:
 
     run(scene)
     assert len(stage.beats) == 1
-    assert 12 <= stage.beats[0] <= 17.01
+    assert 12 <= stage.beats[0] <= 13.01
 
 
 def test_signs_do_not_pile_up() -> None:
@@ -154,8 +123,8 @@ def test_signs_do_not_pile_up() -> None:
             await asyncio.sleep(30)
 
     run(scene)
-    assert stage.beats == pytest.approx([5], abs=0.01)
-    assert settled == pytest.approx([17], abs=0.01)
+    assert stage.beats == pytest.approx([1], abs=0.01)
+    assert settled == pytest.approx([13], abs=0.01)
 
 
 KEEPALIVES = {"chat": b": keepalive\n\n", "responses": b": keepalive\n\n", "messages": b"event: ping\n"}

@@ -309,10 +309,17 @@ def test_force_that_works_passes_unchanged(wire: str, stream: bool) -> None:
     assert (through.status, through.body) == (200, direct.body)
 
 
+#: What every chunk has beside its choices.
+CHUNK: dict[str, Any] = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
 def test_events_are_forwarded_without_waiting() -> None:
     """Rule 113: each event reaches the client before the upstream writes the next one."""
     release = [threading.Event() for _ in range(3)]
-    events = [f'data: {{"choices":[{{"index":0,"delta":{{"content":"{n}"}}}}]}}\n\n'.encode() for n in range(3)]
+    deltas = [{"role": "assistant", "content": "0"}, {"content": "1"}, {"content": "2"}]
+    events = [
+        b"data: " + json.dumps(CHUNK | {"choices": [{"index": 0, "delta": d}]}).encode() + b"\n\n" for d in deltas
+    ]
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -374,7 +381,8 @@ def test_query_and_provider_headers_travel_on_the_same_wire() -> None:
 
 def test_raw_stream_without_final_blank_line() -> None:
     """A server that hangs up right after the last line has sent the whole stream."""
-    body = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]'
+    choice = {"index": 0, "delta": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    body = b"data: " + json.dumps(CHUNK | {"choices": [choice]}).encode() + b"\n\ndata: [DONE]"
     with (
         ScriptedUpstream([RawStream([body])]) as upstream,
         RunningGateway(f"chat={upstream.base_url}") as gateway,

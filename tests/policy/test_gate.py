@@ -228,7 +228,7 @@ def test_contradictions_are_typed_errors(reply: Reply) -> None:
 
 
 def test_usage_comes_before_the_end() -> None:
-    """Rule 114: the sum of all attempts is told after release, too."""
+    """Rule 114: the usage of what is delivered is told after release, too."""
     usage = Usage(input_tokens=9, output_tokens=9)
     shown = shown_of([STARTED, PartStarted(0, Text(text="Hi"))])
     rest = shown.rest(replied(Text(text="Hi there"), usage=usage))

@@ -13,7 +13,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import msgspec
+
 from mustcall.engine.turns import House
+from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording
 from mustcall.testing import Answer, Chunking, Fail, Recorded, RunningGateway, ScriptedUpstream
 from mustcall.upstream.retry import SystemClock
@@ -212,7 +215,10 @@ class Stage:
     def __init__(self, house: House | None = None) -> None:
         self._answers: list[Answer] = []
         self._upstream = ScriptedUpstream(self._next, strict=True)
-        self._house = house
+        # Turns of one module ask for the same things: each is to be taken.
+        house = house or House()
+        controls: Controls = msgspec.structs.replace(house.controls, remember_failures=0)
+        self._house: House = msgspec.structs.replace(house, controls=controls)
         self._gateways: dict[str, RunningGateway] = {}
 
     def _next(self, recorded: Recorded) -> Answer:

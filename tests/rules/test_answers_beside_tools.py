@@ -12,7 +12,7 @@ from mustcall.engine.turns import House
 from mustcall.policy.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
-from support.forcing import WAYS, WEATHER, Called, Got, Result, Rig, Step, expect_body, write_body
+from support.forcing import FAILED, WAYS, WEATHER, Called, Got, Result, Rig, Step, expect_body, write_body
 
 ways = pytest.mark.parametrize(("wire", "stream"), WAYS, ids=[f"{w}-{'stream' if s else 'whole'}" for w, s in WAYS])
 WORDS = Wording()
@@ -116,7 +116,7 @@ def test_spent(wire: str, stream: bool) -> None:
     """Rule 91: two retries, then the typed error with the real count."""
     with Rig(*[Turn(Call("answer", BAD))] * 3, upstream=wire, house=house(**APART)) as rig:
         got = rig.ask(wire, asking(wire, stream))
-    assert (got.status, len(rig.bodies)) == (502, 3)
+    assert (got.status, len(rig.bodies)) == (FAILED[wire], 3)
     assert "StructuredOutputError" in got.error["message"]
     assert "3 attempts made" in got.error["message"]
 
@@ -156,7 +156,7 @@ def test_words_where_tools_are_text(wire: str, stream: bool) -> None:
     assert (got.text, got.outcome[1]) == (GOOD, "2")
     with Rig(*[Turn(Say("Warm."))] * 2, upstream=wire, house=house(**facts)) as rig:
         got = rig.ask(wire, asking(wire, stream))
-    assert (got.status, len(rig.bodies)) == (502, 2)
+    assert (got.status, len(rig.bodies)) == (FAILED[wire], 2)
 
 
 @ways

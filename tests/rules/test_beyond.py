@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall.testing import Call, Cut, Raw, RawStream, Say, Turn, Usage
-from support.forcing import TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, write_body
+from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, write_body
 from support.gated import KEYS, PATHS
 from support.http import post
 
@@ -139,7 +139,7 @@ def test_a_call_that_is_cut_again_is_an_error(wire: str, stream: bool) -> None:
     with Rig(*[CUTS["length"]] * 2, upstream=wire) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked, reminded(wire, asked, TOO_LARGE)]
-    assert (got.status, got.calls) == (502, ())
+    assert (got.status, got.calls) == (FAILED[wire], ())
     assert got.error["message"].startswith("TruncatedReply: ")
 
 
@@ -180,7 +180,7 @@ def test_none_is_enforced_when_nothing_else_was_said(wire: str, stream: bool) ->
     with Rig(CALL, CALL, CALL, upstream=wire) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked, *[reminded(wire, asked, EMPTY)] * 2]
-    assert (got.status, got.calls) == (502, ())
+    assert (got.status, got.calls) == (FAILED[wire], ())
     assert got.error["message"].startswith("EmptyReply: ")
 
 

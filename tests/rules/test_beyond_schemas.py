@@ -10,7 +10,7 @@ import pytest
 from mustcall.engine.turns import House
 from mustcall.policy.controls import Controls
 from mustcall.testing import Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn, Usage
-from support.forcing import TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
+from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
 from support.gated import KEYS, PATHS
 from support.http import post
 
@@ -255,7 +255,7 @@ def test_starved_prompts_are_refused_where_the_operator_says_so(wire: str, strea
     with Rig(CALL, upstream=wire, house=house) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
-    assert (got.status, got.calls, got.outcome[3]) == (502, (), "starved")
+    assert (got.status, got.calls, got.outcome[3]) == (FAILED[wire], (), "starved")
     assert got.error["message"].startswith("StarvedPrompt: ")
 
 

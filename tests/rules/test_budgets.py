@@ -285,7 +285,7 @@ def test_the_ceiling_stands_above() -> None:
         gateway_on(upstream, "chat", budget, limits=Limits(extra_calls=1)) as gateway,
     ):
         got = ask(gateway, "chat")
-    assert (got.status, len(upstream.requests)) == (502, 2)
+    assert (got.status, len(upstream.requests)) == (422, 2)
 
 
 # --- agents ----------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from rules.thinking import (
     thought,
 )
 from support.forcing import (
+    FAILED,
     WAYS,
     WIRES,
     Assistant,
@@ -102,7 +103,7 @@ def test_claude_with_thinking_and_a_named_tool(wire: str, stream: bool) -> None:
         got = rig.ask(wire, asked(wire, stream=stream))
         assert rig.bodies == [first, second]
     assert (got.calls, got.text, got.thinking, got.finish) == (MET, "", "", "tool_calls")
-    assert got.tokens == (50, 24)
+    assert got.tokens == (25, 12)
     assert got.outcome == ("calls", "2", "met", "force_missed,called")
     told = {"force_softened:tool_choice", "directive_added:messages", "reasoning_off:reasoning"}
     assert told <= set(got.adaptations)
@@ -210,7 +211,7 @@ def test_exactly_one_retry(wire: str, stream: bool) -> None:
         got = rig.ask(wire, asked(wire, stream=stream))
         soft = soft_body(wire, stream=stream)
         assert rig.bodies == [soft, hard(soft)]
-    assert got.status == 502
+    assert got.status == FAILED[wire]
     assert got.outcome == ("failure", "2", "unmet", "force_missed,force_missed")
 
 
@@ -321,7 +322,7 @@ def test_truncated_replies_to_the_end_are_an_error(wire: str, stream: bool) -> N
     with Rig(cut, cut, CALL) as rig:
         got = rig.ask(wire, asked(wire, stream=stream))
         assert rig.bodies == [soft_body(wire, stream=stream), hard_afresh(wire, stream=stream)]
-    assert (got.status, got.outcome) == (502, ("failure", "2", "unmet", "truncated,truncated"))
+    assert (got.status, got.outcome) == (FAILED[wire], ("failure", "2", "unmet", "truncated,truncated"))
     assert got.error["message"].startswith("TruncatedReply: ")
     assert attempts_of(got) == [("soft", "truncated", "climb"), ("hard", "truncated", "fail")]
 
@@ -365,7 +366,7 @@ def test_an_unmet_force_is_a_typed_error(wire: str, stream: bool) -> None:
         got = rig.ask(wire, asked(wire, stream=stream))
         soft = soft_body(wire, stream=stream)
         assert rig.bodies == [soft, hard(soft)]
-    assert got.status == 502
+    assert got.status == FAILED[wire]
     assert got.error["message"].startswith("ForceUnmet: ")
     assert got.headers["x-should-retry"] == "false"
     assert wire == "messages" or got.error["code"] == "force_unmet"

@@ -29,6 +29,7 @@ from rules.thinking import (
     thought,
 )
 from support.forcing import (
+    FAILED,
     WAYS,
     WEATHER,
     WIRES,
@@ -84,7 +85,7 @@ def test_reminders_then_the_call_as_a_schema_answer(wire: str, stream: bool) -> 
     assert (got.calls, got.text, got.finish) == (MET, "", "tool_calls")
     assert got.outcome == ("calls", "5", "met", ",".join(["force_missed"] * 4 + ["called"]))
     assert "call_promoted:get_weather" in got.adaptations
-    assert got.tokens == (125, 60)
+    assert got.tokens == (25, 12)
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
@@ -116,7 +117,7 @@ def test_a_schema_answer_is_checked_too(wire: str) -> None:
     with Rig(*map(thought, range(1, 5)), wrong, CALL) as rig:
         got = rig.ask(wire, asked(wire, model=STUBBORN))
         assert rig.bodies == [*_reminded(soft_body(wire, model=STUBBORN), 3), _as_schema(wire, stream=False)]
-    assert (got.status, got.outcome[:3]) == (502, ("failure", "5", "unmet"))
+    assert (got.status, got.outcome[:3]) == (FAILED[wire], ("failure", "5", "unmet"))
     assert got.error["message"].startswith("ForceUnmet: ")
     assert [rung for rung, _, _ in attempts_of(got)] == ["soft"] * 4 + ["schema"]
 
@@ -128,7 +129,7 @@ def test_without_schema_output_the_reminders_are_the_end(wire: str) -> None:
     with Rig(*map(thought, range(1, 5)), CALL, house=House(overrides=read_overrides([facts]))) as rig:
         got = rig.ask(wire, asked(wire, model=STUBBORN))
         assert rig.bodies == _reminded(soft_body(wire, model=STUBBORN), 3)
-    assert (got.status, got.outcome[:3]) == (502, ("failure", "4", "unmet"))
+    assert (got.status, got.outcome[:3]) == (FAILED[wire], ("failure", "4", "unmet"))
 
 
 # --- rule 29: other tools --------------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def test_a_force_ignored_to_the_end_is_an_error(wire: str, stream: bool) -> None
     with Rig(text, text, text, CALL, upstream=wire) as rig:
         got = rig.ask(wire, write_body(wire, ASK, model="gpt-4o", choice="get_weather", stream=stream))
         assert rig.bodies == _ignored(wire, stream)
-    assert (got.status, got.outcome[:3]) == (502, ("failure", "3", "unmet"))
+    assert (got.status, got.outcome[:3]) == (FAILED[wire], ("failure", "3", "unmet"))
     assert [rung for rung, _, _ in attempts_of(got)] == ["native", "native", "schema"]
 
 

@@ -96,7 +96,8 @@ def test_healthy_turns_are_the_upstreams_own(wire: str, stream: bool, known: boo
     for name, mine, theirs in zip(HEALTHY, seen, own, strict=True):
         assert (mine.status, mine.body) == (theirs.status, theirs.body), name
         assert mine.headers["content-type"].partition(";")[0] == theirs.headers["content-type"].partition(";")[0]
-        assert mine.headers["x-mustcall-attempts"] == "1"
+        early = mine.headers["x-mustcall-outcome"] == "streaming"
+        assert mine.headers.get("x-mustcall-attempts") == (None if early else "1")
         assert "x-mustcall-adaptations" not in mine.headers, name
 
 
@@ -186,6 +187,30 @@ def test_keepalives_go_out_while_text_is_held(wire: str) -> None:
     assert b"get_weather" in late[len(early) :]
 
 
+#: What a header says that leaves before the verdict may not be what comes of the turn.
+UNKNOWN_YET = ("attempts", "force", "verdicts", "usage-total", "cost-usd")
+
+
+@wires
+@pytest.mark.parametrize("held", [True, False], ids=["held", "flowing"])
+def test_early_headers_say_nothing_that_may_change(wire: str, held: bool) -> None:
+    """Rule 114: a stream that begins before its verdict has no header that the outcome could contradict."""
+    body = request(wire, stream=True, **({"choice": "get_weather"} if held else {}))
+    turn = CALL if held else Turn(Say("It is sunny in Paris."), Call("get_weather", PARIS))
+    whole = direct(wire, body, turn)
+    with (
+        ScriptedUpstream([Hang(turn, after=whole.index(b"\n\n") + 2 if held else len(whole) // 2)]) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}", keepalive=0.05) as gateway,
+        Listener(gateway.url, wire, body) as listener,
+    ):
+        listener.wait_for_bytes(1)
+        told = {name.lower() for name, _ in listener.response.getheaders()}
+        upstream.release()
+        assert b"get_weather" in listener.read_rest()
+    assert "x-mustcall-protocol" in told
+    assert told.isdisjoint(f"x-mustcall-{name}" for name in UNKNOWN_YET)
+
+
 @wires
 def test_keepalives_go_out_while_the_turn_is_tried_again(wire: str) -> None:
     """Rule 113: between a discarded attempt and the next one's answer a client sees signs of life and nothing else."""
@@ -206,9 +231,9 @@ def test_keepalives_go_out_while_the_turn_is_tried_again(wire: str) -> None:
     assert b"get_weather" in late
 
 
-def test_keepalives_come_at_least_every_five_seconds() -> None:
-    """Rule 113: the default."""
-    assert 0 < ServerSettings().keepalive <= 5
+def test_keepalives_come_every_two_seconds() -> None:
+    """Rules 113, 145: the default."""
+    assert ServerSettings().keepalive == 2
 
 
 @wires
@@ -234,15 +259,16 @@ def test_no_keepalive_on_a_stream_that_only_waits_for_its_upstream(wire: str) ->
 
 
 @ways
-def test_usage_is_the_sum_of_all_attempts(wire: str, stream: bool) -> None:
-    """Rule 114: the caller is told what every attempt cost, and by headers what became of each."""
+def test_usage_is_the_delivered_attempts(wire: str, stream: bool) -> None:
+    """Rule 114: the body has the delivered attempt's usage, the headers have the sum and what became of each."""
     body = request(wire, choice="get_weather", stream=stream)
     first = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
     second = Turn(Call("get_weather", PARIS), usage=Usage(input_tokens=120, output_tokens=20))
     with Rig(first, second, upstream=wire) as rig:
         got = rig.ask(wire, body)
         assert len(rig.bodies) == 2
-    assert got.tokens == (220, 27)
+    assert got.tokens == (120, 20)
+    assert got.headers["x-mustcall-usage-total"] == "input=220, output=27"
     assert got.outcome == ("calls", "2", "met", "force_missed,called")
     assert got.headers["x-mustcall-protocol"] == "native"
     assert got.headers["x-mustcall-trace"] == got.headers["x-mustcall-request-id"]
@@ -264,6 +290,35 @@ def test_metadata_in_the_body_is_there_for_the_asking(wire: str) -> None:
     assert (record["outcome"], record["force"], record["protocol"]) == ("calls", "met", "native")
     assert {"kind": "name_mapped", "subject": "get_weather"}.items() <= record["adaptations"][-1].items()
     assert "mustcall" not in plain.json
+    counted = [attempt["usage"] for attempt in record["attempts"]]
+    assert record["usage"] == {word: sum(one[word] for one in counted) for word in ("input", "output")}
+
+
+@ways
+@pytest.mark.parametrize("upstream", WIRES)
+def test_a_healthy_turns_total_is_its_usage(wire: str, stream: bool, upstream: str) -> None:
+    """Rule 114: with one attempt total and body say the same; a stream that flows knows no total when it begins."""
+    body = request(wire, stream=stream, model=MODELS[upstream])
+    counted = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
+    with Rig(counted, upstream=upstream) as rig:
+        got = rig.ask(wire, body)
+    assert got.tokens == (100, 7)
+    assert got.headers.get("x-mustcall-usage-total") == (None if stream else "input=100, output=7")
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+def test_a_message_starts_with_the_delivered_attempts_usage(upstream: str) -> None:
+    """Rule 114: `message_start` tells the input of the attempt that is delivered, where that is known by then."""
+    body = request("messages", choice="get_weather", stream=True, model=MODELS[upstream])
+    first = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
+    second = Turn(Call("get_weather", PARIS), usage=Usage(input_tokens=120, output_tokens=20))
+    with Rig(first, second, upstream=upstream) as rig:
+        seen = post(rig.url + PATHS["messages"], body, KEYS)
+        assert len(rig.bodies) == 2
+    events = [event for event in events_of(seen.body) if isinstance(event, dict)]
+    assert events[0]["type"] == "message_start"
+    assert events[0]["message"]["usage"]["input_tokens"] == 120
+    assert next(event["usage"] for event in events if event["type"] == "message_delta")["output_tokens"] == 20
 
 
 # --- rule 115: what is served -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from mustcall.engine.turns import House
 from mustcall.policy.controls import Controls, ToolControls
 from mustcall.testing import Call, RawStream, Say, Turn
-from support.forcing import TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
+from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
 
 MODELS = {"chat": "gpt-4o", "responses": "gpt-4o", "messages": "claude-sonnet-4-6"}
 KEY = {"chat": "messages", "responses": "input", "messages": "messages"}
@@ -76,7 +76,7 @@ def test_ambiguous_names_are_not_repaired(wire: str, stream: bool) -> None:
         got = rig.ask(wire, asked)
         reminder = "That tool does not exist. Use one of the tools on offer."
         assert rig.bodies == [asked, asked, reminded(wire, asked, reminder)]
-    assert (got.status, got.calls) == (502, ())
+    assert (got.status, got.calls) == (FAILED[wire], ())
     assert got.error["message"].startswith("UnknownToolCalled: ")
     assert got.outcome == ("failure", "3", "none", "unknown_tool,unknown_tool,unknown_tool")
 
@@ -119,7 +119,7 @@ def test_unreadable_arguments_never_become_an_empty_object(wire: str, stream: bo
         got = rig.ask(wire, asked)
         problem = MISFIT.format("top level: valid JSON")
         assert rig.bodies == [asked, reminded(wire, asked, problem)]
-    assert (got.status, got.calls) == (502, ())
+    assert (got.status, got.calls) == (FAILED[wire], ())
     assert got.error["message"].startswith("BadArguments: ")
     assert got.outcome == ("failure", "2", "none", "bad_arguments,bad_arguments")
 
@@ -184,7 +184,7 @@ def test_a_blocked_loop_is_an_error(wire: str, stream: bool) -> None:
         free, blocked = rig.ask(wire, below), rig.ask(wire, above)
         assert rig.bodies == [below, above]
     assert len(free.calls) == 1
-    assert (blocked.status, blocked.calls) == (502, ())
+    assert (blocked.status, blocked.calls) == (FAILED[wire], ())
     assert blocked.error["message"].startswith("LoopBlocked: ")
     assert blocked.outcome == ("failure", "1", "none", "looping")
 
@@ -196,7 +196,7 @@ def test_the_same_output_twice_can_block(wire: str) -> None:
     with Rig(Turn(AGAIN), upstream=wire, house=blocking(3)) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
-    assert (got.status, got.outcome[3]) == (502, "looping")
+    assert (got.status, got.outcome[3]) == (FAILED[wire], "looping")
 
 
 @wires

@@ -15,7 +15,7 @@ from mustcall.testing import Call, Hang, RunningGateway, Say, ScriptedUpstream, 
 from mustcall.testing.render import Stamp, stream_reply
 from rules.driving import GRID, UNKNOWN, WAYS, WORDS, Stage, arriving, ask_slowly, prompted, request
 from rules.forms import HERMES, INVOKE, MALFORMED, MARKUP, OPEN, PROSE, check_no_trace
-from support.forcing import BUDGET, WIRES, Assistant, Called, Result, User
+from support.forcing import BUDGET, FAILED, WIRES, Assistant, Called, Result, User
 
 Json = dict[str, Any]
 
@@ -255,14 +255,14 @@ def test_exhaustion(stage: Stage, caller: str, upstream: str, stream: bool) -> N
     outcome = stage.play(BAD, BAD, BAD, GOOD).ask(caller, request(caller, stream=stream), upstream)
     first = arriving(caller, upstream, stream=stream)
     assert stage.bodies == [first, first, arriving(caller, upstream, WORDS.text_call, stream=stream)]
-    assert (outcome.status, outcome.attempts) == (502, 3)
+    assert (outcome.status, outcome.attempts) == (FAILED[caller], 3)
     assert outcome.headers["x-should-retry"] == "false"
     assert outcome.message.startswith("TextToolCallError: ")
     answer = json.loads(outcome.raw)
     if caller == "messages":
         assert (answer["type"], answer["error"]["type"]) == ("error", "api_error")
     else:
-        assert (answer["error"]["type"], answer["error"]["code"]) == ("server_error", "text_tool_call")
+        assert (answer["error"]["type"], answer["error"]["code"]) == ("invalid_request_error", "text_tool_call")
     attempts = outcome.error["details"]["attempts"]
     assert [attempt["remedy"] for attempt in attempts] == ["resample", "remind", "fail"]
     check_no_trace(outcome.raw)
@@ -415,7 +415,7 @@ def test_salvage_of_nothing_else(stage: Stage, wire: str, stream: bool, form: st
     body = request(wire, stream=stream)
     outcome = stage.play(bad, bad, bad).ask(wire, {**body, "mustcall": {"salvage": "last", "hold": True}})
     assert stage.bodies == [body, body, arriving(wire, wire, WORDS.text_call, stream=stream)]
-    assert (outcome.status, outcome.calls) == (502, ())
+    assert (outcome.status, outcome.calls) == (FAILED[wire], ())
     assert outcome.message.startswith("TextToolCallError: ")
 
 
@@ -569,6 +569,6 @@ def test_format_correction_limit(stage: Stage, wire: str, stream: bool, form: st
     outcome = stage.play(bad, bad, bad, Turn(Say(HERMES))).ask(wire, body)
     hinted = prompted(wire, WORDS.format_correction, stream=stream)
     assert stage.bodies == [prompted(wire, stream=stream), hinted, hinted]
-    assert (outcome.status, outcome.calls) == (502, ())
+    assert (outcome.status, outcome.calls) == (FAILED[wire], ())
     assert outcome.message.startswith("TextToolCallError: ")
     check_no_trace(outcome.raw)

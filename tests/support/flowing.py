@@ -20,7 +20,7 @@ class Flowing:
     def __init__(self, wire: Wire, lookout: Lookout | None = None) -> None:
         codec, self._log = codec_for(wire), AdaptationLog()
         request = Request(model="test-model", messages=())
-        self.delivery = Delivery(codec, request, Stamp(token="t", created=5), self._log, "req")
+        self.delivery = Delivery(codec, request, Stamp(token="t", created=5), self._log)
         decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
         self.flow = Flow(decoder, wire, Lens(lookout, "t"), Gate(closed=False), self.delivery, raw=True)
 

@@ -20,6 +20,7 @@ from mustcall.testing import Answer, Recorded, RunningGateway, ScriptedUpstream
 
 __all__ = [
     "BUDGET",
+    "FAILED",
     "LIMIT",
     "TIME",
     "WAYS",
@@ -43,6 +44,8 @@ __all__ = [
 
 WIRES = ("chat", "responses", "messages")
 #: Every caller's wire, whole and streamed.
+#: The status of a typed model failure (rule 144).
+FAILED = {"chat": 422, "responses": 400, "messages": 502}
 WAYS = tuple((wire, stream) for wire in WIRES for stream in (False, True))
 
 LIMIT = 4096

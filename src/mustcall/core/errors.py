@@ -36,7 +36,7 @@
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
     │   ├── UpstreamTimeout         504  no answer in time
     │   └── UpstreamGarbage         502  an answer that is not the wire's
-    └── ModelError                  502  the model's fault: every attempt failed the contract
+    └── ModelError                  502  the model's fault: every attempt failed the contract (chat 422, responses 400)
         ├── TextToolCallError       calls came as text
         ├── PhantomCall             the finish said calls, there were none
         ├── ForceUnmet              the demanded tool was not called
@@ -124,6 +124,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     details: dict[str, Any] | None = None
     retry_after: float | None = None
+    #: Whether the model failed the contract in every attempt: each wire tells that so that no client asks again.
+    by_model: bool = False
 
 
 class MustcallError(Exception):
@@ -438,6 +440,10 @@ class ModelError(MustcallError):
 
     code = "model_error"
     status = 502
+
+    def info(self) -> ErrorInfo:
+        """Return the error as one that asking again does not mend."""
+        return msgspec.structs.replace(super().info(), by_model=True)
 
 
 class TextToolCallError(ModelError):

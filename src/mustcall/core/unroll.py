@@ -24,10 +24,10 @@ __all__ = ["unroll", "unroll_part"]
 def unroll(reply: Reply) -> Iterator[Event]:
     """Yield the events; assembling them gives the reply back."""
     yield Started(reply.id, reply.model, reply.created)
+    if reply.usage is not None:  # it is known before the parts are told, and one wire tells it first
+        yield UsageUpdated(reply.usage)
     for index, part in enumerate(reply.parts):
         yield from unroll_part(index, part)
-    if reply.usage is not None:
-        yield UsageUpdated(reply.usage)
     yield Finished(reply.finish, reply.reported_finish, reply.stop_sequence)
     yield Ended()
 

@@ -20,14 +20,16 @@ __all__ = ["Delivery"]
 class Delivery:
     """One stream to one caller."""
 
-    __slots__ = ("_codec", "_encoder", "_log", "_request", "_request_id", "_split", "_stamp", "names", "shown")
+    __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_request", "_split", "_stamp", "names", "shown")
 
-    def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, request_id: str) -> None:
+    def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, *, kept: bool = False) -> None:
         self._codec = codec
+        #: Whether the upstream keeps the reply under an id that is known only when it is accepted.
+        self._kept = kept
+        self._last = b""
         self._request = request
         self._stamp = stamp
         self._log = log
-        self._request_id = request_id
         self._encoder: StreamEncoder | None = None
         #: Whether the last bytes ended between the two characters of a line end.
         self._split = False
@@ -35,15 +37,36 @@ class Delivery:
         #: The ids under which items went out as bytes, once it is asked.
         self.names: Callable[[], Sequence[str]] = tuple
 
+    @property
+    def begun(self) -> bool:
+        """Whether the caller has been sent an event: a failure can then only be another one."""
+        return self._encoder is not None or bool(self.shown)
+
+    @property
+    def written(self) -> bool:
+        """Whether something was written here: the upstream's own bytes cannot follow, they have other numbers."""
+        return self._encoder is not None
+
+    def sign(self) -> bytes:
+        """Return a sign of life that the wire's clients count, for a caller who has all that went out before.
+
+        Where a reply goes by an id that is not known yet, or that is replaced on its way, it is one without an id.
+        """
+        if self._kept or (self._stamp.stored and self.shown and not self.written):
+            return self._codec.keepalive
+        return self._on_a_new_line(self._writer().sign())
+
     def forward(self, block: bytes, events: list[Event]) -> bytes:
         """Send bytes as they came; `events` are what they mean."""
         self.shown.record(events)
+        self._last = block
         self._split = block.endswith(b"\r")
         return block
 
     def forward_one(self, block: bytes, event: Event) -> bytes:
         """Do as `forward` for whole lines that mean one event."""
         self.shown.events.append(event)
+        self._last = block
         self._split = False
         return block
 
@@ -56,8 +79,6 @@ class Delivery:
 
     def fail(self, error: ErrorInfo) -> bytes:
         """End the stream with an error in the wire's own form."""
-        if self._encoder is None and self.shown:
-            return self._on_a_new_line(self._codec.encode_stream_error(error, self._request_id))
         return self._on_a_new_line(self._writer().feed(Failed(error)))
 
     def _on_a_new_line(self, written: bytes) -> bytes:
@@ -72,5 +93,5 @@ class Delivery:
             begun = next((event for event in self.shown.events if isinstance(event, Started)), None)
             stamp = self._stamp if begun is None else msgspec.structs.replace(self._stamp, id=begun.id)
             self._encoder = self._codec.stream_encoder(self._request, stamp, self._log)
-            self._encoder.resume(self.shown.events, self.names())
+            self._encoder.resume(self.shown.events, self.names(), self._last)
         return self._encoder

@@ -62,7 +62,13 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
 
     def stamp(self, created: int) -> Stamp:
         """Return the identity of the reply."""
-        return Stamp(token=self.token, created=created, stored=self.stored, previous=self.previous)
+        return Stamp(
+            token=self.token,
+            created=created,
+            stored=self.stored,
+            previous=self.previous,
+            request_id=self.request_id,
+        )
 
 
 class WholeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,14 +256,15 @@ class _Crossing:
         """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""
         framer = SseFramer()
         failure: MustcallError | None = None
-        begun = closed = False
+        closed = False
+        last = b""
         marks = self._mine.closing_marks
         try:
             async with aclosing(reply.chunks()) as pieces:
                 async for piece in pieces:
                     block = framer.feed(piece)
                     if block:
-                        begun = True
+                        last = block
                         yield block
                         if any(mark in block for mark in marks) and self._has_closed(framer):
                             closed = True
@@ -275,9 +282,9 @@ class _Crossing:
             closed = self._has_closed(framer)
         if not closed:
             failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
-            if not begun:
+            if not last:
                 raise failure
-            yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id)
+            yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id, last)
 
     def _has_closed(self, framer: SseFramer) -> bool:
         return any(self._mine.closes(event) for event in framer.last_events())

@@ -8,11 +8,12 @@ from functools import reduce
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ErrorInfo, ModelError
+from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.delivery import Delivery
 from mustcall.policy.budget import Charge, CostCap, charge_for
 from mustcall.policy.judge import Judgement
 from mustcall.policy.plan import Rung
@@ -123,11 +124,13 @@ class TurnRecord(msgspec.Struct, kw_only=True):
 
     def summary(self) -> JsonObject:
         """Return the record as the caller may see it."""
+        usage = self.usage
         return {
             "outcome": str(self.outcome) if self.outcome is not None else None,
             "protocol": self.protocol,
             "force": self.force,
             "attempts": [attempt.summary() for attempt in self.attempts],
+            "usage": None if usage is None else {"input": usage.input_tokens, "output": usage.output_tokens},
             "cost_usd": round(self.cost_usd, 9),
             "estimated": self.estimated,
             "adaptations": [
@@ -160,13 +163,18 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("holding", "model", "record", "streams", "upstream")
+    __slots__ = ("delivery", "failed", "holding", "model", "record", "streams", "upstream")
 
     def __init__(self) -> None:
-        #: Whether the turn keeps back what it has, or tries again: a streaming caller needs a sign of life.
+        #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
+        #: streaming one needs a sign of life.
         self.holding = False
+        #: The caller's end of a stream: it writes signs of life, and the error of one that fails outside of its turn.
+        self.delivery: Delivery | None = None
         #: Called once it is known that a stream is asked for.
         self.streams: Callable[[], None] | None = None
+        #: Called with the error and the record of a turn that fails, also where a stream has begun.
+        self.failed: Callable[[MustcallError, TurnRecord | None], None] | None = None
         self.record: TurnRecord | None = None
         #: The model that was asked for and the upstream it went to; empty before that is known.
         self.model = ""

@@ -7,10 +7,12 @@ about a rung. What follows from facts and counts is decided in `profiles`.
 from collections.abc import Iterable
 
 from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
+from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
 from mustcall.policy.course import Course, Lesson
+from mustcall.policy.judge import Judgement
 from mustcall.profiles import Learnt
-from mustcall.profiles.tallies import MISSES, subjects
+from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Teaching"]
@@ -57,6 +59,22 @@ class Teaching:
             self._count(subjects(self._course.missed, late=self._course.rung if self.answering else None))
         elif isinstance(error, ModelError):
             self.unmet(verdict)
+
+    def judged(self, reply: Reply, judged: Judgement) -> None:
+        """Count the provider's own calls of a reply: whether they could be delivered as they came (rule 145)."""
+        calls, tallies, now = reply.calls, self._learnt.tallies, self._clock.now()
+        if not calls or judged.dialect:
+            return
+        if judged.verdict in (Verdict.BAD_ARGUMENTS, Verdict.UNKNOWN_TOOL) or judged.cut_call:
+            made = False
+        elif judged.verdict is Verdict.CALLED:
+            made = judged.reply is reply or all(call in calls for call in judged.reply.calls)
+        else:  # it says nothing about arguments
+            return
+        if made and tallies.trusts(self._endpoint, self._model, now):
+            return
+        for _ in calls if made else calls[:1]:
+            self._learnt.observe(self._endpoint, self._model, ARGUMENTS, made=made, now=now)
 
     def _count(self, seen: Iterable[tuple[str, bool]]) -> None:
         """Count once in a turn: the failure of a stream is told twice."""

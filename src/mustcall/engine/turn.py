@@ -152,7 +152,7 @@ class Turn:
 
     async def _chunks(self) -> AsyncGenerator[bytes]:
         """Stream one attempt after the other until one is accepted; a failure is an event once something went out."""
-        delivery = self._delivery()
+        delivery = self._progress.delivery = self._delivery()
         try:
             while True:
                 answer = await self._send()
@@ -168,11 +168,13 @@ class Turn:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
                                 data = flow.feed(piece)
-                                self._progress.holding = holding = flow.holding
+                                holding = flow.holding
                                 if holding:
                                     self._check_deadline()
                                 if data:
+                                    self._progress.holding = False  # no sign may overtake what is on its way
                                     yield data
+                                self._progress.holding = holding
                                 if flow.ended or flow.is_enough:
                                     await self._end(flow, pieces)
                                     break
@@ -193,15 +195,12 @@ class Turn:
                     yield data
                 if over:
                     return
-        except MustcallError as error:
-            if not delivery.shown:
+                self._progress.holding = True
+        except (MustcallError, Refused) as error:
+            self._progress.holding = False
+            if not delivery.begun:
                 raise
-            self._failed(error)
-            yield delivery.fail(error.info())
-        except Refused as refused:
-            if not delivery.shown:
-                raise
-            yield delivery.fail(refused.error)
+            yield delivery.fail(error.error if isinstance(error, Refused) else self._failed(error).info())
 
     def _check_deadline(self) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
@@ -213,6 +212,7 @@ class Turn:
         if answer.error_body is not None:
             return self._harvest(answer, answer.error_body)
         self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
+        self._progress.holding = True
         try:
             reply, _ = await self._decode_whole(answer.reply, skims=False)
         except MustcallError as error:
@@ -222,26 +222,28 @@ class Turn:
         return reply
 
     def _delivery(self) -> Delivery:
-        return Delivery(self._mine, self._request, self._stamp, self._log, self._inbound.request_id)
+        kept = self._is_stateful and not self._inbound.stored
+        return Delivery(self._mine, self._request, self._stamp, self._log, kept=kept)
 
     def _flow(self, delivery: Delivery) -> Flow:
         gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
-        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=self._forwards)
+        raw = self._forwards and not delivery.written
+        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw)
 
     def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
+        self._progress.holding = False
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
         found = flow.found(reply) if flow is not None else self._lens().read(reply)
         accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
-            self._progress.holding = True
             return flow.last_words() if flow is not None and shown else b"", False
         if flow is not None and flow.irregular:
             accepted = respelled(accepted, self._log)
-        if flow is not None and flow.raw and accepted is original:
+        if flow is not None and flow.raw and accepted is original and not delivery.written:
             return flow.rest(), True
         return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
 
@@ -423,6 +425,7 @@ class Turn:
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         judged = self._echoing.noted(judge(self._case(reply), reply, found))
+        self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
@@ -456,15 +459,11 @@ class Turn:
                     first = self.record.attempts[0].verdict
                     raise spent(self.record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
-                return self._with_usage(accepted)
+                return accepted
             case Remedy.FAIL:
                 raise spent(self.record, judged, decision.error or ModelError)
             case Remedy.RESAMPLE | Remedy.REMIND | Remedy.CLIMB:
                 return None
-
-    def _with_usage(self, reply: Reply) -> Reply:
-        """Return the reply with the usage summed over all attempts, where there was more than one."""
-        return reply if len(self.record.attempts) == 1 else reply.evolve(usage=self.record.usage)
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         demand = self._course.plan.demand
@@ -492,6 +491,8 @@ class Turn:
             self.record.force = "unmet"
             self._teaching.failed(error, self.record.attempts[-1].verdict if self.record.attempts else None)
         self.record.adaptations = self._adaptations()
+        if self._progress.failed is not None:
+            self._progress.failed(error, self.record)
         if isinstance(error, ModelError):
             count = len(self.record.attempts)
             _logger.warning("request %s: %s in %d attempts", self._inbound.request_id, error.code, count)
@@ -552,9 +553,10 @@ class Turn:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
         assert flow.failure is not None, "only a failed stream is given up"
         self._failed(UpstreamRejected(flow.failure))
-        if flow.raw and flow.said_so:
+        self._progress.holding = False
+        if flow.raw and flow.said_so and not delivery.written:
             return flow.rest()
-        if not delivery.shown and flow.failure.code not in self._mine.streamed_errors:
+        if not delivery.begun and flow.failure.code not in self._mine.streamed_errors:
             raise UpstreamRejected(flow.failure)
         return delivery.fail(flow.failure)
 

@@ -7,6 +7,7 @@ turn with the full contract. No file and no terminal is known here, and nothing 
 """
 
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 import msgspec
@@ -208,7 +209,9 @@ async def ask_gateway(subject: Subject, path: GatewayPath, question: Question, t
     """Send a question to a gateway over HTTP, and read of its headers what it tells of the turn."""
     clock, wire = subject.clock, subject.caller_wire
     codec, began = codec_for(wire), clock.monotonic()
-    endpoint = Endpoint(name="gateway", wire=wire, base_url=path.base_url, api_key=path.key)
+    # A question that is asked again is one more sample of the model, not a client's retry.
+    headers = {"x-mustcall-remember-failures": "0"}
+    endpoint = Endpoint(name="gateway", wire=wire, base_url=path.base_url, api_key=path.key, headers=headers)
     body = msgspec.json.encode(ask(question, wire, path.model, subject.sampling, stream=subject.stream))
     before = path.sent() if path.sent is not None else 0
     got, request_id = _Got(), None
@@ -219,7 +222,7 @@ async def ask_gateway(subject: Subject, path: GatewayPath, question: Question, t
             got.fault = _fault(codec.decode_error(reply.status, await _read(reply)))
         else:
             got.reply = await _decode(reply, wire, question.id)
-            got.usage = got.reply.usage
+            got.usage = _total(reply.headers) or got.reply.usage
         got.verdicts, got.sends = _told(reply.headers, stream=subject.stream)
     except MustcallError as error:
         got.fault = _fault(error.info())
@@ -227,6 +230,12 @@ async def ask_gateway(subject: Subject, path: GatewayPath, question: Question, t
         got.sends = path.sent() - before
     row = _row(subject, question, Arm.MUSTCALL, wire, got, seconds=clock.monotonic() - began, turn=turn)
     return row if request_id is None else msgspec.structs.replace(row, request_id=request_id)
+
+
+def _total(headers: Mapping[str, str]) -> Usage | None:
+    """Return what all attempts of a turn took; None where that was not known when the answer began."""
+    found = re.fullmatch(r"input=(\d{1,15}), output=(\d{1,15})", headers.get("x-mustcall-usage-total", ""))
+    return None if found is None else Usage(input_tokens=int(found[1]), output_tokens=int(found[2]))
 
 
 def _told(headers: Mapping[str, str], *, stream: bool) -> tuple[tuple[str, ...], int]:

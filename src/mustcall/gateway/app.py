@@ -34,11 +34,10 @@ from mustcall.engine.spending import Metering
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.keeping import Keeper, TurnEnd
 from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
-from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice
+from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
-from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -87,7 +86,7 @@ _EXPOSED = b", ".join(
     b"x-mustcall-" + name
     for name in (
         *(b"request-id", b"outcome", b"attempts", b"verdicts", b"adaptations", b"force", b"protocol", b"trace"),
-        *(b"cost-usd", b"cost-estimated"),
+        *(b"usage-total", b"cost-usd", b"cost-estimated"),
     )
 )
 
@@ -154,7 +153,7 @@ class Gateway:
             meter, breakers = self._accounts.meter, self._accounts.breakers
             self._metering = Metering(budget, self._clock, meter=meter, breakers=breakers)
         if service is not None:
-            self._serve(service.learnt)
+            self._serve(service)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -178,8 +177,11 @@ class Gateway:
             await keeper.open()
             keeper.listen(self._serve().learnt)
 
-    def _serve(self, learnt: Learnt | None = None) -> Service:
-        """Return the service, made on first use because its connections belong to the running loop."""
+    def _serve(self, before: Service | None = None) -> Service:
+        """Return the service, made on first use because its connections belong to the running loop.
+
+        What it learnt and remembers stays what the one `before` it did.
+        """
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport()
@@ -193,7 +195,8 @@ class Gateway:
                 self._metering,
                 keeper.memory if keeper is not None else None,
                 holders=keeper.holders if keeper is not None else None,
-                learnt=learnt,
+                learnt=None if before is None else before.learnt,
+                failures=None if before is None else before.failures,
             )
         return self._service
 
@@ -237,9 +240,8 @@ class Gateway:
         if isinstance(problem, WrongMethod):
             headers.append((b"allow", problem.allowed.encode()))
         headers += retry_advice(problem)
-        await call.send_whole(
-            problem.info().status, error_body(problem, codec_for(call.wire), call.request_id), headers
-        )
+        codec = codec_for(call.wire)
+        await call.send_whole(status_of(problem, codec), error_body(problem, codec, call.request_id), headers)
 
     async def _dispatch(self, call: "_Call") -> None:
         if call.path in _PROBES:
@@ -301,7 +303,7 @@ class Gateway:
             await call.while_connected(self._answer(call, body))
             status = call.status
         except MustcallError as error:
-            status = error.info().status
+            status = status_of(error, codec_for(call.wire))
             raise
         finally:
             if call.progress.upstream:
@@ -330,14 +332,20 @@ class Gateway:
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
+            if not progress.holding:  # what it waited for came before this ran
+                return
+            # Written before anything is waited for: what the turn writes from here on has the next numbers.
+            sign = codec.keepalive if progress.delivery is None else progress.delivery.sign()
             await call.begin_stream({}, ())
-            await call.send({"type": "http.response.body", "body": codec.keepalive, "more_body": True})
+            await call.send({"type": "http.response.body", "body": sign, "more_body": True})
 
         with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
-            reply = await service.turn(
-                call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
-            )
-            await heartbeat.settle()
+            try:
+                reply = await service.turn(
+                    call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
+                )
+            finally:
+                await heartbeat.settle()
             if isinstance(reply, WholeReply):
                 await call.send_reply(reply, codec)
                 return
@@ -420,9 +428,9 @@ class _Call:
         "asked",
         "headers",
         "kept",
+        "last",
         "method",
         "path",
-        "pieces",
         "progress",
         "query",
         "request_id",
@@ -452,7 +460,7 @@ class _Call:
         self.status = 0
         self.kept: list[bytes] | None = None
         self.streaming = False
-        self.pieces = 0
+        self.last = b""
         self.progress = Progress()
         self._extra = cors(self.headers)
 
@@ -477,16 +485,19 @@ class _Call:
 
     def stream_error(self, error: ErrorInfo) -> bytes:
         """Return an error as the end of this stream; one of which nothing but signs of life went out begins first."""
+        if self.progress.delivery is not None:
+            return self.progress.delivery.fail(error)
         codec = codec_for(self.wire)
-        if self.pieces:
-            return codec.encode_stream_error(error, self.request_id)
+        if self.last:
+            return codec.encode_stream_error(error, self.request_id, self.last)
         nobody = Request(model="", messages=())
-        encoder = codec.stream_encoder(nobody, Stamp(token=self.token, created=0), AdaptationLog())
+        stamp = Stamp(token=self.token, created=0, request_id=self.request_id)
+        encoder = codec.stream_encoder(nobody, stamp, AdaptationLog())
         return encoder.feed(Failed(error))
 
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
-        self.pieces += 1
+        self.last = data
         if self.kept is not None:
             self.kept.append(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})

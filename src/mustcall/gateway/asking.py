@@ -53,6 +53,7 @@ _HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "hold": ("hold", _truth),
     "step-cap": ("step_cap", int),
     "metadata": ("metadata", _truth),
+    "remember-failures": ("remember_failures", float),
     "session": ("session", str.strip),
     "turn-cost-usd": ("turn_cost_usd", float),
     "extra-calls": ("extra_calls", int),

@@ -1,6 +1,6 @@
-"""Signs of life on a stream whose turn holds back what it has, or tries again (rule 113).
+"""Signs of life on a stream whose turn holds back what it has, or tries again (rules 113, 145).
 
-A timer per stream looks now and then whether anything was sent lately; a stream that flows costs one assignment for
+A timer per stream looks now and then whether anything was sent lately; a stream that flows costs two assignments for
 each write. The first sign begins the answer, so from then on a failure is an event of the stream.
 """
 
@@ -12,15 +12,23 @@ from mustcall.engine.records import Progress
 
 __all__ = ["Heartbeat"]
 
+#: The first sign of a held stream comes after so many seconds of silence, if others do not come sooner.
+_FIRST = 1.0
+#: What is due within so many seconds is due: a timer cannot wait for less.
+_NEAR = 0.001
+
 
 class Heartbeat:
     """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long."""
 
-    __slots__ = ("_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_time", "task")
+    __slots__ = ("_first", "_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_signed", "_time", "task")
 
     def __init__(self, seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
+        self._first = min(_FIRST, seconds)
+        #: Whether the last that was sent is a sign.
+        self._signed = False
         self._progress = progress
         self._send = send
         self._handle: asyncio.TimerHandle | None = None
@@ -36,7 +44,7 @@ class Heartbeat:
     def start(self) -> None:
         """Begin to look: a stream was asked for."""
         if self._seconds > 0 and self._handle is None:
-            self._handle = self._loop.call_later(self._seconds, self._look)
+            self._handle = self._loop.call_later(self._first, self._look)
 
     def __exit__(self, *_: object) -> None:
         self._progress.streams = None
@@ -49,6 +57,7 @@ class Heartbeat:
     def note(self) -> None:
         """Take note that something is being sent."""
         self._last = self._time()
+        self._signed = False
 
     async def settle(self) -> None:
         """Wait for a sign that is just being sent, so that nothing is written in between."""
@@ -57,13 +66,15 @@ class Heartbeat:
 
     def _look(self) -> None:
         silent = self._time() - self._last
-        wait = self._seconds - silent
-        if wait <= 0:
+        wait = (self._seconds if self._signed else self._first) - silent
+        if wait <= _NEAR:
+            wait = self._first
             if self._progress.holding and (self.task is None or self.task.done()):
                 self.task = self._loop.create_task(self._beat())
-            wait = self._seconds
+                wait = self._seconds
         self._handle = self._loop.call_later(wait, self._look)
 
     async def _beat(self) -> None:
         await self._send()
         self.note()
+        self._signed = True

@@ -11,7 +11,7 @@ from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelErr
 from mustcall.engine.records import TurnRecord
 from mustcall.wire.codec import Codec
 
-__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice"]
+__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice", "status_of"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,19 +52,27 @@ def reply_headers(
 
 
 def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
-    """Return what a turn came to. A stream's headers leave before its end: they say what was known then."""
-    if record.outcome is None and not record.attempts:  # passed through: nothing was judged
-        return [(b"x-mustcall-protocol", record.protocol.encode()), (b"x-mustcall-trace", trace)]
+    """Return what a turn came to. Headers of a stream that leave before its verdict say nothing that may yet change."""
     headers: list[Header] = [
-        (b"x-mustcall-outcome", (record.outcome or "streaming").encode()),
-        (b"x-mustcall-attempts", b"%d" % record.calls),
-        (b"x-mustcall-force", record.force.encode()),
         (b"x-mustcall-protocol", record.protocol.encode()),
         (b"x-mustcall-trace", trace),
+    ]
+    if record.outcome is None:
+        if record.attempts:  # else it is passed through, and nothing is judged
+            headers.append((b"x-mustcall-outcome", b"streaming"))
+        return headers
+    headers += [
+        (b"x-mustcall-outcome", record.outcome.encode()),
+        (b"x-mustcall-attempts", b"%d" % record.calls),
+        (b"x-mustcall-force", record.force.encode()),
     ]
     verdicts = ",".join([attempt.verdict for attempt in record.attempts if attempt.verdict is not None])
     if verdicts:
         headers.append((b"x-mustcall-verdicts", verdicts.encode()))
+    usage = record.usage
+    if usage is not None:
+        total = b"input=%d, output=%d" % (usage.input_tokens, usage.output_tokens)
+        headers.append((b"x-mustcall-usage-total", total))
     if record.counted:
         headers.append((b"x-mustcall-cost-usd", f"{record.cost_usd:.9g}".encode()))
         if record.estimated:
@@ -99,6 +107,12 @@ def _compact(adaptations: Iterable[Adaptation]) -> bytes:
             return out + b", more"
         out = out + b", " + entry if out else entry
     return out
+
+
+def status_of(error: MustcallError, codec: Codec) -> int:
+    """Return the HTTP status of an error on a wire."""
+    info = error.info()
+    return codec.failure_status if info.by_model else info.status
 
 
 def error_body(error: MustcallError, codec: Codec, request_id: str) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,17 +12,20 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.metered import Metered
-from mustcall.engine.records import Progress
+from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.spending import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.budgets import session_of
+from mustcall.gateway.failures import Asked, Failures
 from mustcall.gateway.holders import Holders
 from mustcall.gateway.memory import Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import serve_stored
 from mustcall.ledger.notices import Notices
+from mustcall.policy.backoff import Backoff
 from mustcall.policy.controls import Controls
+from mustcall.policy.retrying import retries_itself
 from mustcall.policy.routing import choose, is_routed
 from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
@@ -37,6 +41,8 @@ from mustcall.wire.sealing import holds_seal
 __all__ = ["Service"]
 
 _MODELS_TIMEOUT = 5.0
+#: For a client that tries again by itself: its tries and ours would be multiplied.
+_NO_TRIES = Backoff(retries=0)
 
 
 class Service:
@@ -52,6 +58,7 @@ class Service:
         *,
         holders: Holders | None = None,
         learnt: Learnt | None = None,
+        failures: Failures | None = None,
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -60,6 +67,7 @@ class Service:
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         self._turns = Turns(transport, clock, settings.house, learnt)
         self._memory = memory
+        self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
         self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None
         budget = settings.house.budget
@@ -72,6 +80,11 @@ class Service:
     def learnt(self) -> Learnt:
         """What refusals taught this process."""
         return self._turns.learnt
+
+    @property
+    def failures(self) -> Failures:
+        """What failed lately."""
+        return self._failures
 
     async def turn(
         self,
@@ -87,6 +100,10 @@ class Service:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         came, fields = body, open_body(body)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
+        repeats = retries_itself(headers)
+        if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
+            asked = Asked(wire, query, caller or headers, came)
+            repeats |= self._recall(asked, controls, token, progress)
         memory, keeps, held = self._memory, None, None
         if memory is not None and wire is Wire.MESSAGES and fields is not None and "thread" in fields:
             keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
@@ -99,6 +116,8 @@ class Service:
         if seen.stream and progress.streams is not None:
             progress.streams()
         endpoint, model = self._route(seen.model, wire)
+        if repeats:
+            endpoint = msgspec.structs.replace(endpoint, backoff=_NO_TRIES)
         progress.model, progress.upstream = seen.model, endpoint.name
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
             keeps, body = await memory.recall_response(body, tenant_of(caller or headers), token)
@@ -132,10 +151,37 @@ class Service:
             deadline=deadline,
             metered=metered,
         )
-        reply = await (taking if metered is None else metered.follow(taking))
+        try:
+            reply = await (taking if metered is None else metered.follow(taking))
+        except MustcallError as error:
+            if progress.failed is not None:
+                progress.failed(error, progress.record)
+            raise
         if held is not None:
             reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
+
+    def _recall(self, asked: Asked, controls: Controls, token: str, progress: Progress) -> bool:
+        """Tell whether this request failed on its way a moment ago; raise the failure of one that the model failed.
+
+        From here on its own failure is remembered.
+        """
+        failures = self._failures
+        progress.failed = partial(self._note, asked, token)
+        if not failures:
+            return False
+        now = self._clock.monotonic()
+        known = failures.find(asked, now, controls.remember_failures)
+        if known is None:
+            return False
+        failure = known.again(now)
+        if failure is not None:
+            progress.failed, progress.record = None, known.record()
+            raise failure
+        return True
+
+    def _note(self, asked: Asked, token: str, error: MustcallError, record: TurnRecord | None) -> None:
+        self._failures.note(asked, error, f"req_{token}", record, self._clock.monotonic())
 
     def _metered(
         self,

@@ -88,6 +88,9 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     step_cap: int = 0
     #: Whether the record of the turn is added to the body.
     metadata: bool = False
+    #: Seconds for which the very same request is answered with its typed model failure, without an upstream call
+    #: (rule 144); 0 never.
+    remember_failures: Annotated[float, msgspec.Meta(ge=0, le=600)] = 60.0
     #: Whose account the turn is charged to, in the caller's own words (rule 93).
     session: Annotated[str, msgspec.Meta(max_length=256)] | None = None
     #: The most this turn may cost, enforced (rule 95); 0 leaves it to the operator's budget, which it can only lower.

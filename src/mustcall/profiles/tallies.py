@@ -1,8 +1,8 @@
 """How often which way of asking made the demanded call, and what follows from that (rule 139).
 
 A subject is a rung of the ladder (`rung:schema`), a rung whose reply ran into the deadline (`late:native`), the
-provider's own calls under its own forced choice (`enforced`), or a text format the model wrote a call in
-(`dialect:fenced_json`).
+provider's own calls under its own forced choice (`enforced`), a text format the model wrote a call in
+(`dialect:fenced_json`), or the provider's own calls as such (`arguments`): whether they needed no repair.
 Counts are kept for each endpoint and model: those all replicas share (`totals`) and those of this process that are not
 shared yet (`news`). What is derived from them is one table at the end of this file.
 """
@@ -20,6 +20,7 @@ from mustcall.policy.plan import Rung, RungKind, first_rungs
 from mustcall.policy.profile import Forcing, Profile
 
 __all__ = [
+    "ARGUMENTS",
     "DIALECT",
     "ENFORCED",
     "EXPIRY",
@@ -38,10 +39,15 @@ RUNG = "rung:"
 LATE = "late:"
 DIALECT = "dialect:"
 ENFORCED = "enforced"
+ARGUMENTS = "arguments"
 #: Seconds after which what was learnt is not believed any more (rule 139).
 EXPIRY = 7 * 86_400.0
 #: Forced calls that must have come as the provider's own, and none missed, before the choice counts as enforced.
 _ENOUGH = 5
+#: Calls in a row that needed no repair, and none that did, before arguments are trusted to stream (rule 145).
+_TRUSTED = 50
+#: Seconds after which a trust that is earned is confirmed, so that it does not expire while it is used.
+_CONFIRMED = 86_400.0
 #: Calls in one text format before tools are rendered in it.
 _WRITTEN = 3
 #: A first rung that mostly missed is tried again after so many calls for each miss it is ahead by.
@@ -157,6 +163,11 @@ class Tallies:
             self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
         self._bound()
 
+    def trusts(self, endpoint: str, model: str, now: float) -> bool:
+        """Tell whether arguments are trusted and need not be counted today."""
+        count = self._totals.get((endpoint, model), {}).get(ARGUMENTS)
+        return count is not None and _is_trusted(count) and count.last > now - _CONFIRMED
+
     def counts(self, endpoint: str, model: str, now: float) -> _Counts:
         """Return the counts of a model that are still believed."""
         known = self._totals.get((endpoint, model))
@@ -187,8 +198,11 @@ def derive(counts: _Counts, profile: Profile, *, reorders: bool = True) -> dict[
       may say so (`may_reorder`).
     - A forced choice that made the provider's own calls several times and never failed is enforced.
     - Tools are rendered in the text format the model writes.
+    - Arguments that were valid as they came, many times and always, are trusted.
     """
     changes: dict[str, Any] = {}
+    if _is_trusted(counts.get(ARGUMENTS, Count())):
+        changes["trusted_arguments"] = True
     enforced = counts.get(ENFORCED, Count())
     if profile.forced is Forcing.UNKNOWN and enforced.made >= _ENOUGH and not enforced.missed:
         changes["forced"] = Forcing.ALWAYS
@@ -201,6 +215,10 @@ def derive(counts: _Counts, profile: Profile, *, reorders: bool = True) -> dict[
     if usual is not None and written[usual].made >= _WRITTEN:
         changes["prompt_dialect"] = usual
     return changes
+
+
+def _is_trusted(count: Count) -> bool:
+    return count.made >= _TRUSTED and not count.missed
 
 
 def _order(counts: _Counts, profile: Profile) -> tuple[str, ...]:

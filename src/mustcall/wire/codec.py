@@ -68,6 +68,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     stored: bool = False
     previous: str | None = None
+    #: The gateway's id of the request, for errors.
+    request_id: str = ""
 
 
 class StreamDecoder(Protocol):
@@ -100,11 +102,15 @@ class StreamDecoder(Protocol):
 class StreamEncoder(Protocol):
     """Canonical events in, bytes of server-sent events out: the complete canonical sequence of the wire."""
 
-    def resume(self, events: list[Event], names: Sequence[str]) -> None:
-        """Take what went out as the upstream's own bytes, to go on from there under the same ids.
+    def resume(self, events: list[Event], names: Sequence[str], last: bytes) -> None:
+        """Take what went out as the upstream's own bytes, to go on from there under the same ids and numbers.
 
-        `names` are the ids its items went out with, by their index, where the wire has such.
+        `names` are the ids its items went out with, by their index, where the wire has such; `last` are the last bytes.
         """
+        ...
+
+    def sign(self) -> bytes:
+        """Return an event that shows life to a client while nothing else can be said (rule 145)."""
         ...
 
     def feed(self, event: Event) -> bytes:
@@ -127,7 +133,12 @@ class Codec(Protocol):
 
     @property
     def keepalive(self) -> bytes:
-        """Bytes that keep a stream open and that every client of the wire ignores."""
+        """Bytes that keep a stream open and that every client of the wire ignores, also before its first event."""
+        ...
+
+    @property
+    def failure_status(self) -> int:
+        """The HTTP status of a typed model failure: one after which the wire's clients do not ask again (rule 144)."""
         ...
 
     @property
@@ -168,8 +179,11 @@ class Codec(Protocol):
         """Write an error body in the wire's own shape."""
         ...
 
-    def encode_stream_error(self, error: ErrorInfo, request_id: str) -> bytes:
-        """Write an error as the last event of a stream whose events so far were forwarded, not encoded."""
+    def encode_stream_error(self, error: ErrorInfo, request_id: str, last: bytes = b"") -> bytes:
+        """Write an error as the last event of a stream whose events so far were forwarded, not encoded.
+
+        `last` are the last bytes that were: where events have numbers, the error has the next one.
+        """
         ...
 
     def stream_decoder(self, provenance: Provenance) -> StreamDecoder:

@@ -40,9 +40,11 @@ def error_type(status: int) -> str:
 
 def encode_error_body(error: ErrorInfo, request_id: str) -> JsonObject:
     """Write an error in OpenAI's shape, with our request id beside its fields."""
+    # What the model failed is told as the caller's fault: clients ask again after any other class (rule 144).
+    callers = error.by_model or error.type == _CALLERS
     body: JsonObject = {
         "message": error.message,
-        "type": error.type if error.type == _CALLERS else error_type(error.status),
+        "type": _CALLERS if callers else error_type(error.status),
         "param": error.param,
         "code": error.code,
     }

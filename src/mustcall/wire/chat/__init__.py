@@ -11,7 +11,7 @@ from mustcall.wire.chat.reply import decode_reply, encode_reply
 from mustcall.wire.chat.request_decode import decode_request, peek
 from mustcall.wire.chat.request_encode import encode_request
 from mustcall.wire.chat.stream_decode import ChatStreamDecoder
-from mustcall.wire.chat.stream_encode import ChatStreamEncoder
+from mustcall.wire.chat.stream_encode import KEEPALIVE, ChatStreamEncoder
 from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
 from mustcall.wire.opening import Fields
@@ -26,7 +26,8 @@ class ChatCodec:
 
     wire = Wire.CHAT
     path = "/chat/completions"
-    keepalive = b": keepalive\n\n"
+    keepalive = KEEPALIVE
+    failure_status = 422  # Qwen Code, Copilot and the AI SDK ask once after it, and six times in all after 502
     closing_marks = (b"[DONE]",)
     streamed_errors = frozenset[str]()
 
@@ -58,7 +59,7 @@ class ChatCodec:
         """Write an error body."""
         return encode_error_body(error, request_id)
 
-    def encode_stream_error(self, error: ErrorInfo, request_id: str) -> bytes:
+    def encode_stream_error(self, error: ErrorInfo, request_id: str, last: bytes = b"") -> bytes:  # noqa: ARG002  no numbers
         """Write an error as the last event of a forwarded stream."""
         return b"data: %b\n\n" % msgspec.json.encode(encode_error_body(error, request_id))
 

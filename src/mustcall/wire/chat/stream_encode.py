@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.errors import ErrorInfo, UpstreamGarbage
 from mustcall.core.events import (
     ArgumentsDelta,
     Ended,
@@ -32,7 +32,10 @@ from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, n
 from mustcall.wire.codec import Stamp
 from mustcall.wire.openai_errors import encode_error_body
 
-__all__ = ["ChatStreamEncoder"]
+__all__ = ["KEEPALIVE", "ChatStreamEncoder"]
+
+#: The wire has no event for it; its clients count every byte.
+KEEPALIVE = b": keepalive\n\n"
 
 _dump = msgspec.json.encode
 
@@ -75,10 +78,14 @@ class ChatStreamEncoder:
         self._usage: Usage | None = None
         self._finish: Finished | None = None
 
-    def resume(self, events: list[Event], names: Sequence[str]) -> None:  # noqa: ARG002  its parts have no ids
+    def resume(self, events: list[Event], names: Sequence[str], last: bytes) -> None:  # noqa: ARG002  no ids, no numbers
         """Take what went out as the upstream's own bytes."""
         for event in events:
             self.feed(event)
+
+    def sign(self) -> bytes:
+        """Return a sign of life."""
+        return KEEPALIVE
 
     def feed(self, event: Event) -> bytes:
         """Take one event; nothing comes out after a failure."""
@@ -109,9 +116,12 @@ class ChatStreamEncoder:
             case Ended():
                 return self._end()
             case Failed(error=error):
-                return b"data: %b\n\n" % _dump(encode_error_body(error, ""))
+                return self._error(error)
             case _:
                 assert_never(event)
+
+    def _error(self, error: ErrorInfo) -> bytes:
+        return b"data: %b\n\n" % _dump(encode_error_body(error, self._stamp.request_id))
 
     def _start(self, model: str) -> bytes:
         self._head = (
@@ -158,7 +168,7 @@ class ChatStreamEncoder:
                 if not arguments.startswith(sent):
                     self._failed = True
                     error = UpstreamGarbage(f"the upstream contradicted itself about the arguments of {name!r}")
-                    return b"data: %b\n\n" % _dump(encode_error_body(error.info(), ""))
+                    return self._error(error.info())
                 return self._arguments(index, arguments[len(sent) :])
             case (Reasoning() as thought, Reasoning()):
                 return self._whole_thought(index, thought)

@@ -17,7 +17,7 @@ from mustcall.wire.messages import reply as replies
 from mustcall.wire.messages import request as requests
 from mustcall.wire.messages.count import decode_count, encode_count, estimate_tokens
 from mustcall.wire.messages.stream_decode import MessagesStreamDecoder
-from mustcall.wire.messages.stream_encode import MessagesStreamEncoder
+from mustcall.wire.messages.stream_encode import PING, MessagesStreamEncoder
 from mustcall.wire.opening import Fields
 from mustcall.wire.sse import SseEvent
 
@@ -40,7 +40,8 @@ class MessagesCodec:
 
     wire = Wire.MESSAGES
     path = "/messages"
-    keepalive = b'event: ping\ndata: {"type":"ping"}\n\n'
+    keepalive = PING
+    failure_status = 502  # Claude Code asks once after it with `x-should-retry: false`, 6 times in all after 400
     closing_marks = (b"message_stop", b'"error"')
     streamed_errors = frozenset[str]()
 
@@ -72,7 +73,7 @@ class MessagesCodec:
         """Write an error body."""
         return error_bodies.encode_error(error, request_id)
 
-    def encode_stream_error(self, error: ErrorInfo, request_id: str) -> bytes:
+    def encode_stream_error(self, error: ErrorInfo, request_id: str, last: bytes = b"") -> bytes:  # noqa: ARG002  no numbers
         """Write an error as the last event of a stream."""
         return error_bodies.encode_stream_error(error, request_id)
 

@@ -70,7 +70,9 @@ from mustcall.wire.offer import custom_arguments
 from mustcall.wire.reading import as_list, maybe_object
 from mustcall.wire.sse import encode_event
 
-__all__ = ["MessagesStreamEncoder"]
+__all__ = ["PING", "MessagesStreamEncoder"]
+
+PING = encode_event(b'{"type":"ping"}', "ping")
 
 _WIRE = Wire.MESSAGES
 
@@ -115,6 +117,7 @@ class MessagesStreamEncoder:
         "_schemas",
         "_slots",
         "_stamp",
+        "_started",
         "_telling",
         "_usage",
     )
@@ -133,20 +136,29 @@ class MessagesStreamEncoder:
         self._telling: list[Part] = []
         self._usage: Usage | None = None
         self._finish: Finished | None = None
+        #: The beginning, until it is known whether its usage follows.
+        self._started: Started | None = None
         self._done = False
         self._resuming = False
 
-    def resume(self, events: list[Event], names: Sequence[str]) -> None:  # noqa: ARG002  its parts have no ids
+    def sign(self) -> bytes:
+        """Return a sign of life."""
+        return PING
+
+    def resume(self, events: list[Event], names: Sequence[str], last: bytes) -> None:  # noqa: ARG002  no ids, no numbers
         """Take what went out as the upstream's own bytes."""
         self._resuming = True
         for event in events:
             self.feed(event)
         self._resuming = False
+        self._started = None
 
     def feed(self, event: Event) -> bytes:
         """Take one event and return what can be sent now; after the end, nothing."""
         if self._done:
             return b""
+        if self._started is not None and not isinstance(event, UsageUpdated):
+            self._message_start(self._started)
         match event:
             case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
                 self._for_slot(event.index, event)
@@ -155,7 +167,7 @@ class MessagesStreamEncoder:
             case UsageUpdated():
                 self._usage = event.usage
             case Started():
-                self._message_start(event)
+                self._started = event
             case Finished():
                 self._finish = event
             case Ended():
@@ -173,9 +185,11 @@ class MessagesStreamEncoder:
 
     def _fail(self, error: ErrorInfo) -> None:
         self._done = True
-        self._out.append(encode_stream_error(error, ""))
+        self._out.append(encode_stream_error(error, self._stamp.request_id))
 
     def _message_start(self, event: Started) -> None:
+        """Begin the message, with the usage where it is known: clients read the size of the context from here."""
+        self._started = None
         self._emit(
             "message_start",
             message={

@@ -2,7 +2,8 @@
 
 Codecs read what servers really send: one index for several calls, no index, an id or a name in every delta, arguments
 as an object, content as a list, text after the finish (rule 127). Such bytes are not forwarded: clients that join by
-index make one call of two. Small servers leave out a chunk's id, model and time, which no client needs.
+index make one call of two. Nor are choices without a role, which openai-node refuses, and chunks without id, model or
+time, which its typed models promise. Whole replies of small servers leave those out, and no client minds.
 
 Cost: one typed decode for each event.
 """
@@ -133,9 +134,9 @@ class _Chunk(msgspec.Struct, gc=False):
     choices: list[_ChunkChoice]
     id: str = ""
     # Azure's first chunk, with nothing but filter results, has an empty one; the SDK's helper skips any other.
-    object: Literal["chat.completion.chunk", ""] = "chat.completion.chunk"
-    created: int | float = 0
-    model: str = ""
+    object: Literal["chat.completion.chunk", ""] = ""
+    created: int | float | None = None
+    model: str | None = None
     usage: _Usage | None = None
     error: None = None
 
@@ -200,13 +201,17 @@ class ChatRegularity:
             failed = read(_failed, event.data)
             self._ended = True
             return failed is not None and bool(failed.error.type or failed.error.code)
-        return all(map(self._takes_choice, chunk.choices)) and not (chunk.choices and not chunk.object)
+        if chunk.choices and not (chunk.object and chunk.id and chunk.created is not None and chunk.model is not None):
+            return False
+        return all(map(self._takes_choice, chunk.choices))
 
     def _takes_choice(self, choice: _ChunkChoice) -> bool:
         progress = self._choices.get(choice.index)
+        delta = choice.delta
         if progress is None:
             progress = self._choices[choice.index] = _Progress()
-        delta = choice.delta
+            if delta.role != "assistant":
+                return False
         calls = delta.tool_calls or ()
         if progress.finished and (
             calls or delta.content or delta.refusal or delta.reasoning or delta.reasoning_content

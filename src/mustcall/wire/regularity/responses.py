@@ -1,7 +1,8 @@
 """What a strict client of Responses reads: a response announced, its items by index, and all of it again at the end.
 
 The SDKs refuse a stream that does not begin with `response.created`, an item that changes its identity, content before
-its item; Codex acts on `output_item.done` alone, others on the last event's output. So these must agree. Unknown
+its item; Codex acts on `output_item.done` alone, others on the last event's output, the AI SDK on deltas, and on
+responses and calls that are complete. So these must agree, and their numbers must rise. Unknown
 events, items and contents are theirs to ignore, as long as they have a type.
 
 Cost: one typed decode for each event, and one for each item in it.
@@ -25,6 +26,7 @@ _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 class _Typed(msgspec.Struct, gc=False):
     type: Given
+    sequence_number: Count | None = None
 
 
 class _Content(msgspec.Struct, gc=False):
@@ -58,6 +60,7 @@ class _FunctionCall(msgspec.Struct, gc=False):
     name: Given
     arguments: str
     id: Given | None = None
+    status: str | None = None
 
 
 class _CustomCall(msgspec.Struct, gc=False):
@@ -65,6 +68,7 @@ class _CustomCall(msgspec.Struct, gc=False):
     name: Given
     input: str
     id: Given | None = None
+    status: str | None = None
 
 
 class _Other(msgspec.Struct, gc=False):
@@ -112,6 +116,11 @@ def _is_content(part: _Content) -> bool:
             return True
 
 
+def _speaks(part: _Content) -> bool:
+    """Tell whether a content has words."""
+    return bytes(part.refusal if part.type == "refusal" else part.text) not in (b"", b'""')
+
+
 def _identity(kind: str, item: _AnyItem) -> tuple[str, str | None, str, str]:
     if isinstance(item, _FunctionCall | _CustomCall):
         return kind, item.id, item.call_id, item.name
@@ -139,8 +148,8 @@ class _Response(msgspec.Struct, gc=False):
     usage: _Usage | None = None
     incomplete_details: _Details | None = None
     error: None = None
-    model: str = ""
-    created_at: int | float = 0
+    model: str | None = None
+    created_at: int | float | None = None
 
 
 _response = msgspec.json.Decoder(_Response)
@@ -170,6 +179,7 @@ def _read_output(response: _Response) -> list[tuple[str, _AnyItem]] | None:
 class _Lifecycle(msgspec.Struct, gc=False):
     type: Given
     response: _Response
+    sequence_number: Count | None = None
 
 
 class _FailedResponse(msgspec.Struct, gc=False):
@@ -187,6 +197,7 @@ class _Problem(msgspec.Struct, gc=False):
 class _Failed(msgspec.Struct, gc=False):
     type: Literal["response.failed"]
     response: _FailedResponse
+    sequence_number: Count | None = None
 
 
 class _Error(msgspec.Struct, gc=False):
@@ -194,12 +205,14 @@ class _Error(msgspec.Struct, gc=False):
     code: Given
     message: Given
     error: None = None
+    sequence_number: Count | None = None
 
 
 class _ItemEvent(msgspec.Struct, gc=False):
     type: Given
     output_index: Count
     item: msgspec.Raw
+    sequence_number: Count | None = None
 
 
 class _PartEvent(msgspec.Struct, gc=False):
@@ -208,6 +221,7 @@ class _PartEvent(msgspec.Struct, gc=False):
     output_index: Count
     part: _Content
     content_index: Count
+    sequence_number: Count | None = None
 
 
 class _SummaryPart(msgspec.Struct, gc=False):
@@ -216,6 +230,7 @@ class _SummaryPart(msgspec.Struct, gc=False):
     output_index: Count
     part: _SummaryText
     summary_index: Count
+    sequence_number: Count | None = None
 
 
 class _Place(msgspec.Struct, gc=False):
@@ -231,6 +246,7 @@ class _Place(msgspec.Struct, gc=False):
     refusal: str | None = None
     arguments: str | None = None
     input: str | None = None
+    sequence_number: Count | None = None
 
 
 _lifecycle = msgspec.json.Decoder(_Lifecycle)
@@ -261,15 +277,17 @@ _CONTENTS = {"response.output_text": "output_text", "response.refusal": "refusal
 
 
 class _Progress:
-    """One item: who it is, the contents it has, the input that was streamed, and whether it is done."""
+    """One item: who it is, the contents it has, the input that was streamed, whether it spoke and is done."""
 
-    __slots__ = ("contents", "done", "final", "identity", "pieces")
+    __slots__ = ("contents", "done", "final", "identity", "pieces", "spoke")
 
     def __init__(self, identity: tuple[str, str | None, str, str]) -> None:
         self.identity = identity
         self.contents: list[str] = []
         self.pieces: list[str] = []
         self.final: str | None = None
+        #: Whether a delta of its text was seen: of those that follow not every one is shown.
+        self.spoke = False
         self.done = False
 
     @property
@@ -280,7 +298,7 @@ class _Progress:
 class ResponsesRegularity:
     """One stream."""
 
-    __slots__ = ("_ended", "_framing", "_id", "_ids", "_items", "_marked", "_unsettled")
+    __slots__ = ("_ended", "_framing", "_id", "_ids", "_items", "_marked", "_number", "_unsettled")
 
     def __init__(self) -> None:
         self._framing = Framing()
@@ -290,6 +308,7 @@ class ResponsesRegularity:
         self._unsettled: set[_Progress] = set()
         self._ended = False
         self._marked = False
+        self._number = -1
 
     @property
     def names(self) -> Sequence[str]:
@@ -341,19 +360,29 @@ class ResponsesRegularity:
             case "response.failed":
                 self._ended = True
                 failed = read(_failed, event.data)
-                return failed is not None and failed.response.id == self._id
+                return failed is not None and failed.response.id == self._id and self._rises(failed.sequence_number)
             case "error":
                 self._ended = True
-                return read(_error, event.data) is not None
+                error = read(_error, event.data)
+                return error is not None and self._rises(error.sequence_number)
             case _:
                 typed = read(_typed, event.data)
-                return typed is not None and typed.type == kind
+                if typed is None or typed.type != kind:
+                    return False
+                return typed.sequence_number is None or self._rises(typed.sequence_number)
+
+    def _rises(self, number: int | None) -> bool:
+        """Take an event's number; tell whether it is behind the last one."""
+        last, self._number = self._number, -1 if number is None else number
+        return self._number > last
 
     def _takes_lifecycle(self, kind: str, data: bytes) -> bool:
         event = read(_lifecycle, data)
-        if event is None or event.type != kind:
+        if event is None or event.type != kind or not self._rises(event.sequence_number):
             return False
         response = event.response
+        if response.created_at is None or response.model is None:
+            return False
         if kind == "response.created":
             known, self._id = self._id, response.id
             return known is None and not response.output
@@ -365,6 +394,8 @@ class ResponsesRegularity:
         if event is None or event.type != kind or event.response.id != self._id:
             return False
         response = event.response
+        if not self._rises(event.sequence_number):
+            return False
         items = _read_output(response)
         if items is None or not _is_ended(response) or f"response.{response.status}" != kind:
             return False
@@ -378,9 +409,11 @@ class ResponsesRegularity:
         if event is None or event.type != "response.output_item.added" or event.output_index != len(self._items):
             return False
         found = _read_item(event.item)
-        if found is None:
+        if found is None or not self._rises(event.sequence_number):
             return False
         _, item = found
+        if isinstance(item, _FunctionCall | _CustomCall) and item.id is None:
+            return False
         if item.id in self._ids:  # clients take two items of one id for a contradiction
             return False
         if item.id:
@@ -398,13 +431,18 @@ class ResponsesRegularity:
         if event is None or event.type != "response.output_item.done" or event.output_index >= len(self._items):
             return False
         known, found = self._items[event.output_index], _read_item(event.item)
-        if found is None or known.done or known.identity != _identity(*found):
+        if found is None or known.done or known.identity != _identity(*found) or not self._rises(event.sequence_number):
             return False
         known.done = True
         self._unsettled.discard(known)
         _, item = found
         if isinstance(item, _Message):
-            return [part.type for part in item.content] == known.contents
+            said_so = known.spoke or not any(map(_speaks, item.content))
+            return said_so and [part.type for part in item.content] == known.contents
+        if isinstance(item, _FunctionCall | _CustomCall) and item.status is None:
+            return False
+        if isinstance(item, _Reasoning) and not known.spoke and any(text.text for text in item.summary):
+            return False
         said = _input(item)
         return said is None or said == self._said(known)
 
@@ -416,6 +454,8 @@ class ResponsesRegularity:
     def _takes_part(self, kind: str, data: bytes) -> bool:
         event = read(_part_event, data)
         if event is None or event.type != kind or not _is_content(event.part):
+            return False
+        if not self._rises(event.sequence_number):
             return False
         known = self._find(event.output_index, event.item_id)
         if known is None:
@@ -432,7 +472,7 @@ class ResponsesRegularity:
 
     def _takes_summary(self, kind: str, data: bytes) -> bool:
         event = read(_summary_part, data)
-        if event is None or event.type != kind:
+        if event is None or event.type != kind or not self._rises(event.sequence_number):
             return False
         known = self._find(event.output_index, event.item_id)
         if known is None or known.kind != _REASONING:
@@ -443,13 +483,16 @@ class ResponsesRegularity:
     def _takes_text(self, kind: str, data: bytes) -> bool:
         event = read(_place, data)
         owner, field, number = _TEXTS[kind]
-        if event is None or event.type != kind:
+        if event is None or event.type != kind or not self._rises(event.sequence_number):
             return False
         known = self._find(event.output_index, event.item_id)
         text: str | None = getattr(event, field)
         if known is None or known.kind != owner or text is None:
             return False
         self._settle(known, done=field == "delta")
+        known.spoke = known.spoke or field == "delta"
+        if text and not known.spoke:  # there are clients that read deltas alone
+            return False
         if number is not None:
             place: int | None = getattr(event, number)
             if owner == _MESSAGE and place is not None:

@@ -5,6 +5,7 @@ deltas (`shared/wires.md` 2). Items may be open side by side, so nothing is held
 id it was announced with, whatever its final form says: the SDKs refuse an item that changes its identity.
 """
 
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -43,9 +44,11 @@ from mustcall.wire.responses.reply import (
 from mustcall.wire.sse import encode_event
 from mustcall.wire.written import tools_as_bytes
 
-__all__ = ["ResponsesStreamEncoder", "failed_error"]
+__all__ = ["ResponsesStreamEncoder", "failed_error", "next_number"]
 
 _dump = msgspec.json.encode
+#: The number of an event; inside a string of JSON the quotes would be escaped.
+_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d{1,15})\b')
 
 #: Codes that clients of this wire act on; any other is told by its status.
 _KNOWN_CODES = frozenset(
@@ -65,13 +68,22 @@ _KNOWN_CODES = frozenset(
 
 
 def failed_error(error: ErrorInfo) -> JsonObject:
-    """Write the `error` of a failed response: a code its clients know, our own word beside it."""
-    code = error.code
+    """Write the `error` of a failed response: a code its clients know, our own word beside it.
+
+    A model's failure is an invalid prompt to them: after any other code Codex sends the request five times more.
+    """
+    code = "invalid_prompt" if error.by_model else error.code
     if code not in _KNOWN_CODES:
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
         if 400 <= error.status < 500 and error.status not in (408, 409, 429):
             code = "invalid_prompt"
     return {"code": code, "message": error.message, "type": error.type or error.code, "param": error.param}
+
+
+def next_number(last: bytes) -> int | None:
+    """Return the number that follows the last event of these bytes; None if that has none."""
+    found = _NUMBER.findall(last, last.rfind(b"data:"))
+    return int(found[0]) + 1 if found else None
 
 
 class _Summary:
@@ -156,7 +168,18 @@ class ResponsesStreamEncoder:
         self._finish: Finished | None = None
         self._out: list[bytes] = []
 
-    def resume(self, events: list[Event], names: Sequence[str]) -> None:
+    def sign(self) -> bytes:
+        """Return a sign of life: an event, because Codex's idle timer does not count comments.
+
+        A stream that has not begun begins with it, because the SDKs refuse any other first event.
+        """
+        begun = self._head is not None
+        head = self._create("", "")
+        if begun:
+            self._emit("response.in_progress", {"response": head})
+        return self._taken()
+
+    def resume(self, events: list[Event], names: Sequence[str], last: bytes) -> None:
         """Take what went out as the upstream's own bytes."""
         self._names = names
         for event in events:
@@ -164,6 +187,7 @@ class ResponsesStreamEncoder:
                 self._create(event.id, event.model, announced=True)
             self.feed(event)
         self._names = ()
+        self._sequence = next_number(last) or self._sequence
 
     def feed(self, event: Event) -> bytes:
         """Take one event."""
@@ -196,6 +220,9 @@ class ResponsesStreamEncoder:
                 self._emit("response.failed", {"response": {**response, "usage": encode_usage(self._usage)}})
             case _:
                 assert_never(event)
+        return self._taken()
+
+    def _taken(self) -> bytes:
         out = b"".join(self._out)
         self._out.clear()
         return out

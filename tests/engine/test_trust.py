@@ -1,0 +1,91 @@
+"""Rule 145: arguments of an upstream that has earned it flow as they come; of any other they wait."""
+
+import json
+
+import pytest
+
+from mustcall.core.origin import Wire
+from mustcall.engine.exchange import StreamedReply
+from mustcall.engine.records import Progress
+from mustcall.engine.turns import House, Turns
+from mustcall.policy.controls import Controls
+from mustcall.profiles import Learnt, read_overrides
+from mustcall.testing import Call, Turn
+from mustcall.testing.render import Stamp, stream_reply
+from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from support.exchanging import SSE, asked, endpoint, inbound, wires
+
+GOOD = Turn(Call("weather", {"city": "Bern"}))
+BAD = Turn(Call("weather", {"city": 7}))
+MENDED = Turn(Call("weather", '"{\\"city\\": \\"Bern\\"}"'))
+DAY = 86_400.0
+
+
+class Model:
+    """A model that answers turns on one wire, and what is learnt of it."""
+
+    def __init__(self, wire: Wire, house: House | None = None) -> None:
+        self.wire = wire
+        self.clock = FakeClock()
+        self.learnt = Learnt()
+        self.house = house or House()
+
+    async def ask(self, *answers: Turn) -> int:
+        """Take a streamed turn; return in how many pieces its last answer's events went out."""
+        fields = {Wire.CHAT: {}, Wire.RESPONSES: {"store": False}, Wire.MESSAGES: {"max_tokens": 500}}[self.wire]
+        body = {**asked(self.wire, stream=True, tools=True), **fields}
+        frames = [stream_reply(turn, self.wire, body, Stamp(0)) for turn in answers]
+        transport = FakeTransport([FakeReply(*pieces, headers=SSE) for pieces in frames])
+        got = await Turns(transport, self.clock, self.house, self.learnt).take(
+            inbound(self.wire, json.dumps(body).encode(), stream=True),
+            endpoint(self.wire),
+            None,
+            asked="m",
+            controls=Controls(),
+            progress=Progress(),
+            deadline=self.clock.monotonic() + 100,
+        )
+        assert isinstance(got, StreamedReply)
+        return 1 + len([piece async for piece in got.chunks])
+
+
+@wires
+async def test_fifty_valid_calls_earn_trust(wire: Wire) -> None:
+    """Rule 145: 49 calls are held, each in one piece; after the 50th arguments come event by event."""
+    model = Model(wire)
+    assert [await model.ask(GOOD) for _ in range(50)] == [1] * 50
+    assert await model.ask(GOOD) > 1
+
+
+@wires
+@pytest.mark.parametrize("fault", [BAD, MENDED], ids=["bad", "mended"])
+async def test_one_fault_is_one_too_many(wire: Wire, fault: Turn) -> None:
+    """Rule 145: a call that had to be repaired or asked for again, and there is no trust."""
+    model = Model(wire)
+    for _ in range(30):
+        await model.ask(GOOD)
+    await model.ask(*((BAD, GOOD) if fault is BAD else (fault,)))
+    assert [await model.ask(GOOD) for _ in range(40)] == [1] * 40
+
+
+async def test_the_operator_decides() -> None:
+    """Rules 139, 145: what is configured is not overridden by what was learnt."""
+    house = House(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
+    model = Model(Wire.CHAT, house)
+    assert {await model.ask(GOOD) for _ in range(60)} == {1}
+
+
+async def test_trust_is_confirmed_while_it_is_used() -> None:
+    """Rule 139: counted once a day at most, trust that is used does not expire; unused, it does after a week."""
+    model = Model(Wire.CHAT)
+    for _ in range(50):
+        await model.ask(GOOD)
+    (before,) = [one.count for one in model.learnt.tallies.all() if one.subject == "arguments"]
+    await model.ask(GOOD)
+    (after,) = [one.count for one in model.learnt.tallies.all() if one.subject == "arguments"]
+    assert (before.made, after) == (50, before)
+    for _ in range(10):
+        model.clock.advance(2 * DAY)
+        assert await model.ask(GOOD) > 1
+    model.clock.advance(8 * DAY)
+    assert await model.ask(GOOD) == 1
