@@ -257,6 +257,8 @@ class _Calls:
             self.problem = f"{tool.name}: {describe_problems(checked.problems)}"
             self.unreadable = checked.unreadable
             return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
+        if checked.unchecked:
+            self.note(AdaptationKind.REPORTED, tool.name, "its schema cannot be checked by")
         demand = self._case.demand
         if demand.names is not None and not demand.permits(call.evolve(name=tool.name, namespace=tool.namespace)):
             if not demand.forced:
