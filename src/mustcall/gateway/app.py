@@ -280,7 +280,7 @@ class Gateway:
         held = Held(self._admission, key)
         try:
             declared = call.headers.get("content-length", "")
-            body = await read_body(call.receive, declared, server.max_body_bytes, self._settings.limits, held)
+            body = await read_body(call.receive, declared, self._settings, held)
             await check_elements(body, self._settings.limits.body_elements)
             keeper = self._keeper
             with self._admission.slot(key):

@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
-from mustcall.core.limits import Limits
 from mustcall.gateway.admission import Held
 from mustcall.gateway.replies import Receive
+from mustcall.gateway.settings import Settings
 
 __all__ = ["Gone", "read_body"]
 
@@ -17,8 +17,9 @@ class Gone(Exception):
     """The client went away; there is nobody to answer."""
 
 
-async def read_body(receive: Receive, declared: str, limit: int, limits: Limits, held: Held) -> bytes:
+async def read_body(receive: Receive, declared: str, settings: Settings, held: Held) -> bytes:
     """Return the body; raise `BodyTooLarge`, `InvalidRequest` for one too slow, `GatewayBusy`, or `Gone`."""
+    limit = settings.server.max_body_bytes
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(f"the body has {declared} bytes; this gateway takes at most {limit} (max_body_bytes)")
     # A body that does not begin is noticed where connections are watched: a timer here would cost every request.
@@ -29,13 +30,12 @@ async def read_body(receive: Receive, declared: str, limit: int, limits: Limits,
         if len(body) > limit:
             raise _too_large(limit)
         return body
-    return await _rest_of_body(receive, first, limit, limits, held)
+    return await _rest_of_body(receive, first, settings, held)
 
 
-async def _rest_of_body(
-    receive: Receive, message: MutableMapping[str, Any], limit: int, limits: Limits, held: Held
-) -> bytes:
+async def _rest_of_body(receive: Receive, message: MutableMapping[str, Any], settings: Settings, held: Held) -> bytes:
     """Read a body that comes in pieces. Each byte that comes allows a little more time."""
+    limit, limits = settings.server.max_body_bytes, settings.limits
     pieces: list[bytes] = []
     size = 0
     began = monotonic()
@@ -50,19 +50,15 @@ async def _rest_of_body(
             raise _too_large(limit)
         if not message.get("more_body"):
             return b"".join(pieces)
-        allowed = limits.body_seconds + size / max(1, limits.body_bytes_per_second)
-        message = await _next(receive, allowed - (monotonic() - began), limits)
-
-
-async def _next(receive: Receive, seconds: float, limits: Limits) -> MutableMapping[str, Any]:
-    try:
-        async with asyncio.timeout(max(0.0, seconds)):
-            return await receive()
-    except TimeoutError:
-        raise InvalidRequest(
-            f"the body came too slowly: after {limits.body_seconds:g} s it has to come at "
-            f"{limits.body_bytes_per_second} bytes a second or more ([limits] body_seconds)"
-        ) from None
+        most, setting = settings.server.request_timeout, "request_timeout"
+        allowed = limits.body_seconds + size / limits.body_bytes_per_second
+        if allowed < most:
+            most, setting = allowed, "[limits] body_seconds, body_bytes_per_second"
+        try:
+            async with asyncio.timeout(max(0.0, began + most - monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise InvalidRequest(f"the body did not arrive within {most:g} s ({setting})") from None
 
 
 def _too_large(limit: int) -> BodyTooLarge:

@@ -12,7 +12,7 @@ from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.limits import Limits
 from mustcall.upstream import failures
 
-__all__ = ["PIECE", "in_turns", "read_bounded"]
+__all__ = ["PIECE", "check_body", "in_turns", "read_bounded"]
 
 #: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
 PIECE = 16 * 1024
@@ -29,12 +29,17 @@ async def read_bounded(chunks: AsyncGenerator[bytes], limits: Limits) -> bytes:
                 raise failures.answer_too_large(limits.reply_bytes)
             pieces.append(piece)
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if len(body) > UNCOUNTED:
-        await _check_elements(body, limits.reply_elements)
+    await check_body(body, limits)
     return body
 
 
-async def _check_elements(body: bytes, most: int) -> None:
+async def check_body(body: bytes, limits: Limits) -> None:
+    """Raise `UpstreamGarbage` for a whole body over the limits."""
+    if len(body) > limits.reply_bytes:
+        raise failures.answer_too_large(limits.reply_bytes)
+    if len(body) <= UNCOUNTED:
+        return
+    most = limits.reply_elements
     counting = count_elements(body, most)
     try:
         while True:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.upstream import failures
 from mustcall.upstream.answer import Garbled, Hangup, Phase
-from mustcall.upstream.bounds import PIECE, in_turns, read_bounded
+from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.inflating import inflated
 from mustcall.upstream.pool import Origin, Pool
@@ -94,6 +95,8 @@ class HttpReply:
         if connection is not None and self.arrived:
             body = connection.take()
             self._release()
+            if len(body) > UNCOUNTED or len(body) > self._limits.reply_bytes:
+                await check_body(body, self._limits)
             return body
         coding = self.headers.get("content-encoding")
         pieces = self._pieces()
