@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mustcall.core import elements
 from mustcall.core.elements import count_elements
 from mustcall.core.limits import REASONS, Limits
+from mustcall.policy.workload import inner_values
 
 json_values = st.recursive(
     st.none() | st.integers() | st.text(alphabet='a,[{"\\é', max_size=8),
@@ -32,11 +33,10 @@ def _count(body: bytes, most: int) -> tuple[int, int]:
 
 def _containers_and_items(value: Any) -> int:
     """Count as the text does: a bracket for each container, a comma for each item but the first."""
-    if isinstance(value, dict):
-        return 1 + max(0, len(value) - 1) + sum(map(_containers_and_items, value.values()))
-    if isinstance(value, list):
-        return 1 + max(0, len(value) - 1) + sum(map(_containers_and_items, value))
-    return 0
+    inner = inner_values(value)
+    if inner is None:
+        return 0
+    return 1 + max(0, len(inner) - 1) + sum(map(_containers_and_items, inner))
 
 
 @given(json_values, st.integers(1, 9))

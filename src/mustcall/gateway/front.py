@@ -11,6 +11,8 @@ from collections import Counter
 from time import monotonic
 from typing import Any, cast
 
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 from mustcall.core.limits import Limits
 from mustcall.gateway.joining import JoiningProtocol
 
@@ -175,11 +177,17 @@ class FrontProtocol(JoiningProtocol):
         if not self._refused:
             super().send_400_response(msg)
 
+    @property
+    def _answering(self) -> bool:
+        """Whether a request is being answered; before the first there is no cycle, whatever its annotation says."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
     def check_progress(self, now: float) -> None:
         """Refuse a head or body that is overdue."""
         limits = self.front.limits
         if self._in_head:
-            if self.cycle is not None and not self.cycle.response_complete:
+            if self._answering:
                 self._began = 0.0  # what comes after a request is read when it is answered
             elif self._began and now - self._began > limits.head_seconds:
                 self.refuse(
@@ -206,7 +214,7 @@ class FrontProtocol(JoiningProtocol):
             reason.encode(),
             _CODES[status].encode(),
         )
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        if not self._answering or not self.cycle.response_started:
             self.transport.write(
                 b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (status, _STATUS[status].encode(), len(body), body)

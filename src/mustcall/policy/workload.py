@@ -101,8 +101,12 @@ def places_in(value: Any, most: int) -> int:
         count += len(inner)
         if count > most:
             break
-        waiting.extend(item for item in inner if isinstance(item, dict | list))
+        waiting += filter(_holds_others, inner)
     return count
+
+
+def _holds_others(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def effort_of(schema: JsonObject) -> Effort:

@@ -118,21 +118,22 @@ class HttpReply:
         """Do as `in_turns` with `_pieces`, without the cost of one within the other: most streams come this way."""
         left = self._limits.reply_bytes
         idle = self._call.timeouts.idle
-        while (connection := self._connection) is not None:
+        connection = self._connection
+        while connection is not None:
             if connection.pieces:
                 piece = connection.take()
                 left -= len(piece)
                 if left < 0:
                     self._release()
                     raise failures.answer_too_large(self._limits.reply_bytes)
-                if connection.phase is _DONE:
+                last = connection.phase is _DONE
+                if last:
                     self._release()
-                    connection = None
                 for start in range(PIECE, len(piece), PIECE):
                     yield piece[start - PIECE : start]
                     await asyncio.sleep(0)
                 yield piece if len(piece) <= PIECE else piece[-(len(piece) % PIECE or PIECE) :]
-                if connection is None:
+                if last:
                     return
                 if self._connection is None:
                     raise failures.closed_early(self._call)  # by our own `close`
