@@ -113,7 +113,8 @@ def behave(place: Place, line: Connection, stop: Event) -> None:
     slowest, served, refused = 0.0, 0, 0
     while not stop.is_set():
         began = time.monotonic()
-        connection = http.client.HTTPConnection(*place, timeout=120)
+        # Another address, as other people have.
+        connection = http.client.HTTPConnection(*place, timeout=120, source_address=("127.0.0.2", 0))
         try:
             connection.request("POST", "/v1/chat/completions", _BODY, {"authorization": "Bearer honest"})
             status = connection.getresponse().status
@@ -121,6 +122,8 @@ def behave(place: Place, line: Connection, stop: Event) -> None:
             status = 0
         finally:
             connection.close()
+        if not served and status == 200:
+            line.send("ready")
         slowest = max(slowest, time.monotonic() - began)
         served, refused = served + (status == 200), refused + (status != 200)
         stop.wait(0.02)
@@ -134,7 +137,8 @@ def attack(one: Attack, process: "subprocess.Popen[str]", place: Place) -> Findi
     stop = context.Event()
     client = context.Process(target=behave, args=(place, theirs, stop), daemon=True)
     client.start()
-    time.sleep(0.3)
+    if not ours.poll(60) or ours.recv() != "ready":
+        raise SystemExit("the gateway does not serve a client that behaves, before any attack")
     forget_memory(process.pid)
     began = time.monotonic()
     try:
@@ -156,8 +160,6 @@ def attack(one: Attack, process: "subprocess.Popen[str]", place: Place) -> Findi
         finding.faults.append(f"{finding.memory // 2**20} MiB")
     if slowest > SLOWEST:
         finding.faults.append(f"another client waited {slowest:.1f} s")
-    if not served:
-        finding.faults.append("another client was never served")
     if refused:
         finding.faults.append(f"another client was refused {refused} times")
     return finding
