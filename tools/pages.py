@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/, and the parts of turns.md and setup.md between `<!-- generated: … -->` marks.
+"""Writes the generated pages of docs/, and the parts of other pages between `<!-- generated: … -->` marks.
 
 Everything here is printed from the tables the engine reads, so that docs and code cannot drift. `--check` compares
 instead. docs/rules.md is the work of tools/rules.py.
@@ -15,18 +15,24 @@ from click.testing import CliRunner
 
 from mustcall.cli.explain import command as explain
 from mustcall.core.errors import ModelError
+from mustcall.core.limits import DEFAULTS, MOST_PARTS, REASONS
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
 from mustcall.dialects.names import names_markdown
 from mustcall.policy import remedy, repairs
+from mustcall.policy.checker import LARGEST_SCHEMA
 from mustcall.policy.controls import Controls
 from mustcall.policy.demand import Demand
 from mustcall.policy.plan import make_plan
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.subschemas import MAX_DEPTH
 from mustcall.policy.wording import Wording
+from mustcall.policy.workload import MOST_STEPS
 from mustcall.profiles import markdown as profiles
+from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.providers import markdown as providers
+from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
@@ -216,12 +222,43 @@ def setup() -> str:
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{providers()}<!-- end -->\n", page)
 
 
+def _limits(_: str) -> str:
+    lines = ["| setting | default | bounds | above it | because |", "|---|---|---|---|---|"]
+    for name, reason in REASONS.items():
+        value: Any = getattr(DEFAULTS, name)
+        shown = (", ".join(value) or "none") if isinstance(value, tuple) else f"{value:,}"
+        lines.append(f"| `{name}` | {shown} | {reason.bounds} | {reason.above} | {reason.why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fixed(_: str) -> str:
+    lines = [
+        "| bounds | limit | above it |",
+        "|---|---|---|",
+        f"| parts of a reply | {MOST_PARTS:,} | `upstream_garbage` |",
+        f"| bytes of one stream event | {DEFAULT_EVENT_LIMIT:,} | `upstream_garbage` |",
+        f"| bytes of an upstream's head | {HEAD_LIMIT:,} | `upstream_garbage` |",
+        f"| steps of one validation | {MOST_STEPS:,} | the value does not fit |",
+        f"| characters of a schema | {LARGEST_SCHEMA:,} | not checkable |",
+        f"| nesting of arguments and schemas | {MAX_DEPTH} | the value does not fit |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def security() -> str:
+    """Return docs/security.md with its tables of limits written anew."""
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    write = {"limits": _limits, "fixed": _fixed}
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{write[found[1]](page)}<!-- end -->\n", page)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "profiles.md": profiles,
     "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
     "repairs.md": lambda: _REPAIRS.format(arguments=repairs.markdown(), names=names_markdown()),
+    "security.md": security,
     "setup.md": setup,
     "turns.md": turns,
 }

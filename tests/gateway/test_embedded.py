@@ -200,7 +200,7 @@ def test_a_client_that_leaves_frees_the_model(monkeypatch: pytest.MonkeyPatch, t
         host, _, port = running.url.removeprefix("http://").partition(":")
         for number in range(1, 3):
             with socket.create_connection((host, int(port)), timeout=30) as line:
-                head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+                head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n"
                 line.sendall(head.encode() + data)
                 received = b""
                 while b"data: " not in received:

@@ -179,7 +179,8 @@ def test_client_that_leaves_frees_the_upstream(upstream_wire: str, stream: bool)
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
             client.settimeout(10)
             client.sendall(
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b"
+                % (len(body), body)
             )
             upstream.wait_for_requests(1)
             if stream:
@@ -203,7 +204,7 @@ def test_slow_client_is_not_a_slow_upstream() -> None:
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
             client.settimeout(10)
             client.sendall(
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
                 % (len(body), body)
             )
             received = [client.recv(1000)]

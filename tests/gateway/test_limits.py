@@ -254,7 +254,7 @@ def test_repeated_headers_are_joined() -> None:
     ):
         client.settimeout(10)
         body = json.dumps(GOOD["messages"]).encode()
-        lines = b"host: x\r\nanthropic-beta: a-1\r\nanthropic-beta: b-2\r\ncontent-length: %d" % len(body)
+        lines = b"host: localhost\r\nanthropic-beta: a-1\r\nanthropic-beta: b-2\r\ncontent-length: %d" % len(body)
         client.sendall(b"POST /v1/messages HTTP/1.1\r\n%b\r\n\r\n%b" % (lines, body))
         assert b"200 OK" in client.recv(65536)
         assert upstream.requests[0].headers["anthropic-beta"] == "a-1, b-2"
@@ -321,7 +321,7 @@ def test_body_that_never_ends() -> None:
         socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
     ):
         client.settimeout(10)
-        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         answer = client.recv(65536)
     assert b"400 Bad Request" in answer
     assert b"did not arrive within 0.3 s" in answer

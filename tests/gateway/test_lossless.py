@@ -342,7 +342,8 @@ def test_events_are_forwarded_without_waiting() -> None:
             client.settimeout(10)
             body = b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}'
             client.sendall(
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b"
+                % (len(body), body)
             )
             received = b""
             for gate, event in zip(release, events, strict=True):

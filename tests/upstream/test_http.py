@@ -8,8 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
+from mustcall.core.limits import Limits
 from mustcall.testing import Answer, Cut, Delayed, Hang, Raw, RawStream, Reset, ScriptedUpstream
-from mustcall.upstream import http
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall, UpstreamReply
 from support.loopback import (
@@ -110,9 +110,9 @@ async def test_large_answers_arrive_whole(transport: HttpTransport) -> None:
         assert await stream_all(transport, call_to(upstream.url)) == body
 
 
-async def test_answer_over_the_limit(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_over_the_limit() -> None:
     """More than may be held is refused while it arrives, and its connection is closed; up to the limit is served."""
-    monkeypatch.setattr(http, "REPLY_LIMIT", 1000)
+    transport = HttpTransport(limits=Limits(reply_bytes=1000))
     head = b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n"
     async with listening(head + b"x" * 1001) as upstream:  # the rest never comes: only the limit can end this
         error = await failure_of(transport, call_to(upstream.url))
@@ -121,6 +121,7 @@ async def test_answer_over_the_limit(transport: HttpTransport, monkeypatch: pyte
         await within_reason(upstream.left)
     async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + b"x" * 1000) as upstream:
         assert await read_all(transport, call_to(upstream.url)) == (200, b"x" * 1000)
+    await transport.close()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

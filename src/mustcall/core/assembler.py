@@ -5,7 +5,7 @@
 
 from typing import assert_never
 
-from mustcall.core.errors import ErrorInfo, UpstreamRejected, UpstreamUnavailable
+from mustcall.core.errors import ErrorInfo, UpstreamGarbage, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.events import (
     ArgumentsDelta,
     Ended,
@@ -20,6 +20,7 @@ from mustcall.core.events import (
     TextDelta,
     UsageUpdated,
 )
+from mustcall.core.limits import MOST_PARTS
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 
@@ -100,7 +101,7 @@ class Assembler:
         return self._usage
 
     def feed(self, event: Event) -> None:
-        """Take one event."""
+        """Take one event; raise `UpstreamGarbage` for more parts than a reply may have."""
         match event:
             case TextDelta() | ArgumentsDelta():
                 self._slots[event.index].fragments.append(event.text)
@@ -112,6 +113,8 @@ class Assembler:
                     slot.summaries.setdefault(event.summary, []).append(event.text)
             case PartStarted():
                 self._slots[event.index] = _Slot(event.part)
+                if len(self._slots) > MOST_PARTS:
+                    raise UpstreamGarbage(f"the upstream's reply has more than {MOST_PARTS} parts")
             case PartEnded():
                 if event.part is not None:
                     self._slots[event.index].final = event.part

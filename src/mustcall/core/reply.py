@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.limits import MOST_PARTS
 from mustcall.core.origin import Value
 from mustcall.core.parts import Part, Refusal, ToolCall
 
@@ -51,6 +53,11 @@ class Reply(Value, frozen=True):
     stop_sequence: str | None = None
     usage: Usage | None = None
     created: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a reply of more parts than are ever looked at, wherever it is made."""
+        if len(self.parts) > MOST_PARTS:
+            raise UpstreamGarbage(f"the upstream's reply has more than {MOST_PARTS} parts")
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -15,11 +15,9 @@ from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.errors import (
-    BodyTooLarge,
     ErrorInfo,
     ForeignOrigin,
     GatewayBusy,
-    InvalidRequest,
     MustcallError,
     Unauthorized,
     UnknownRoute,
@@ -31,9 +29,12 @@ from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Metering
+from mustcall.gateway.admission import Admission, Held, check_elements
 from mustcall.gateway.heartbeat import Heartbeat
+from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.keeping import Keeper, TurnEnd
 from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
+from mustcall.gateway.receiving import Gone, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
@@ -91,10 +92,6 @@ _EXPOSED = b", ".join(
 )
 
 
-class _Gone(Exception):
-    """The client went away; there is nobody to answer."""
-
-
 class Gateway:
     """One gateway process: settings, a pool of upstream connections, and the count of requests under way."""
 
@@ -114,7 +111,10 @@ class Gateway:
         self._service: Service | None = None
         self._keeper: Keeper | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
-        self._under_way = 0
+        self._admission = Admission(
+            settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
+        )
+        self._hosts = allowed_hosts(settings)
         self._metrics = Metrics(time())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,7 +129,7 @@ class Gateway:
     @property
     def under_way(self) -> int:
         """Requests being worked on."""
-        return self._under_way
+        return self._admission.under_way
 
     @property
     def settings(self) -> Settings:
@@ -146,6 +146,8 @@ class Gateway:
             return
         self._settings = settings
         self._keys = tuple(key.encode() for key in settings.client_keys)
+        self._admission.change(settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys))
+        self._hosts = allowed_hosts(settings)
         service, self._service = self._service, None
         budget, self._accounts = settings.house.budget, self._metering or self._accounts
         self._metering = None
@@ -184,7 +186,7 @@ class Gateway:
         """
         if self._service is None:
             if self._transport is None:
-                self._transport = SchemeTransport()
+                self._transport = SchemeTransport(limits=self._settings.limits)
             keeper, budget = self._keeper, self._settings.house.budget
             if self._metering is None and budget is not None:
                 self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
@@ -217,7 +219,7 @@ class Gateway:
         """Answer one request, with a typed error if nothing else."""
         try:
             await self._dispatch(call)
-        except _Gone:
+        except Gone:
             return
         except asyncio.CancelledError:
             # The server ends what is left after its grace period. The caller gets a typed error all the same.
@@ -244,6 +246,8 @@ class Gateway:
         await call.send_whole(status_of(problem, codec), error_body(problem, codec, call.request_id), headers)
 
     async def _dispatch(self, call: "_Call") -> None:
+        if self._hosts is not None:
+            check_host(call.headers.get("host"), self._hosts)
         if call.path in _PROBES:
             await self._probe(call)
             return
@@ -267,31 +271,37 @@ class Gateway:
         if call.path != _METRICS or server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
-            page = self._metrics.text(in_flight=self._under_way, limit=server.max_concurrency)
+            page = self._metrics.text(in_flight=self.under_way, limit=server.max_concurrency)
             await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
             return
-        if self._under_way >= server.max_concurrency:
-            raise GatewayBusy(
-                f"the gateway already works on {self._under_way} requests (max_concurrency); try again in a moment"
-            )
-        self._under_way += 1
+        key = caller_key(call.headers) if self._keys else None
+        if call.path == _MODELS or call.path.startswith(STORED):
+            with self._admission.slot(key):
+                await self._look_up(call)
+            return
+        held = Held(self._admission, key)
         try:
-            if call.path == _MODELS:
-                body = await self._serve().models(self._upstream_view(call.headers))
-                await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=_JSON))
-            elif call.path.startswith(STORED):
-                view = self._upstream_view(call.headers)
-                reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
-                await call.send_reply(reply, codec_for(Wire.RESPONSES))
-            else:
-                body = await call.body(server.max_body_bytes, server.request_timeout)
-                keeper = self._keeper
+            declared = call.headers.get("content-length", "")
+            body = await read_body(call.receive, declared, self._settings, held)
+            await check_elements(body, self._settings.limits.body_elements)
+            keeper = self._keeper
+            with self._admission.slot(key):
                 if keeper is None or not keeper.is_open or call.path == _COUNT:
                     await call.while_connected(self._answer(call, body))
                 else:
                     await self._traced(call, body, keeper)
         finally:
-            self._under_way -= 1
+            held.give_back()
+
+    async def _look_up(self, call: "_Call") -> None:
+        """Answer what needs no turn: the list of models, and stored responses."""
+        view = self._upstream_view(call.headers)
+        if call.path == _MODELS:
+            body = await self._serve().models(view)
+            await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=_JSON))
+        else:
+            reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
+            await call.send_reply(reply, codec_for(Wire.RESPONSES))
 
     async def _traced(self, call: "_Call", body: bytes, keeper: Keeper) -> None:
         """Answer a turn, and drop what it was into the queue of traces."""
@@ -412,9 +422,15 @@ class Gateway:
 def _headers_of(scope: Scope) -> dict[str, str]:
     """Return the request's headers; a name that stands several times has its values joined."""
     headers: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        if name in headers:
+            again.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in again.items():
+        headers[name] = ", ".join(values)
     return headers
 
 
@@ -423,7 +439,6 @@ class _Call:
 
     __slots__ = (
         "_extra",
-        "_receive",
         "_send",
         "asked",
         "headers",
@@ -433,6 +448,7 @@ class _Call:
         "path",
         "progress",
         "query",
+        "receive",
         "request_id",
         "started",
         "status",
@@ -444,7 +460,7 @@ class _Call:
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, cors: Callable[[Mapping[str, str]], list[Header]]
     ) -> None:
-        self._receive = receive
+        self.receive = receive
         self._send = send
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
@@ -522,37 +538,6 @@ class _Call:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
-    async def body(self, limit: int, seconds: float) -> bytes:
-        """Read the request body within a time; a size over the limit, declared or real, is refused unkept."""
-        declared = self.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
-            raise BodyTooLarge(f"the body has {declared} bytes; this gateway takes at most {limit} (max_body_bytes)")
-        first = await self._receive()
-        if first["type"] == "http.request" and not first.get("more_body"):
-            pieces = [first.get("body", b"")]
-        else:
-            try:
-                async with asyncio.timeout(seconds):
-                    pieces = await self._rest_of_body(first, limit)
-            except TimeoutError:
-                raise InvalidRequest(f"the body did not arrive within {seconds:g} s (request_timeout)") from None
-        if sum(map(len, pieces)) > limit:
-            raise BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def _rest_of_body(self, message: MutableMapping[str, Any], limit: int) -> list[bytes]:
-        """Read a body that comes in pieces; stop keeping them once they are too many."""
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            if message["type"] == "http.disconnect":
-                raise _Gone
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if size > limit or not message.get("more_body"):
-                return pieces
-            message = await self._receive()
-
     async def while_connected(self, work: Awaitable[None]) -> None:
         """Do the work unless the client goes away first; then the work is cancelled, upstream included."""
         task = asyncio.current_task()
@@ -561,7 +546,7 @@ class _Call:
 
         async def watch() -> None:
             nonlocal gone
-            while (await self._receive())["type"] != "http.disconnect":
+            while (await self.receive())["type"] != "http.disconnect":
                 pass
             gone = True
             task.cancel()
@@ -580,7 +565,7 @@ class _Call:
             if not gone:
                 raise
             task.uncancel()
-            raise _Gone from None
+            raise Gone from None
         finally:
             timer.cancel()
             if watcher is not None:

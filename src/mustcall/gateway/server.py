@@ -13,8 +13,8 @@ import uvicorn
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.app import Gateway
+from mustcall.gateway.front import Front
 from mustcall.gateway.heap import keep_heap
-from mustcall.gateway.joining import JoiningProtocol
 from mustcall.gateway.notify import notify_stopping
 from mustcall.gateway.reloading import Reloader
 from mustcall.gateway.settings import ServerSettings, Settings
@@ -96,7 +96,7 @@ def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
         loop="auto",
-        http=JoiningProtocol,
+        http=Front(gateway.settings.limits).protocol(),
         ws="none",
         lifespan="on",
         proxy_headers=False,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.limits import DEFAULTS, REASONS, Limits
 from mustcall.core.origin import Wire
 from mustcall.dialects import register
 from mustcall.dialects.own import DialectSettings, make_dialect
@@ -115,6 +116,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     profile: tuple[dict[str, Any], ...] = ()
     budget: BudgetSettings | None = None
     breaker: BreakerRule | None = None
+    limits: Limits = DEFAULTS
     price: tuple[PriceSettings, ...] = ()
 
 
@@ -129,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where state is kept; None for nowhere.
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
+    limits: Limits = DEFAULTS
     #: What the person who starts it should know, a line each.
     notes: tuple[str, ...] = ()
 
@@ -193,6 +196,7 @@ def load_settings(
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
         house=msgspec.structs.replace(_house(read, path, env), budget=budget),
         session_by=session_by,
+        limits=over(read.limits, "MUSTCALL_LIMITS_", env),
         notes=notes,
     )
     _check(settings)
@@ -426,6 +430,9 @@ def _check(settings: Settings) -> None:
     for field in ("max_body_bytes", "max_concurrency", "request_timeout"):
         if getattr(server, field) <= 0:
             raise ConfigError(f"server: {field} must be above 0")
+    for field, value in msgspec.structs.asdict(settings.limits).items():
+        if not isinstance(value, tuple) and (value < 0 or (value == 0 and "; 0: " not in REASONS[field].bounds)):
+            raise ConfigError(f"limits: {field} must be above 0")
     names = [endpoint.name for endpoint in settings.endpoints]
     for name in names:
         if names.count(name) > 1:

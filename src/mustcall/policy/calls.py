@@ -79,6 +79,8 @@ class Calls:
                 return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
             self.salvaged = True
             checked = checked.salvage
+        if checked.unchecked:
+            self.note(AdaptationKind.REPORTED, tool.name, "its schema cannot be checked by")
         meant = call
         if reading or call.kind is not tool.kind or checked.arguments != call.arguments:
             meant = call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=checked.arguments)

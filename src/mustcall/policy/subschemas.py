@@ -7,6 +7,7 @@ of the document resolves to None.
 Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` copies each referenced part once.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ __all__ = [
 MAX_DEPTH = 100
 
 _MAX_REFS = 16
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ONE = (
     "items",
     "additionalProperties",
@@ -103,7 +105,7 @@ def resolve(root: JsonObject, reference: object) -> JsonObject | None:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     target: Any = root
-    for written in reference[2:].split("/"):
+    for written in (_unescaped(reference) if "%" in reference else reference)[2:].split("/"):
         step = written.replace("~1", "/").replace("~0", "~")
         match target:
             case dict():
@@ -114,6 +116,15 @@ def resolve(root: JsonObject, reference: object) -> JsonObject | None:
             case _:
                 return None
     return as_object(target)
+
+
+def _unescaped(reference: str) -> str:
+    """Return a reference without the escapes that a URI needs; one that spells no text stays as it is."""
+    raw = _ESCAPE.sub(lambda found: bytes((int(found.group(1), 16),)), reference.encode(errors="replace"))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return reference
 
 
 def types_of(schema: JsonObject, root: JsonObject, left: int = _MAX_REFS) -> frozenset[str] | None:

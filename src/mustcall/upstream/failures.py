@@ -10,6 +10,7 @@ from mustcall.upstream.seam import UpstreamCall
 
 __all__ = [
     "answer_stopped",
+    "answer_too_fine",
     "answer_too_large",
     "broke",
     "cannot_connect",
@@ -81,7 +82,12 @@ def not_http(call: UpstreamCall, why: str) -> UpstreamGarbage:
 
 def answer_too_large(limit: int) -> UpstreamGarbage:
     """More came than may be held."""
-    return UpstreamGarbage(f"the upstream's answer is larger than {limit} bytes")
+    return UpstreamGarbage(f"the upstream's answer is larger than {limit} bytes ([limits] reply_bytes)")
+
+
+def answer_too_fine(limit: int) -> UpstreamGarbage:
+    """It holds more values than are ever read."""
+    return UpstreamGarbage(f"the upstream's answer holds more than {limit} values ([limits] reply_elements)")
 
 
 def _unsent(error: UpstreamTimeout) -> UpstreamTimeout:

@@ -10,19 +10,21 @@ byte of an answer came. docs/decisions/http-client.md says why.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.upstream import failures
 from mustcall.upstream.answer import Garbled, Hangup, Phase
+from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.inflating import inflated
 from mustcall.upstream.pool import Origin, Pool
 from mustcall.upstream.request import Destination, UnusableUrl, Unwritable, read_url, write_head
-from mustcall.upstream.seam import REPLY_LIMIT, UpstreamCall, UpstreamReply
+from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
 if TYPE_CHECKING:
     from mustcall.upstream.proxied import ProxiedTransport
@@ -71,12 +73,13 @@ class _Route(NamedTuple):
 class HttpReply:
     """One answer on its way. The connection goes back to its origin as soon as the answer was taken whole."""
 
-    __slots__ = ("_call", "_connection", "_origin", "headers", "status")
+    __slots__ = ("_call", "_connection", "_limits", "_origin", "headers", "status")
 
-    def __init__(self, connection: Connection, origin: Origin, call: UpstreamCall) -> None:
+    def __init__(self, connection: Connection, origin: Origin, call: UpstreamCall, limits: Limits) -> None:
         self._connection: Connection | None = connection
         self._origin = origin
         self._call = call
+        self._limits = limits
         self.status = connection.status
         self.headers: Mapping[str, str] = connection.headers
 
@@ -92,22 +95,50 @@ class HttpReply:
         if connection is not None and self.arrived:
             body = connection.take()
             self._release()
+            if len(body) > UNCOUNTED or len(body) > self._limits.reply_bytes:
+                await check_body(body, self._limits)
             return body
-        pieces: list[bytes] = []
-        size = 0
-        async with aclosing(self.chunks()) as chunks:
-            async for piece in chunks:
-                size += len(piece)
-                if size > REPLY_LIMIT:
-                    self._release()
-                    raise failures.answer_too_large(REPLY_LIMIT)
-                pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        coding = self.headers.get("content-encoding")
+        pieces = self._pieces()
+        try:
+            return await read_bounded(
+                pieces if coding is None else inflated(pieces, coding, self._limits.inflate_ratio), self._limits
+            )
+        finally:
+            self._release()
 
     def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it arrives."""
+        """Yield the body as it arrives, in pieces that are read in a few milliseconds."""
         coding = self.headers.get("content-encoding")
-        return self._pieces() if coding is None else inflated(self._pieces(), coding)
+        if coding is None:
+            return self._turns()
+        return in_turns(inflated(self._pieces(), coding, self._limits.inflate_ratio), self._limits)
+
+    async def _turns(self) -> AsyncGenerator[bytes]:
+        """Do as `in_turns` with `_pieces`, without the cost of one within the other: most streams come this way."""
+        left = self._limits.reply_bytes
+        idle = self._call.timeouts.idle
+        connection = self._connection
+        while connection is not None:
+            if connection.pieces:
+                piece = connection.take()
+                left -= len(piece)
+                if left < 0:
+                    self._release()
+                    raise failures.answer_too_large(self._limits.reply_bytes)
+                last = connection.phase is _DONE
+                if last:
+                    self._release()
+                for start in range(PIECE, len(piece), PIECE):
+                    yield piece[start - PIECE : start]
+                    await asyncio.sleep(0)
+                yield piece if len(piece) <= PIECE else piece[-(len(piece) % PIECE or PIECE) :]
+                if last:
+                    return
+                if self._connection is None:
+                    raise failures.closed_early(self._call)  # by our own `close`
+            elif await self._more(connection, idle):
+                return
 
     async def _pieces(self) -> AsyncGenerator[bytes]:
         """Yield the body as it is on the wire; the idle time runs while there is nothing to yield."""
@@ -123,23 +154,28 @@ class HttpReply:
                 yield piece
                 if self._connection is None:
                     raise failures.closed_early(self._call)  # by our own `close`
-            elif connection.phase is _DONE:
-                self._release()
+            elif await self._more(connection, idle):
                 return
-            elif connection.phase is _BROKEN:
-                error = connection.error
-                self._release()
-                if isinstance(error, TimeoutError):
-                    raise failures.answer_stopped(self._call)
-                raise _typed(error, self._call) from error
-            else:
-                try:
-                    await connection.wait(idle)
-                except BaseException:
-                    self._release()
-                    raise
-                if self._connection is None:  # given back by `close` while this waited: what comes now is another's
-                    raise failures.closed_early(self._call)
+
+    async def _more(self, connection: Connection, idle: float) -> bool:
+        """Wait for more of the answer; return whether it has ended."""
+        if connection.phase is _DONE:
+            self._release()
+            return True
+        if connection.phase is _BROKEN:
+            error = connection.error
+            self._release()
+            if isinstance(error, TimeoutError):
+                raise failures.answer_stopped(self._call)
+            raise _typed(error, self._call) from error
+        try:
+            await connection.wait(idle)
+        except BaseException:
+            self._release()
+            raise
+        if self._connection is None:  # given back by `close` while this waited: what comes now is another's
+            raise failures.closed_early(self._call)
+        return False
 
     async def close(self) -> None:
         """Return the connection to the pool if the answer has arrived to its end, cut it off otherwise."""
@@ -155,7 +191,8 @@ class HttpReply:
 class HttpTransport:
     """Exchanges over a shared pool of connections, `connections` at a time if not 0. Made inside its event loop."""
 
-    def __init__(self, *, connections: int = 0) -> None:
+    def __init__(self, *, connections: int = 0, limits: Limits = DEFAULTS) -> None:
+        self._limits = limits
         self._pool = Pool(connections)
         self._routes: dict[str, _Route] = {}
         self._proxies: dict[tuple[str, int, bool], str | None] = {}
@@ -199,7 +236,7 @@ class HttpTransport:
                     origin.give(connection)
                     raise
                 if connection.begun:
-                    return HttpReply(connection, origin, call)
+                    return HttpReply(connection, origin, call, self._limits)
                 again = kept and call.method in _REPEATABLE and not connection.answered
                 if not again or isinstance(connection.error, TimeoutError):
                     origin.give(connection)
@@ -263,7 +300,7 @@ class HttpTransport:
         if self._proxied is None:
             from mustcall.upstream.proxied import ProxiedTransport  # noqa: PLC0415  takes 0.2 s, and few need it
 
-            self._proxied = ProxiedTransport(connections=self._connections)
+            self._proxied = ProxiedTransport(connections=self._connections, limits=self._limits)
         return await self._proxied.send(call, proxy)
 
     async def close(self) -> None:

@@ -1,9 +1,11 @@
-"""Reads an answer that came compressed although it was asked for as it is: gzip and deflate, in a few layers.
+"""Reads an answer that came compressed although it was asked for as it is: gzip or deflate, once.
 
-What comes out is handed on in bounded pieces, so that a small answer cannot become a large one in memory at once. An
-encoding that is not known here is an error: its bytes mean nothing to whoever reads the answer.
+What comes out is handed on in bounded pieces, other tasks run in between, and an answer that inflates to more than
+`ratio` times its size is refused: a kilobyte must not become hours of work. An encoding that is not known here is an
+error: its bytes mean nothing to whoever reads the answer.
 """
 
+import asyncio
 import re
 import zlib
 from collections.abc import AsyncGenerator, Generator
@@ -11,46 +13,53 @@ from contextlib import aclosing
 from typing import Protocol
 
 from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.limits import DEFAULTS
 
 __all__ = ["inflated"]
 
-_PIECE = 256 * 1024
+_PIECE = 64 * 1024
+#: How much may come out before the ratio counts: short answers full of blanks compress well.
+_FREE = 1024 * 1024
 _AUTOMATIC = zlib.MAX_WBITS | 32  # the gzip or the zlib frame, whichever is there
 _BARE = -zlib.MAX_WBITS
 #: The name of an encoding, and no sentence: a model may come to read it.
 _WORD = re.compile(r"[a-z0-9-]{1,20}")
-#: Nobody compresses more often; each layer is a call within a call.
-_MOST_LAYERS = 16
 
 
-async def inflated(pieces: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
-    """Yield what `pieces` hold under the encodings of a `content-encoding` header; raise `UpstreamGarbage`."""
-    layers: list[_Layer] = []
-    for name in reversed(coding.lower().split(",")):
+async def inflated(
+    pieces: AsyncGenerator[bytes], coding: str, ratio: int = DEFAULTS.inflate_ratio
+) -> AsyncGenerator[bytes]:
+    """Yield what `pieces` hold under the encoding of a `content-encoding` header; raise `UpstreamGarbage`."""
+    layers = 0
+    for name in coding.lower().split(","):
         match name.strip():
             case "gzip" | "x-gzip" | "deflate":
-                layers.append(_Layer())
+                layers += 1
             case "identity" | "":
                 pass
             case _:
                 said = repr(name.strip()) if _WORD.fullmatch(name.strip()) else "nobody knows what"
                 raise UpstreamGarbage(f"the upstream's answer is encoded as {said}, which was not asked for")
-    if len(layers) > _MOST_LAYERS:
-        raise UpstreamGarbage(f"the upstream's answer is compressed {len(layers)} times over, which was not asked for")
+    if layers > 1:
+        raise UpstreamGarbage(f"the upstream's answer is compressed {layers} times over, which was not asked for")
+    layer = _Layer()
+    taken = given = 0
     async with aclosing(pieces):
         async for piece in pieces:
-            for plain in _through(layers, piece):
+            if not layers:
+                yield piece
+                continue
+            taken += len(piece)
+            for plain in layer.feed(piece):
+                given += len(plain)
+                if given > _FREE and given > taken * ratio:
+                    raise UpstreamGarbage(
+                        f"the upstream's answer inflates to more than {ratio} times its size ([limits] inflate_ratio)"
+                    )
                 yield plain
-    if not all(layer.is_complete for layer in layers):
+                await asyncio.sleep(0)
+    if not layer.is_complete:
         raise UpstreamGarbage("the upstream's answer ended in the middle of its compression")
-
-
-def _through(layers: "list[_Layer]", piece: bytes) -> Generator[bytes]:
-    if not layers:
-        yield piece
-        return
-    for plain in layers[0].feed(piece):
-        yield from _through(layers[1:], plain)
 
 
 class _Inflater(Protocol):

@@ -6,15 +6,17 @@ a proxy needs: absolute targets, tunnels by CONNECT, the proxy's own credentials
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from io import BytesIO
 
 import aiohttp
 
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.upstream import failures
+from mustcall.upstream.bounds import in_turns, read_bounded
 from mustcall.upstream.idle import IdleTimer
-from mustcall.upstream.seam import REPLY_LIMIT, UpstreamCall, UpstreamReply
+from mustcall.upstream.inflating import inflated
+from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
 __all__ = ["ProxiedTransport"]
 
@@ -59,10 +61,11 @@ def _payload(body: bytes | None) -> bytes | BytesIO | None:
 class ProxiedReply:
     """One answer on its way."""
 
-    __slots__ = ("_call", "_response", "headers", "status")
+    __slots__ = ("_call", "_limits", "_response", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamCall) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamCall, limits: Limits) -> None:
         self._response = response
+        self._limits = limits
         self._call = call
         self.status = response.status
         self.headers: Mapping[str, str] = {
@@ -73,24 +76,23 @@ class ProxiedReply:
     def arrived(self) -> bool:
         """Whether the whole body is here."""
         content = self._response.content
-        return content.is_eof() and content.exception() is None
+        return content.is_eof() and content.exception() is None and "content-encoding" not in self.headers
 
     async def read(self) -> bytes:
         """Return the whole body; the idle timeout runs between pieces."""
         if self.arrived:
             return self._response.content.read_nowait()
-        pieces: list[bytes] = []
-        size = 0
-        async with aclosing(self.chunks()) as chunks:
-            async for piece in chunks:
-                size += len(piece)
-                if size > REPLY_LIMIT:
-                    raise failures.answer_too_large(REPLY_LIMIT)
-                pieces.append(piece)
-        return b"".join(pieces)
+        return await read_bounded(self._plain(), self._limits)
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it arrives."""
+    def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it arrives, in pieces that are read in a few milliseconds."""
+        return in_turns(self._plain(), self._limits)
+
+    def _plain(self) -> AsyncGenerator[bytes]:
+        coding = self.headers.get("content-encoding")
+        return self._pieces() if coding is None else inflated(self._pieces(), coding, self._limits.inflate_ratio)
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
         readany = self._response.content.readany
         try:
             with IdleTimer(self._call.timeouts.idle) as timer:
@@ -120,13 +122,15 @@ class ProxiedReply:
 class ProxiedTransport:
     """Exchanges through proxies, over aiohttp's own pool of connections."""
 
-    def __init__(self, *, connections: int = 0) -> None:
+    def __init__(self, *, connections: int = 0, limits: Limits = DEFAULTS) -> None:
+        self._limits = limits
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30, ttl_dns_cache=300),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             read_bufsize=_READ_BUFFER,
+            auto_decompress=False,
         )
 
     async def send(self, call: UpstreamCall, proxy: str | None) -> UpstreamReply:
@@ -145,7 +149,7 @@ class ProxiedTransport:
                 )
         except _FAILURES as error:
             raise _typed(error, call) from error
-        return ProxiedReply(response, call)
+        return ProxiedReply(response, call, self._limits)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -9,10 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["REPLY_LIMIT", "Timeouts", "Transport", "UpstreamCall", "UpstreamReply"]
-
-#: The largest body an upstream may answer with, in bytes. Nothing a model writes comes near it.
-REPLY_LIMIT = 256 * 1024 * 1024
+__all__ = ["Timeouts", "Transport", "UpstreamCall", "UpstreamReply"]
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +49,11 @@ class UpstreamReply(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """Return the whole body; raise `UpstreamGarbage` for one over `REPLY_LIMIT`."""
+        """Return the whole body; raise `UpstreamGarbage` for one over the limits."""
         ...
 
     def chunks(self) -> AsyncGenerator[bytes]:
-        """Return the body piece by piece, as it arrives; close what is not read to its end."""
+        """Return the body piece by piece, as it arrives; close what is not read to its end. No piece is large."""
         ...
 
     async def close(self) -> None:

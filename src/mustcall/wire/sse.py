@@ -5,15 +5,17 @@ Comments, `id` and `retry` are read and ignored; several `data` lines are joined
 start is skipped. Data stays bytes: an event is only read whole, so a split UTF-8 sequence never shows.
 
 Cost is linear in the bytes fed: what follows the last border between events is kept as a list of pieces, joined once
-when the next border comes, and read once. An event over `limit` bytes raises `UpstreamGarbage`; nothing else is ever
-raised.
+when the next border comes, and read once. An event over `limit` bytes, or of more JSON values than are ever read,
+raises `UpstreamGarbage`; nothing else is ever raised.
 """
 
 import re
 
 import msgspec
 
+from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.limits import DEFAULTS
 
 __all__ = ["DEFAULT_EVENT_LIMIT", "SseDecoder", "SseEvent", "SseFramer", "encode_event"]
 
@@ -120,11 +122,24 @@ class SseFramer:
             )
 
     def _hand_out(self, block: bytes) -> bytes:
+        if len(block) > UNCOUNTED:
+            _check_elements(block)
         tail = self.tail
         tail.append(block)
         if len(tail) > self._TAIL_BLOCKS:
             del tail[0]
         return block
+
+
+def _check_elements(block: bytes) -> None:
+    """Raise `UpstreamGarbage` for bytes that hold more values than are ever read."""
+    most, counting = DEFAULTS.reply_elements, count_elements(block, DEFAULTS.reply_elements)
+    try:
+        while True:
+            next(counting)
+    except StopIteration as counted:
+        if counted.value > most:
+            raise UpstreamGarbage(f"the upstream sent a stream event of more than {most} values") from None
 
 
 class SseDecoder:

@@ -1,0 +1,66 @@
+"""What an upstream's answer may be, the same over every transport: its bytes, its values, the size of a piece.
+
+Answers in one piece are counted in steps between which other tasks run; a stream is cut into pieces that take a few
+milliseconds to read, with a step of the loop between two pieces of what came at once.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from mustcall.core.elements import UNCOUNTED, count_elements
+from mustcall.core.limits import Limits
+from mustcall.upstream import failures
+
+__all__ = ["PIECE", "check_body", "in_turns", "read_bounded"]
+
+#: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
+PIECE = 16 * 1024
+
+
+async def read_bounded(chunks: AsyncGenerator[bytes], limits: Limits) -> bytes:
+    """Return a whole body, or raise `UpstreamGarbage`."""
+    pieces: list[bytes] = []
+    size = 0
+    async with aclosing(chunks):
+        async for piece in chunks:
+            size += len(piece)
+            if size > limits.reply_bytes:
+                raise failures.answer_too_large(limits.reply_bytes)
+            pieces.append(piece)
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    await check_body(body, limits)
+    return body
+
+
+async def check_body(body: bytes, limits: Limits) -> None:
+    """Raise `UpstreamGarbage` for a whole body over the limits."""
+    if len(body) > limits.reply_bytes:
+        raise failures.answer_too_large(limits.reply_bytes)
+    if len(body) <= UNCOUNTED:
+        return
+    most = limits.reply_elements
+    counting = count_elements(body, most)
+    try:
+        while True:
+            next(counting)
+            await asyncio.sleep(0)
+    except StopIteration as counted:
+        if counted.value > most:
+            raise failures.answer_too_fine(most) from None
+
+
+async def in_turns(chunks: AsyncGenerator[bytes], limits: Limits) -> AsyncGenerator[bytes]:
+    """Yield a body in small pieces; raise `UpstreamGarbage` once it is too large."""
+    size = 0
+    async with aclosing(chunks):
+        async for piece in chunks:
+            size += len(piece)
+            if size > limits.reply_bytes:
+                raise failures.answer_too_large(limits.reply_bytes)
+            if len(piece) <= PIECE:
+                yield piece
+                continue
+            for start in range(0, len(piece), PIECE):
+                yield piece[start : start + PIECE]
+                await asyncio.sleep(0)

@@ -1,0 +1,66 @@
+"""Shares of one process: slots and bytes of bodies, in total and for each key."""
+
+import msgspec
+import pytest
+
+from mustcall.core.errors import BodyTooLarge, GatewayBusy
+from mustcall.core.limits import DEFAULTS
+from mustcall.gateway.admission import Admission, Held, check_elements
+
+
+def test_no_key_of_several_takes_all_slots() -> None:
+    """Rule 68: one key gets half of the slots, and the other is served all the same."""
+    admission = Admission(DEFAULTS, most=4, keys=2)
+    with admission.slot("a"), admission.slot("a"):
+        with pytest.raises(GatewayBusy, match="key_concurrency"), admission.slot("a"):
+            pass
+        with admission.slot("b"), admission.slot("b"):
+            assert admission.under_way == 4
+            with pytest.raises(GatewayBusy, match="max_concurrency"), admission.slot("b"):
+                pass
+    assert admission.under_way == 0
+    with admission.slot("a"):
+        pass
+
+
+def test_a_single_key_and_no_key_take_all() -> None:
+    """Rule 68: where there is nobody else, there is nothing to share; a setting is kept all the same."""
+    for key, keys in ((None, 0), ("a", 1)):
+        admission = Admission(DEFAULTS, most=2, keys=keys)
+        with admission.slot(key), admission.slot(key):
+            pass
+    admission = Admission(msgspec.structs.replace(DEFAULTS, key_concurrency=1), most=2, keys=1)
+    with admission.slot("a"), pytest.raises(GatewayBusy), admission.slot("a"):
+        pass
+
+
+def test_bytes_of_bodies_are_shared() -> None:
+    """Rule 68: one key holds half of the bytes at most; what was refused is not held."""
+    admission = Admission(msgspec.structs.replace(DEFAULTS, bodies_bytes=100), most=9, keys=2)
+    first, second, other = Held(admission, "a"), Held(admission, "a"), Held(admission, "b")
+    first.take(40)
+    with pytest.raises(GatewayBusy, match="key_bodies_bytes"):
+        second.take(11)
+    second.take(10)
+    other.take(50)
+    with pytest.raises(GatewayBusy):
+        other.take(1)
+    for held in (first, second, other):
+        held.give_back()
+    Held(admission, "a").take(50)
+
+
+def test_a_reload_changes_the_shares() -> None:
+    """Rule 120: new settings hold at once, for what is under way as well."""
+    admission = Admission(DEFAULTS, most=1, keys=0)
+    with admission.slot(None):
+        admission.change(DEFAULTS, most=2, keys=0)
+        with admission.slot(None):
+            assert admission.under_way == 2
+
+
+async def test_bodies_of_too_many_values_are_refused() -> None:
+    """Rule 68: 63 MB of brackets are refused before they are read; a long text is not."""
+    with pytest.raises(BodyTooLarge, match="100000 values"):
+        await check_elements(b"[" + b"[]," * 1_000_000 + b"0]", DEFAULTS.body_elements)
+    await check_elements(b'{"content":"' + b"one, two [three] " * 100_000 + b'"}', DEFAULTS.body_elements)

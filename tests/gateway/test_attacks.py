@@ -1,0 +1,51 @@
+"""The short set of attacks: typed answers, a process that lives and stays small. tools/attack.py has all of them."""
+
+import multiprocessing
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+from attack import MOST_MEMORY, forget_memory, memory_of, running_gateway
+from attacks import ALL
+from attacks.sending import Attack, Place, turn
+from attacks.upstream import serve_upstream
+
+if sys.platform != "linux":
+    pytest.skip("memory is read from /proc", allow_module_level=True)
+
+QUICK = [one for one in ALL if one.quick]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, Place]]:
+    """A gateway of limited memory in front of a hostile upstream: its process and its address."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    upstream = context.Process(target=serve_upstream, args=(theirs,), daemon=True)
+    upstream.start()
+    try:
+        with running_gateway(ours.recv(), tmp_path_factory.mktemp("attacked")) as (process, place):
+            yield process.pid, place
+    finally:
+        upstream.kill()
+        upstream.join()
+
+
+@pytest.mark.parametrize("one", QUICK, ids=[one.name for one in QUICK])
+def test_an_attack_is_answered_and_others_are_served(one: Attack, attacked: tuple[int, Place]) -> None:
+    """Rule 68: a typed answer or a closed connection, memory under 400 MB, and the next request is served."""
+    pid, place = attacked
+    forget_memory(pid)
+    assert one.run(place) <= one.expected
+    assert memory_of(pid) < MOST_MEMORY
+    assert turn(place, "good") == 200
+
+
+def test_there_are_attacks_of_every_kind() -> None:
+    """Rule 118: every finding has its attack, a hundred more are generated, and each has a name of its own."""
+    assert len({one.name for one in ALL}) == len(ALL) > 110
+    assert len(QUICK) > 20

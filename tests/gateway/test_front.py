@@ -1,0 +1,174 @@
+"""What a connection may do before any key is known, over raw sockets."""
+
+import logging
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import msgspec
+import pytest
+
+from mustcall.core.errors import ForeignOrigin
+from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.gateway.front import RareLog
+from mustcall.gateway.hosts import allowed_hosts, check_host
+from mustcall.gateway.settings import settings_from_flags
+from mustcall.testing import Say, ScriptedUpstream, Turn
+from mustcall.testing.gateway import RunningGateway
+
+BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n" % len(BODY)
+
+
+@contextmanager
+def _gateway(**limits: object) -> Generator[tuple[str, int]]:
+    with ScriptedUpstream(default=Turn(Say("ok"))) as upstream:
+        settings = settings_from_flags(f"chat={upstream.base_url}")
+        settings = msgspec.structs.replace(settings, limits=msgspec.structs.replace(DEFAULTS, **limits))
+        with RunningGateway(settings=settings) as gateway:
+            host, _, port = gateway.url.removeprefix("http://").partition(":")
+            yield host, int(port)
+
+
+def _status(connection: socket.socket) -> int:
+    """Return the status of the next answer, 0 if the connection is closed without one."""
+    connection.settimeout(30)
+    answer = b""
+    try:
+        while b"\r\n" not in answer:
+            piece = connection.recv(65_536)
+            if not piece:
+                return 0
+            answer += piece
+    except ConnectionError:
+        return 0
+    return int(answer.split(b" ", 2)[1])
+
+
+def _ask(place: tuple[str, int], request: bytes) -> int:
+    with socket.create_connection(place) as connection:
+        with suppress(ConnectionError):  # refused while it was being sent
+            connection.sendall(request)
+        return _status(connection)
+
+
+def test_heads_are_bounded() -> None:
+    """Rule 68: too many headers, too many bytes of them, and one that is too long are 431, each; usual heads pass."""
+    with _gateway() as place:
+        assert _ask(place, HEAD + b"x: y\r\n" * 100 + b"\r\n" + BODY) == 200
+        assert _ask(place, HEAD + b"x: y\r\n" * 200 + b"\r\n" + BODY) == 431
+        assert _ask(place, HEAD + b"x: %b\r\n\r\n" % (b"y" * 70_000) + BODY) == 431
+        assert _ask(place, HEAD + b"x: %b\r\n" % (b"y" * 30_000) * 3 + b"\r\n" + BODY) == 431
+        assert _ask(place, HEAD + b"x: " + b"y" * 300_000) == 431
+        assert _ask(place, b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\n\r\n") == 431
+        assert _ask(place, HEAD + b"x: %b\r\n\r\n" % (b"y" * 60_000) + BODY) == 200
+
+
+def test_a_large_body_is_no_large_head() -> None:
+    """Rule 68: only what comes before the body counts, however it is cut."""
+    body = BODY[:-1] + b" " * 200_000 + b"}"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with _gateway() as place:
+        assert _ask(place, head + body) == 200
+        with socket.create_connection(place) as connection:
+            for _ in range(3):  # one after the other on one connection
+                connection.sendall(head)
+                connection.sendall(body)
+                assert _status(connection) == 200
+                connection.settimeout(0.2)
+                try:
+                    while connection.recv(65_536):
+                        pass
+                except TimeoutError:
+                    pass
+
+
+def test_half_sent_heads_and_bodies_end() -> None:
+    """Rule 68: a head or body that does not come is answered and the connection closed; nothing at all as well."""
+    with _gateway(head_seconds=0.2, body_seconds=0.2) as place:
+        assert _ask(place, b"POST /v1/chat") == 408
+        assert _ask(place, b"") == 408
+        assert _ask(place, HEAD + b"\r\n") == 408
+        assert _ask(place, HEAD + b"\r\n" + BODY[:5]) in (400, 408)  # whoever notices first
+        assert _ask(place, HEAD + b"\r\n" + BODY) == 200
+
+
+def test_connections_of_one_address_are_bounded() -> None:
+    """Rule 68: one more is 503 and closed, and one that leaves makes room."""
+    with _gateway(connections_per_address=3) as place:
+        # The gateway was asked whether it answers; that connection may still be kept.
+        held = [socket.create_connection(place) for _ in range(3)]
+        assert _ask(place, HEAD + b"\r\n" + BODY) == 503
+        for connection in held:
+            connection.close()
+        statuses = set[int]()
+        for _ in range(200):
+            statuses.add(_ask(place, HEAD + b"\r\n" + BODY))
+            if 200 in statuses:
+                break
+        assert 200 in statuses
+
+
+def test_half_sent_bodies_hold_no_slot() -> None:
+    """Rule 68: a request is worked on when its body is there, so that others are served meanwhile."""
+    with (
+        ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", max_concurrency=1) as gateway,
+    ):
+        host, _, port = gateway.url.removeprefix("http://").partition(":")
+        place = (host, int(port))
+        held = [socket.create_connection(place) for _ in range(5)]
+        for connection in held:
+            connection.sendall(HEAD + b"\r\n" + BODY[:5])
+        assert _ask(place, HEAD + b"\r\n" + BODY) == 200
+        for connection in held:
+            connection.sendall(BODY[5:])
+            assert _status(connection) == 200
+            connection.close()
+
+
+@pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8484", b"127.0.0.1.evil.example", b"localhost.evil"])
+@pytest.mark.parametrize("path", [b"/v1/models", b"/", b"/metrics"])
+def test_foreign_hosts_are_refused(host: bytes, path: bytes) -> None:
+    """Rule 136: a page that points its own name at this machine gets nothing."""
+    with _gateway() as place:
+        assert _ask(place, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, host)) == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8484", "127.1.2.3", "[::1]:8484", "[::1]"]
+)
+def test_loopback_names_are_answered(host: str) -> None:
+    """Rule 136: a gateway on loopback answers to loopback's names, with any port."""
+    allowed = allowed_hosts(settings_from_flags("chat=http://127.0.0.1:9/v1"))
+    assert allowed is not None
+    check_host(host, allowed)
+    check_host(None, allowed)
+    with pytest.raises(ForeignOrigin):
+        check_host(f"{host}.example", allowed)
+
+
+def test_other_addresses_answer_to_any_name_unless_names_are_listed() -> None:
+    """Rule 120: a gateway for others has names that only its operator knows."""
+    settings = settings_from_flags("chat=http://127.0.0.1:9/v1")
+    server = msgspec.structs.replace(settings.server, host="0.0.0.0")  # noqa: S104
+    assert allowed_hosts(msgspec.structs.replace(settings, server=server)) is None
+    named = msgspec.structs.replace(settings, server=server, limits=Limits(hosts=("Gateway.example",)))
+    allowed = allowed_hosts(named)
+    assert allowed == {"gateway.example"}
+    assert allowed_hosts(msgspec.structs.replace(settings, limits=Limits(hosts=("*",)))) is None
+
+
+def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Rule 117: a thousand refusals of a kind are one line, and the next one says how many there were."""
+    log = RareLog()
+    with caplog.at_level(logging.WARNING, "mustcall.gateway"):
+        for number in range(1_000):
+            log.note("kind", "refused", number / 1_000)
+        log.note("other", "refused, too", 1.0)
+        log.note("kind", "refused", 12.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused",
+        "refused, too",
+        "refused (999 more since the last such line)",
+    ]

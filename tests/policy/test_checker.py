@@ -1,0 +1,324 @@
+"""Values against schemas: the library's verdicts, bounded work, and problems that name the branch that was meant."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mustcall.core.origin import JsonObject
+from mustcall.policy import misfits, workload
+from mustcall.policy.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
+from mustcall.policy.problems import Problem
+from mustcall.policy.workload import MOST_STEPS, Uncountable, effort_of, places_in
+
+NAMES = ("a", "b", "kind")
+TYPES = ("string", "integer", "number", "boolean", "null", "object", "array")
+PARTS = ("one", "two", "three")
+
+LEAVES: list[Any] = [
+    *({"type": name} for name in TYPES),
+    *({"type": ["string", name]} for name in TYPES[1:]),
+    *(True, False, {}, {"const": "a"}, {"enum": ["a", 1]}, {"minimum": 1}, {"maxLength": 1}, {"minItems": 1}),
+    *({"pattern": "^a"}, {"uniqueItems": True}, {"maxProperties": 1}, {"multipleOf": 2}, {"required": ["a"]}),
+    *({"dependentRequired": {"a": ["b"]}}, {"required": ["kind", "b"]}),
+    *({"$ref": f"#/$defs/{name}"} for name in PARTS),
+]
+ONE = ("not", "items", "additionalProperties", "contains", "propertyNames", "if", "then", "else")
+UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+MANY = ("anyOf", "oneOf", "anyOf", "oneOf", "allOf", "prefixItems")
+NAMED = ("properties", "dependentSchemas", "properties")
+
+
+def _any_value(draw: random.Random, left: int = 3) -> Any:
+    match draw.randrange(8 if left else 6):
+        case 6:
+            return [_any_value(draw, left - 1) for _ in range(draw.randrange(4))]
+        case 7:
+            return {name: _any_value(draw, left - 1) for name in draw.sample([*NAMES, "zz"], draw.randrange(4))}
+        case _:
+            return draw.choice([None, True, -2, 0, 1, 2, 3, 0.5, 1.0, "", "a", "xyz"])
+
+
+def _any_schema(draw: random.Random, left: int = 3) -> Any:
+    if not left or draw.random() < 0.25:
+        return draw.choice(LEAVES)
+    schema: JsonObject = {}
+    for word in draw.sample([*ONE, *UNEVALUATED, *MANY, *NAMED, "patternProperties", "required", "type"], 3):
+        if word in ONE or word in UNEVALUATED:
+            schema[word] = _any_schema(draw, left - 1)
+        elif word in MANY:
+            schema[word] = [_any_schema(draw, left - 1) for _ in range(draw.randint(1, 3))]
+        elif word in NAMED:
+            schema[word] = {name: _any_schema(draw, left - 1) for name in draw.sample(NAMES, draw.randint(1, 3))}
+        elif word == "patternProperties":
+            schema[word] = {pattern: _any_schema(draw, left - 1) for pattern in draw.sample(["^a", "b|k"], 1)}
+        else:
+            schema[word] = draw.choice(TYPES) if word == "type" else draw.sample(NAMES, 1)
+    return schema
+
+
+def _any_document(draw: random.Random) -> JsonObject:
+    body = _any_schema(draw)
+    return {
+        **(body if isinstance(body, dict) else {"allOf": [body]}),
+        "$defs": {name: _any_schema(draw, 2) for name in PARTS},
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_verdicts_are_those_of_the_library(seed: int) -> None:
+    """Rule 90: recursive and union-heavy schemas get the verdict of the library itself, and a problem if it is no.
+
+    The descent ends at a keyword that fails, never by giving up.
+    """
+    draw = random.Random(seed)
+    for _ in range(500):
+        schema = _any_document(draw)
+        library = jsonschema_rs.validator_for(schema)
+        checker = validator_for(schema)
+        assert checker is not None
+        for _ in range(3):
+            value = _any_value(draw)
+            valid = library.is_valid(value)
+            assert fits(checker, value) is valid, (schema, value)
+            told = checker.problems(value)
+            assert bool(told) is not valid, (schema, value)
+            assert all(problem.expected != "a value of the declared form" for problem in told), (schema, value)
+
+
+def _tree(words: str, levels: int) -> JsonObject:
+    """A schema that says 2^levels times that a value is a list of texts."""
+    twice = {str(level): {words: [{"$ref": f"#/$defs/{level + 1}"}] * 2} for level in range(levels)}
+    last = {str(levels): {"type": "array", "items": {"type": "string"}}}
+    return {"$defs": {**twice, **last}, "$ref": "#/$defs/0"}
+
+
+def _filter(form: Callable[[str, JsonObject], JsonObject]) -> JsonObject:
+    again: JsonObject = {"$ref": "#/$defs/filter"}
+    leaf: JsonObject = {
+        "type": "object",
+        "properties": {"field": {"type": "string"}, "value": {"type": "string"}},
+        "required": ["field", "value"],
+    }
+    branches = [*(form(word, again) for word in ("and", "or", "not")), leaf]
+    return {"$defs": {"filter": {"anyOf": branches}}, "$ref": "#/$defs/filter"}
+
+
+def _tagged(word: str, again: JsonObject) -> JsonObject:
+    fields: JsonObject = {"op": {"const": word}, "args": {"type": "array", "items": again}}
+    return {"type": "object", "properties": fields, "required": ["op", "args"]}
+
+
+def _keyed(word: str, again: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": {word: {"type": "array", "items": again}}, "required": [word]}
+
+
+FILTERS: list[tuple[Callable[[str, JsonObject], JsonObject], Callable[[Any, int], JsonObject], str]] = [
+    (_tagged, lambda inner, level: {"op": ("and", "or", "not")[level % 3], "args": [inner]}, "args[0]"),
+    (_keyed, lambda inner, level: {("and", "or", "not")[level % 3]: [inner]}, ""),
+]
+
+
+@pytest.mark.parametrize("depth", [1, 7, 9, 10, 25])
+@pytest.mark.parametrize(("form", "wrap", "step"), FILTERS)
+def test_a_wrong_leaf_of_a_recursive_filter_is_found_in_few_steps(
+    depth: int,
+    form: Callable[[str, JsonObject], JsonObject],
+    wrap: Callable[[Any, int], JsonObject],
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rule 68: the field is named, and the work grows with the square of the depth at most, not in its power."""
+    searches: list[misfits.Misfits] = []
+    made = misfits.Misfits.__init__
+
+    def noted(self: misfits.Misfits, *args: Any) -> None:
+        searches.append(self)
+        made(self, *args)
+
+    monkeypatch.setattr(misfits.Misfits, "__init__", noted)
+    value: JsonObject = {"field": "a", "value": 1}
+    for level in range(depth):
+        value = wrap(value, level)
+    (problem,) = problems_in(_filter(form), value)
+    places = [f"{('and', 'or', 'not')[level % 3]}[0]" for level in reversed(range(depth))]
+    where = ".".join([step] * depth if step else places) + ".value"
+    assert problem.path in (where, where[:199] + "…")
+    assert problem.expected == "string"
+    (search,) = searches
+    assert search.steps < 1_000 * (depth + 2) ** 2 * 2
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
+def test_a_schema_that_unfolds_without_end_is_not_checkable(word: str) -> None:
+    """Rule 68: 2^40 checks are never begun; the schema is not called faulty for it."""
+    for levels in (18, 40, 150):
+        assert validator_for(_tree(word, levels)) is None
+        assert schema_fault(_tree(word, levels)) is None
+        assert problems_in(_tree(word, levels), [1]) == ()
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf"])
+def test_a_long_value_under_a_dear_schema_does_not_fit(word: str) -> None:
+    """Rule 68: twelve levels of unions are followed for a short list, and refused for one of 3,000 items."""
+    checker = validator_for(_tree(word, 12))
+    assert checker is not None
+    assert fits(checker, ["a"] * 50)
+    assert not fits(checker, ["a"] * 3_000)
+    assert problems_in(_tree(word, 12), ["a"] * 3_000) == (
+        Problem("", f"a value that can be checked in {MOST_STEPS:,} steps"),
+    )
+
+
+def test_a_large_schema_is_not_checkable() -> None:
+    """Rule 68: compiling takes time on the loop, so it ends at a size."""
+    small: JsonObject = {"properties": {f"f{number}": {"type": "string"} for number in range(1_000)}}
+    large: JsonObject = {"description": "x" * LARGEST_SCHEMA, "type": "object"}
+    assert validator_for(small) is not None
+    assert validator_for(large) is None
+    assert schema_fault(large) is None
+
+
+def test_patterns_that_backtrack_are_counted() -> None:
+    """Rule 68: a list of texts under a pattern that may backtrack without end is refused from some length on."""
+    schema: JsonObject = {"items": {"pattern": "^(?=(a+)+$)(a|aa)+\\1b"}}
+    checker = validator_for(schema)
+    assert checker is not None
+    assert checker.affords(["a"] * 100)
+    assert not checker.affords(["a"] * 3_000)
+
+
+def test_usual_schemas_are_not_counted_against_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: for a schema without unions of many branches the value is not counted."""
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        "required": ["a"],
+    }
+
+    def count(_value: Any, _most: int) -> int:
+        pytest.fail("counted")
+
+    monkeypatch.setattr(workload, "places_in", count)
+    checker = validator_for(schema)
+    assert checker is not None
+    assert checker.cheap
+    assert fits(checker, {"a": "x", "b": None})
+
+
+def test_recursion_alone_is_no_multiplication() -> None:
+    """Rule 68: a schema that refers to itself costs the same at each depth."""
+    tree: JsonObject = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
+    assert effort_of(tree).steps < 50
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/a%20b", "#name"])
+def test_references_are_followed_however_they_are_written(reference: str) -> None:
+    """Rule 68: an escaped pointer or an anchor hides no work."""
+    dear = {"anyOf": [{"const": number} for number in range(50)], "$anchor": "name"}
+    assert effort_of({"$defs": {"a b": dear}, "$ref": reference}).steps > 50
+
+
+def test_a_chain_of_references_ends() -> None:
+    """Rule 68: ten thousand references in a row are not followed."""
+    chain = {str(number): {"$ref": f"#/$defs/{number + 1}"} for number in range(1_000)}
+    with pytest.raises(Uncountable):
+        effort_of({"$defs": {**chain, "1000": {}}, "$ref": "#/$defs/0"})
+
+
+@pytest.mark.parametrize(("text", "places"), [("1", 1), ("[]", 1), ("[1, [2, {}]]", 5), ('{"a": {"b": [null, 1]}}', 5)])
+def test_places_are_counted(text: str, places: int) -> None:
+    """Rule 68: each value within a value is one place, and counting ends above what is asked."""
+    value = json.loads(text)
+    assert places_in(value, 1_000) == places
+    assert places_in([value] * 1_000, 3) == 1_001
+
+
+SHAPES: JsonObject = {
+    "type": "object",
+    "properties": {
+        "shape": {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}},
+                    "required": ["kind", "radius"],
+                },
+                {"$ref": "#/$defs/square"},
+                {"type": "string"},
+            ]
+        },
+        "target": {
+            "anyOf": [
+                {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]},
+                {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            ]
+        },
+        "pair": {"anyOf": [{"type": "array", "prefixItems": [{"type": "string"}], "items": False}, {"type": "null"}]},
+        "when": {"if": {"required": ["at"]}, "then": {"properties": {"at": {"type": "string"}}}},
+    },
+    "$defs": {
+        "square": {
+            "allOf": [
+                {"type": "object", "properties": {"kind": {"enum": ["square", "box"]}}, "required": ["kind"]},
+                {"properties": {"side": {"type": "number", "minimum": 1}}, "required": ["side"]},
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "expected"),
+    [
+        ({"shape": {"kind": "circle", "radius": "x"}}, "shape.radius", "number"),
+        ({"shape": {"kind": "circle"}}, "shape.radius", "number, required"),
+        ({"shape": {"kind": "box", "side": 0}}, "shape.side", "at least 1"),
+        ({"shape": {"kind": "square"}}, "shape.side", "number, required"),
+        ({"shape": 5}, "shape", "object or string"),
+        ({"target": {"id": "x"}}, "target.id", "integer"),
+        ({"target": {"name": 1}}, "target.name", "string"),
+        ({"target": {}}, "target", "exactly one of the declared forms"),
+        ({"pair": [1]}, "pair[0]", "string"),
+        ({"pair": ["a", 2]}, "pair[1]", "what the schema says under falseSchema"),
+        ({"when": {"at": 5}}, "when.at", "string"),
+    ],
+)
+def test_the_branch_that_was_meant_is_told(value: Any, path: str, expected: str) -> None:
+    """Rule 90: type, constant fields and required fields choose the branch, references and `allOf` included."""
+    assert problems_in(SHAPES, value) == (Problem(path, expected),)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "path", "expected"),
+    [
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}, [1], "[0]", "string"),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "definitions": {"a": {"type": "string"}},
+                "properties": {"a": {"$ref": "#/definitions/a", "minLength": 5}},
+            },
+            {"a": 1},
+            "a",
+            "string",
+        ),
+        ({"properties": {"a/b c": {"anyOf": [{"items": {"type": "string"}}]}}}, {"a/b c": [1]}, "a/b c[0]", "string"),
+        ({"contains": {"type": "string"}}, [1], "", "what the schema says under contains"),
+        ({"propertyNames": {"pattern": "^b"}}, {"a": 1}, "", "what the schema says under propertyNames"),
+        ({"not": {"type": "string"}}, "x", "", "what the schema says under not"),
+        ({"properties": {"a": True}, "unevaluatedProperties": False}, {"b": 1}, "", "no fields but a"),
+        (
+            {"patternProperties": {"^a": {"type": "string"}}, "additionalProperties": {"type": "null"}},
+            {"b": 1},
+            "*",
+            "null",
+        ),
+    ],
+)
+def test_problems_under_other_keywords(schema: JsonObject, value: Any, path: str, expected: str) -> None:
+    """Rule 90: each keyword that holds schemas is followed, as its draft has it."""
+    assert problems_in(schema, value) == (Problem(path, expected),)

@@ -1,0 +1,109 @@
+"""What an upstream's answer may be, and that nobody waits for a large one to be read."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Self
+
+import msgspec
+import pytest
+
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.limits import DEFAULTS
+from mustcall.upstream.bounds import PIECE, in_turns, read_bounded
+from mustcall.upstream.http import HttpTransport
+from support.loopback import call_to, listening
+
+SMALL = msgspec.structs.replace(DEFAULTS, reply_bytes=300_000, reply_elements=50)
+
+
+async def _source(*pieces: bytes) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+class _Others:
+    """Another task that counts its turns."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 200_001])
+async def test_large_pieces_are_cut_and_others_run_in_between(size: int) -> None:
+    """Rule 68: what comes at once is read in turns, byte for byte the same."""
+    text = bytes(index % 251 for index in range(size))
+    async with _Others() as others:
+        pieces = [piece async for piece in in_turns(_source(text), SMALL)]
+    assert b"".join(pieces) == text
+    assert all(len(piece) <= PIECE for piece in pieces)
+    assert others.turns >= (len(pieces) if size > PIECE else 0)
+
+
+async def test_a_stream_ends_at_its_limit() -> None:
+    """Rule 68: an endless stream is refused at the limit."""
+    pieces: list[bytes] = []
+
+    async def take() -> None:
+        async for piece in in_turns(_source(*[b"x" * 10_000] * 1_000), SMALL):
+            pieces.append(piece)  # noqa: PERF401  what came before the error is looked at
+
+    with pytest.raises(UpstreamGarbage, match="300000 bytes"):
+        await take()
+    assert sum(map(len, pieces)) == 300_000
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        (b"[" + b"[]," * 60_000 + b"0]", True),
+        (b'"' + b"[,{" * 60_000 + b'"', False),
+        (b"[" + b"1,  " * 60_000 + b"0]", True),
+        (b" " * 299_999, False),
+    ],
+    ids=["lists", "text", "numbers", "blanks"],
+)
+async def test_values_are_counted_before_they_are_read(body: bytes, refused: bool) -> None:
+    """Rule 68: 60,000 values are refused, the same characters in a text are not; others run meanwhile."""
+    async with _Others() as others:
+        if refused:
+            with pytest.raises(UpstreamGarbage, match="50 values"):
+                await read_bounded(_source(body), SMALL)
+        else:
+            assert await read_bounded(_source(body), SMALL) == body
+    assert others.turns
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_transport_keeps_the_limits(stream: bool) -> None:
+    """Rule 68: over HTTP, too, an answer over the limit is the upstream's garbage, and large ones come in turns."""
+    transport = HttpTransport(limits=SMALL)
+    large = b"x" * 300_001
+    fits = bytes(97 + index % 23 for index in range(299_999))
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
+    try:
+        async with listening(head % len(fits) + fits, head % len(large) + large) as upstream:
+            reply = await transport.send(call_to(upstream.url))
+            if stream:
+                pieces = [piece async for piece in reply.chunks()]
+                assert b"".join(pieces) == fits
+                assert all(0 < len(piece) <= PIECE for piece in pieces)
+            else:
+                assert await reply.read() == fits
+            reply = await transport.send(call_to(upstream.url))
+            with pytest.raises(UpstreamGarbage, match="300000 bytes"):
+                assert [piece async for piece in reply.chunks()] if stream else await reply.read()
+            await reply.close()
+    finally:
+        await transport.close()
