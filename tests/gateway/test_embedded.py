@@ -18,6 +18,7 @@ import openai
 import pytest
 
 from mustcall.testing.gateway import RunningGateway
+from support.answered import kept_answers
 from support.embedded import TOOLS, Endless, offered, readied, schema_of
 from support.http import Response, call
 
@@ -32,6 +33,13 @@ FORCED: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("Put the tags red and blue on it", ("tag", "calculator"), "tag"),
     ("¿Qué tiempo hace? 天气 🌧", ("get_weather", "send_email"), "send_email"),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept() -> Generator[None]:
+    """What the model was asked before is answered from its kept answers."""
+    with kept_answers():
+        yield
 
 
 @pytest.fixture(scope="module")
