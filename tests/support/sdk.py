@@ -7,12 +7,18 @@ so that agreement between the two sides is evidence.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import anthropic
+import httpcore2
 import openai
 
 __all__ = ["PARALLEL", "Ask", "Failure", "Handed", "Seen", "ask"]
+
+# A client reads the certificates of every authority there is when it is made, four fifths of what it costs here; tests
+# make one for each question, and all of them ask on loopback without TLS.
+httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
 PARALLEL = "parallel"
 _MODES = ("auto", "required")
