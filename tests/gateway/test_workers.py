@@ -27,7 +27,7 @@ from support.gated import Listener
 from support.http import call, post
 
 HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
-PATIENCE = 30.0
+PATIENCE = 180.0
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Ask:
     choice: str | None = None
     limit: int | None = None
     temperature: float | None = None
-    patience: float = 20
+    patience: float = 120
 
 
 @dataclass(frozen=True)
