@@ -255,14 +255,16 @@ class Copies:
             return Verdict(mutant, outcome, round(time.monotonic() - began, 1))
         finally:
             target.write_bytes(kept)
-            os.utime(target, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # its compiled file holds again
+            os.utime(target, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+            for compiled in target.parent.glob(f"__pycache__/{target.stem}.*.pyc"):  # of the mutant
+                compiled.unlink()
             self._free.put(place)
 
 
 def run_tests(place: Path, tests: list[str], limit: float) -> str:
     """Run tests until the first that fails; a limit stands for a mutant that loops."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": ""}
     process = subprocess.Popen(  # noqa: S603
         command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
