@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustcall.upstream.embedded import engine
@@ -106,4 +106,10 @@ def test_ci_draws_the_same_every_time() -> None:
     """A failure in CI is one that can be seen again; depth draws others each time."""
     assert PROFILES["ci"].derandomize
     assert not PROFILES["deep"].derandomize
-    assert PROFILES["ci"].deadline is PROFILES["deep"].deadline is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_nothing_is_timed(profile: str) -> None:
+    """A busy machine fails no property test: neither an example nor drawing it has a limit."""
+    assert PROFILES[profile].deadline is None
+    assert HealthCheck.too_slow in PROFILES[profile].suppress_health_check
