@@ -180,6 +180,7 @@ def test_an_answer_asked_for_in_words_is_asked_for_once_more(schema_output: bool
     output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
     course = course_of(asked(tools=(), output=output), profile=Profile(schema_output=schema_output))
     bad = judged(Verdict.BAD_ANSWER, Text(text="no"), problem="a is missing")
+    assert course.shaped().request.output == (output if schema_output else None)
     assert [settle(course, bad) for _ in range(again + 1)] == [Remedy.REMIND] * again + [Remedy.FAIL]
 
 
