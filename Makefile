@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint clean
+.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -29,12 +29,13 @@ types: .venv/.ready-dev ## pyright in strict mode
 	$(BIN)/basedpyright
 
 unit: .venv/.ready-dev ## the tests
-	$(BIN)/pytest -n auto -q
+	$(BIN)/pytest -n auto --dist worksteal -q
 
-soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed
+soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, many new examples for each property, the model itself
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
+	$(if $(SEED),,MUSTCALL_TEST_PROFILE=deep MUSTCALL_TEST_MODEL=real $(BIN)/pytest -n auto --dist worksteal -q)
 
 bench: .venv/.ready-dev ## what the gateway and the dialects cost, as ratios
 	$(BIN)/mustcall bench $(if $(JSON),--json $(JSON))
@@ -76,6 +77,9 @@ unit-check: .venv/.ready-dev ## start the systemd unit under a real systemd in n
 
 deploy-lint: .venv/.ready-dev ## the workflows, Dockerfile, compose file, unit and chart, each by its own linter
 	sh tools/deploy_lint
+
+mutate: .venv/.ready-dev ## what the tests notice: the share of changed expressions that fail a test (PACKAGES=…; SAMPLE=…)
+	$(BIN)/python tools/mutate.py $(or $(PACKAGES),policy dialects wire) $(if $(SAMPLE),--sample $(SAMPLE))
 
 clean: ## remove what the commands made
 	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

@@ -1,18 +1,43 @@
-"""What holds for every test."""
+"""What holds for every test.
 
+Property tests run under one of two profiles: `ci` draws the same few examples every time, `deep` draws many and others
+each time (`MUSTCALL_TEST_PROFILE=deep`, part of `make soak`). A test that names its own number of examples gets a share
+of it under `ci` and a multiple under `deep`.
+"""
+
+import gc
 import os
 import signal
 import sys
 
+import pytest
 from hypothesis import settings
+
+from support.examples import PROFILE, PROFILES, scaled
 
 # No test writes into the state directory of whoever runs it.
 os.environ["MUSTCALL_LEDGER"] = "off"
 os.environ.pop("DATABASE_URL", None)
 
-# Nothing is timed in tests: how long an example takes says more about the machine than about the code.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
+# Where bytecode is not kept, every process that a test starts compiles the packages it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+for _name, _profile in PROFILES.items():
+    settings.register_profile(_name, _profile)
+settings.load_profile(PROFILE)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a property test that names its own number of examples as many as the profile allows it."""
+    if isinstance(item, pytest.Function):
+        scaled(item.obj)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting made out of garbage collection: thousands of tests live to the end of the run."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:

@@ -6,7 +6,6 @@ import shlex
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.talking import talker, users_words, was_told
-from support.terminal import CTRL_C, CTRL_D, TERMINALS, UP, PseudoTerminal, Terminal
+from support.terminal import CTRL_C, CTRL_D, PATIENCE, TERMINALS, UP, PseudoTerminal, Terminal
 
 SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
 CHAT = [sys.executable, "-m", "mustcall", "chat"]
@@ -93,8 +92,7 @@ def test_ctrl_c_before_anything_was_said(room: Room) -> None:
     with ScriptedUpstream(silent) as upstream, room.open(PseudoTerminal, upstream) as terminal:
         terminal.wait_for("you>")
         terminal.type("Fortytwo?")
-        while not upstream.requests:
-            time.sleep(0.02)
+        upstream.wait_for_requests(1, PATIENCE)
         terminal.press(CTRL_C)
         terminal.wait_for("(stopped)", "you>")
         terminal.type("second")

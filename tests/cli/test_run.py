@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -307,9 +306,7 @@ def test_ctrl_c(folder: Path) -> None:
             text=True,
             cwd=folder / "here",
         )
-        while not upstream.requests:
-            assert process.poll() is None
-            time.sleep(0.02)
+        upstream.wait_for_requests(1, 180)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert (process.returncode, out, errors) == (130, "", "mustcall: stopped\n")

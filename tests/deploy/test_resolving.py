@@ -4,6 +4,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -38,14 +41,37 @@ def pins(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def resolve(lock: str, platform: str, python: str) -> subprocess.CompletedProcess[str]:
+Done = subprocess.CompletedProcess[str]
+
+
+@cache
+def uv() -> str | None:
+    """The resolver, where it can be had."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
+@pytest.fixture(scope="module")
+def resolved() -> Generator[Callable[[str, str, str], Done]]:
+    """What resolving each case came to. The next few are under way while one is waited for: the index is far away."""
+    with ThreadPoolExecutor(8) as pool:
+
+        @cache
+        def begun(number: int) -> Future[Done]:
+            return pool.submit(resolve, *CASES[number])
+
+        def result(*case: str) -> Done:
+            number = CASES.index(case)  # pyright: ignore[reportArgumentType]
+            ahead = [begun(later) for later in range(number, min(number + 8, len(CASES)))]
+            return ahead[0].result()
+
+        yield result
+
+
+def resolve(lock: str, platform: str, python: str) -> Done:
     """Resolve a lock for a system and a Python that need not be here, from wheels only."""
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if uv is None:
-        pytest.skip("uv cannot be had here; pip resolves for the system it runs on only")
-    done = subprocess.run(  # noqa: S603  the resolver that set this environment up
+    return subprocess.run(  # noqa: S603  the resolver that set this environment up
         [
-            *(uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate"),
+            *(str(uv()), "pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate"),
             *("--python", sys.executable, "--python-platform", platform, "--python-version", python),
             *("--only-binary", ":all:", lock),
         ],
@@ -54,15 +80,17 @@ def resolve(lock: str, platform: str, python: str) -> subprocess.CompletedProces
         text=True,
         check=False,
     )
+
+
+@pytest.mark.skipif(uv() is None, reason="uv cannot be had here; pip resolves for the system it runs on only")
+@pytest.mark.parametrize(("lock", "platform", "python"), CASES)
+def test_a_lock_resolves_from_wheels(
+    resolved: Callable[[str, str, str], Done], lock: str, platform: str, python: str
+) -> None:
+    """Every package of the lock has a wheel there, or the table says which has none."""
+    done = resolved(lock, platform, python)
     if re.search(r"Failed to fetch|error sending request|[Nn]etwork connectivity is disabled", done.stderr):
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip().splitlines()[-1]}")
-    return done
-
-
-@pytest.mark.parametrize(("lock", "platform", "python"), CASES)
-def test_a_lock_resolves_from_wheels(lock: str, platform: str, python: str) -> None:
-    """Every package of the lock has a wheel there, or the table says which has none."""
-    done = resolve(lock, platform, python)
     missing = MISSING.get((lock, platform))
     if missing is None:
         assert done.returncode == 0, done.stderr

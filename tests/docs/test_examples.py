@@ -2,10 +2,12 @@
 
 import re
 import runpy
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from support.answered import kept_answers
 from support.embedded import small_cache
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -31,6 +33,13 @@ SHOWN = {
     "tool_server": (r"called: \[\('count_stock', '\{\"article\":\".+\"\}', '.+: 42 in stock'\)\]",),
     "approval": (r"pay_invoice\(\{\"amount\":20\}\): ok", r"pay_invoice\(\{\"amount\":5000\}\): refused"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept() -> Generator[None]:
+    """What the model was asked before is answered from its kept answers."""
+    with kept_answers():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """One short run on the real embedded model: structure, not wording."""
 
 import json
+from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,15 @@ from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.results import Run
 from mustcall.evals.rows import Arm, Ending, Form
+from support.answered import kept_answers
 from support.embedded import BASE_URL, NAME, readied
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept() -> Generator[None]:
+    """What the model was asked before is answered from its kept answers."""
+    with kept_answers():
+        yield
 
 
 def test_three_prompts_on_the_embedded_model(

@@ -31,13 +31,17 @@ upstreams = pytest.mark.parametrize("upstream_wire", WIRES)
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
-def impatient(url: str, wire: str, *, retries: int = 0) -> Settings:
-    """Settings with short timeouts."""
+def patient(url: str, wire: str, *, retries: int = 0, seconds: float = 60.0) -> Settings:
+    """Settings whose timeouts no machine is too slow for; `seconds` is what an upstream that hangs is given."""
     settings = settings_from_flags(f"up:{wire}={url}")
-    endpoint = msgspec.structs.replace(
-        settings.endpoints[0], backoff=Backoff(retries=retries), timeouts=Timeouts(connect=1.0, read=0.5, idle=0.5)
-    )
+    timeouts = Timeouts(connect=60.0, read=seconds, idle=seconds)
+    endpoint = msgspec.structs.replace(settings.endpoints[0], backoff=Backoff(retries=retries), timeouts=timeouts)
     return msgspec.structs.replace(settings, endpoints=(endpoint,))
+
+
+def waiting(fault: str) -> float:
+    """Return the timeout for a fault: short for an upstream that would never go on."""
+    return 0.1 if isinstance(FAULTS[fault][0], Hang) else 60.0
 
 
 FAULTS = {
@@ -62,7 +66,7 @@ def test_whole_replies_fail_in_time(caller_wire: str, upstream_wire: str, fault:
     answer, status = FAULTS[fault]
     with (
         ScriptedUpstream([answer]) as upstream,
-        RunningGateway(settings=impatient(upstream.base_url, upstream_wire)) as gateway,
+        RunningGateway(settings=patient(upstream.base_url, upstream_wire, seconds=waiting(fault))) as gateway,
     ):
         seen = ask(caller_wire, gateway.url, Ask(), stream=False)
         assert isinstance(seen, Failure)
@@ -79,7 +83,7 @@ def test_streams_fail_in_time(caller_wire: str, upstream_wire: str, fault: str) 
     answer, _ = FAULTS[fault]
     with (
         ScriptedUpstream([answer]) as upstream,
-        RunningGateway(settings=impatient(upstream.base_url, upstream_wire)) as gateway,
+        RunningGateway(settings=patient(upstream.base_url, upstream_wire, seconds=waiting(fault))) as gateway,
     ):
         seen = ask(caller_wire, gateway.url, Ask(), stream=True)
         assert isinstance(seen, Failure)
@@ -95,7 +99,7 @@ def test_streams_cut_anywhere(caller_wire: str, upstream_wire: str, cut: int) ->
         whole = len(post(upstream.url + PATHS[upstream_wire], {**GOOD[upstream_wire], "stream": True}).body)
     with (
         ScriptedUpstream([Cut(TEXT, after=whole * cut // 10)]) as upstream,
-        RunningGateway(settings=impatient(upstream.base_url, upstream_wire)) as gateway,
+        RunningGateway(settings=patient(upstream.base_url, upstream_wire)) as gateway,
     ):
         assert isinstance(ask(caller_wire, gateway.url, Ask(), stream=True), Failure)
 
@@ -127,7 +131,7 @@ def test_no_connection(caller_wire: str, upstream_wire: str, stream: bool) -> No
     """Nobody listens: 502 that names the host and port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with RunningGateway(settings=impatient(f"http://127.0.0.1:{port}/v1", upstream_wire)) as gateway:
+    with RunningGateway(settings=patient(f"http://127.0.0.1:{port}/v1", upstream_wire)) as gateway:
         seen = ask(caller_wire, gateway.url, Ask(), stream=stream)
     assert isinstance(seen, Failure)
     assert seen.status == 502
@@ -141,7 +145,7 @@ def test_upstream_errors_keep_status_and_words(caller_wire: str, upstream_wire: 
     """An upstream's own error arrives as the client's own exception, with its status and message."""
     with (
         ScriptedUpstream([Fail(422, "the field foo is odd")]) as upstream,
-        RunningGateway(settings=impatient(upstream.base_url, upstream_wire)) as gateway,
+        RunningGateway(settings=patient(upstream.base_url, upstream_wire)) as gateway,
     ):
         seen = ask(caller_wire, gateway.url, Ask(), stream=stream)
         assert len(upstream.requests) == 1
@@ -156,9 +160,8 @@ def test_upstream_errors_keep_status_and_words(caller_wire: str, upstream_wire: 
 def test_transient_failures_are_hidden(caller_wire: str, upstream_wire: str, stream: bool) -> None:
     """Rule 111: busy, then reset, then fine: the caller sees one healthy reply, the upstream three equal requests."""
     script = [Fail(529, "overloaded"), Reset(TEXT), TEXT]
-    settings_for = impatient
     with ScriptedUpstream(script) as upstream:
-        settings = settings_for(upstream.base_url, upstream_wire, retries=2)
+        settings = patient(upstream.base_url, upstream_wire, retries=2)
         with RunningGateway(settings=settings, clock=FakeClock()) as gateway:
             seen = ask(caller_wire, gateway.url, Ask(), stream=stream)
         assert isinstance(seen, Seen)
@@ -198,7 +201,7 @@ def test_slow_client_is_not_a_slow_upstream() -> None:
     done = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with (
         ScriptedUpstream([RawStream([chunk] * 200 + [done])]) as upstream,
-        RunningGateway(settings=impatient(upstream.base_url, "chat")) as gateway,
+        RunningGateway(settings=patient(upstream.base_url, "chat", seconds=0.5)) as gateway,
     ):
         body = json.dumps({**GOOD["chat"], "stream": True}).encode()
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:

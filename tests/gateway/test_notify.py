@@ -46,9 +46,12 @@ def test_stopping_is_said_also_when_nothing_runs(manager: socket.socket, capsys:
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/at/all", "@mustcall-nobody-listens"])
-def test_no_manager_is_no_fault(address: str) -> None:
-    """Without a manager, or with one that is gone, nothing happens."""
+def test_no_manager_is_no_fault(address: str, manager: socket.socket) -> None:
+    """Without a manager, or with one that is gone, nothing is raised, and no other manager hears of it."""
     notify.notify("READY=1", environment={"NOTIFY_SOCKET": address})
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(4096)
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PASSCRED"), reason="abstract names are Linux's")

@@ -29,7 +29,7 @@ from mustcall.testing.gateway import RunningGateway
 from support.http import call, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-PATIENCE = 30.0
+PATIENCE = 180.0
 SETTINGS = settings_from_flags("chat=http://127.0.0.1:9/v1")
 
 

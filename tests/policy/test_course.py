@@ -11,7 +11,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Reasoning, Text
-from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
+from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.core.verdict import Verdict
 from mustcall.policy.controls import Controls, Limits, OnUnmet
@@ -172,6 +172,16 @@ def test_each_reminder_says_what_is_wrong(verdict: Verdict, fields: dict[str, An
     if verdict not in (Verdict.TRUNCATED, Verdict.BAD_ARGUMENTS):  # one retry (rules 141, 26)
         assert settle(course, judged(verdict, **fields)) is Remedy.REMIND
         assert tail(course, request) == [user_turn(sentence)]
+
+
+@pytest.mark.parametrize(("schema_output", "again"), [(False, 1), (True, 2)])
+def test_an_answer_asked_for_in_words_is_asked_for_once_more(schema_output: bool, again: int) -> None:
+    """Rule 84: words get one correction, a schema that the upstream takes the two of the limits."""
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
+    course = course_of(asked(tools=(), output=output), profile=Profile(schema_output=schema_output))
+    bad = judged(Verdict.BAD_ANSWER, Text(text="no"), problem="a is missing")
+    assert course.shaped().request.output == (output if schema_output else None)
+    assert [settle(course, bad) for _ in range(again + 1)] == [Remedy.REMIND] * again + [Remedy.FAIL]
 
 
 def test_format_corrections_where_text_is_the_channel() -> None:

@@ -95,6 +95,8 @@ def test_a_call_by_example() -> None:
     turns = texts(request)
     assert turns[0] == (Role.SYSTEM, f"{WORDS.call_worked}\n\nBe kind.")
     assert [role for role, _ in turns[1:5]] == [Role.USER, Role.ASSISTANT] * 2
+    assert "\n- play_song: Play a song. Arguments: title (string)\n" in turns[1][1]
+    assert "Arguments: restaurant (string), guests (integer)\n" in turns[3][1]
     assert turns[5:7] == [(Role.USER, "Hi"), (Role.ASSISTANT, "Hello")]
     listed = "- get_weather: Get the weather of a city. Arguments: city (string)"
     assert turns[7] == (Role.USER, f"Tools:\n{listed}\nMessage: What is the weather in Oslo?")

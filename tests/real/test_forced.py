@@ -3,17 +3,14 @@
 The 135M has a chat template without tools, so the server drops them without a word, whatever the choice says.
 """
 
-import pytest
-
 from mustcall.testing import RunningGateway
-from support.real import CEILING, check_calls, streaming, turn, wires
+from support.covering import pairwise
+from support.real import CEILING, WIRES, check_calls, turn
 from support.relaying import Relay
 from support.sdk import Seen
 
 
-@wires
-@streaming
-@pytest.mark.parametrize("choice", ["required", "get_weather", "set_timer"])
+@pairwise({"wire": WIRES, "choice": ("required", "get_weather", "set_timer"), "stream": (False, True)})
 def test_forced(gateway: RunningGateway, relay: Relay, wire: str, choice: str, stream: bool) -> None:
     """Rules 137, 138, 140: a demanded call is made, whatever the server enforces and whatever is asked."""
     relay.take()

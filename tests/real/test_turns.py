@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mustcall.testing import LlamaServer, RunningGateway
+from support.covering import pairwise
 from support.http import call
-from support.real import CEILING, PATIENCE, check_calls, streaming, turn, wires
+from support.real import CEILING, PATIENCE, WIRES, check_calls, turn
 from support.relaying import Relay
 from support.sdk import Failure, Seen
 
@@ -21,9 +22,9 @@ MARKUP = ("<tool_call>", "</tool_call>", "<|im_start|>", "<|im_end|>", "<functio
 TYPED = re.compile(r"(Error code: \d+ - )?[A-Z]\w+: ")
 
 
-@wires
-@streaming
-@pytest.mark.parametrize("user", ["What is the weather in Oslo?", "Who wrote Hamlet? One word."], ids=["tool", "plain"])
+@pairwise(
+    {"wire": WIRES, "user": ("What is the weather in Oslo?", "Who wrote Hamlet? One word."), "stream": (False, True)}
+)
 def test_auto(gateway: RunningGateway, relay: Relay, wire: str, user: str, stream: bool) -> None:
     """Rule 96, the contract: a valid call, a clean answer or a typed error; a bounded number of upstream requests."""
     relay.take()

@@ -10,6 +10,7 @@ import pytest
 from mustcall.engine.turns import House
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
+from mustcall.testing.transport import FakeClock
 from support.forcing import TIME, WAYS, WEATHER, WIRES, Rig, Step, write_body
 from support.gated import KEYS, PATHS, Listener, events_of
 from support.http import post
@@ -298,7 +299,7 @@ def test_nothing_of_keys_or_contents_is_logged(
         for script in scripts:
             for stream in (False, True):
                 body = request(wire, "Quokka?", stream=stream)
-                with Rig(*script, upstream=wire, request_timeout=5) as rig:
+                with Rig(*script, upstream=wire, clock=FakeClock()) as rig:
                     statuses.append(post(rig.url + PATHS[wire], body, keys).status)
                     assert rig.requests[0].headers.get("authorization" if wire != "messages" else "x-api-key")
     assert {200, 400, 502} <= set(statuses)

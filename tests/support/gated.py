@@ -17,7 +17,7 @@ PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages
 #: What a client of any wire sends beside its body.
 KEYS = {"authorization": "Bearer sk-test", "x-api-key": "sk-test", "anthropic-version": "2023-06-01"}
 
-_PATIENCE = 15
+_PATIENCE = 120
 
 
 class Listener:

@@ -24,7 +24,7 @@ class Response:
 
 
 def call(
-    method: str, url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 20
+    method: str, url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 120
 ) -> Response:
     """Make one request on a connection of its own."""
     parts = urlsplit(url)

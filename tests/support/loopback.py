@@ -131,5 +131,5 @@ async def failure_of(transport: HttpTransport, call: UpstreamCall, *, stream: bo
 
 async def within_reason(event: asyncio.Event) -> None:
     """Wait for something that is going to happen."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await event.wait()

@@ -3,12 +3,11 @@
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
 from mustcall.testing import RunningGateway
 from support.sdk import Ask, Failure, Seen, ask
 
-__all__ = ["CEILING", "PATIENCE", "TOOLS", "check_calls", "streaming", "turn", "wires"]
+__all__ = ["CEILING", "PATIENCE", "TOOLS", "WIRES", "check_calls", "turn"]
 
 #: One attempt and four more, of any kind (rule 96).
 CEILING = 5
@@ -31,8 +30,7 @@ TIMER: dict[str, Any] = {
 TOOLS = (("get_weather", WEATHER), ("set_timer", TIMER))
 SCHEMAS = dict(TOOLS)
 
-wires = pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
-streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+WIRES = ("chat", "responses", "messages")
 
 
 def turn(gateway: RunningGateway, wire: str, user: str, choice: str, *, stream: bool) -> Seen | Failure:

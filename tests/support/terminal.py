@@ -21,9 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["TERMINALS", "PseudoTerminal", "Terminal", "Tmux"]
+__all__ = ["PATIENCE", "TERMINALS", "PseudoTerminal", "Terminal", "Tmux"]
 
-_PATIENCE = 180.0
+#: No test depends on speed; this only ends one that hangs.
+PATIENCE = 180.0
 _WIDTH, _HEIGHT = 150, 50
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|[\x01\x02]")
 
@@ -61,7 +62,7 @@ class Terminal(Protocol):
 
 
 def _wait(reached: Callable[[], bool], what: str, screen: Callable[[], str]) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come about; the screen was:\n{screen()}")
@@ -140,7 +141,7 @@ class PseudoTerminal:
 
     def wait_for_end(self) -> int:
         """Wait until the program has ended; return its exit code."""
-        return self._process.wait(_PATIENCE)
+        return self._process.wait(PATIENCE)
 
 
 class Tmux:

@@ -72,7 +72,7 @@ def ask(server: LlamaServer, **fields: Any) -> dict[str, Any]:
 
 def listens(port: int) -> bool:
     """Tell whether connections are taken."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.connect()
     except ConnectionRefusedError:

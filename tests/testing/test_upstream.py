@@ -21,7 +21,7 @@ HI: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi
 
 def send(upstream: ScriptedUpstream, body: Any = HI, path: str = "/v1/chat/completions", method: str = "POST") -> Any:
     """Send one request; return status and decoded body."""
-    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=5)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)) as connection:
         connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body))
         response = connection.getresponse()
         return response.status, json.loads(response.read())
@@ -29,7 +29,7 @@ def send(upstream: ScriptedUpstream, body: Any = HI, path: str = "/v1/chat/compl
 
 def stream(upstream: ScriptedUpstream) -> bytes:
     """Return the bytes of one streamed reply."""
-    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=5)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)) as connection:
         connection.request("POST", "/v1/chat/completions", json.dumps(HI | {"stream": True}))
         return connection.getresponse().read()
 
@@ -290,7 +290,7 @@ def test_it_starts_and_closes_cleanly() -> None:
 def test_closing_drops_idle_connections() -> None:
     """A client's idle keep-alive connection does not hold up closing."""
     with ScriptedUpstream([Turn(Say("a"))]) as upstream:
-        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)
         connection.request("POST", "/v1/chat/completions", json.dumps(HI))
         connection.getresponse().read()
         assert upstream.open_connections == 1

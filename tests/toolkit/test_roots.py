@@ -142,7 +142,7 @@ def test_chosen_roots_are_all_there_is(place: Path) -> None:
     parts=st.lists(st.sampled_from(["..", ".", "in", "out", "back", "loop", "theirs", "ours", "secret.txt", "", "x"]))
 )
 @example(parts=["loop", "..", "out"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_path_gets_out(place: Path, parts: list[str]) -> None:
     """Whatever is made of names, dots and links, what is admitted lies inside the root."""
     root = place / "ours"

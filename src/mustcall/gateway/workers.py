@@ -191,6 +191,8 @@ class _Crew:
                 said: int = worker.line.recv()
                 if said == _READY:
                     worker.ready, self._pause = True, _FIRST_PAUSE
+                    if self._passed:  # one that was starting when all were told to stop has not heard of it
+                        _signal(worker, self._signals[-1])
                 else:
                     worker.running = said
         except (EOFError, OSError):
@@ -223,9 +225,7 @@ class _Crew:
             self._listener.close()
         for one in new:
             for worker in self._workers:
-                if worker.process.pid is not None and worker.process.exitcode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(worker.process.pid, one)
+                _signal(worker, one)
 
     def _bury(self, worker: _Worker) -> None:
         """Replace a worker that has ended, unless all are to end."""
@@ -252,6 +252,13 @@ class _Crew:
         if self._signals and not self._said and all(worker.running is not None for worker in self._workers):
             self._said = True
             say_stopping(sum(worker.running or 0 for worker in self._workers), self._settings.server)
+
+
+def _signal(worker: _Worker, number: int) -> None:
+    """Send a worker a signal, unless it has ended."""
+    if worker.process.pid is not None and worker.process.exitcode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.process.pid, number)
 
 
 def _pipe() -> tuple[Connection, Connection]:

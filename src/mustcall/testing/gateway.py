@@ -19,7 +19,10 @@ from mustcall.upstream.seam import Transport
 
 __all__ = ["RunningGateway"]
 
-_PATIENCE = 10.0
+#: A gateway that does not stop is given this long; nothing waits for it otherwise.
+_PATIENCE = 60.0
+#: What requests that still run get when the gateway is closed: tests leave hanging ones behind.
+_GRACE = 2.0
 #: Seconds between two looks at what is still open.
 _LOOK = 0.002
 
@@ -81,7 +84,7 @@ class RunningGateway:
     ) -> None:
         given = settings or settings_from_flags(*upstreams, house=house)
         changed: ServerSettings = msgspec.structs.replace(
-            given.server, **{"port": 0, "shutdown_grace": _PATIENCE / 5, **server}
+            given.server, **{"port": 0, "shutdown_grace": _GRACE, **server}
         )
         self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)
         self._listener: socket.socket = bind(changed)

@@ -30,7 +30,7 @@ __all__ = ["Script", "ScriptedUpstream"]
 Script = Iterable[Answer] | Callable[[Recorded], Answer]
 """Answers in the order of the requests, or a function that makes one for each."""
 
-_PATIENCE = 5.0
+_PATIENCE = 60.0
 
 
 class _Listener(web.Server):

@@ -1,7 +1,19 @@
 """The agent loop on the real embedded model: no server, no key."""
 
+from collections.abc import Generator
+
+import pytest
+
 from mustcall import Agent, Upstream, tool
+from support.answered import kept_answers
 from support.embedded import BASE_URL, readied
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept() -> Generator[None]:
+    """What the model was asked before is answered from its kept answers."""
+    with kept_answers():
+        yield
 
 
 async def test_a_run_in_one_process() -> None:

@@ -68,7 +68,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 400))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_damage_never_raises(tmp_path: Path, junk: bytes, place: int) -> None:
     """Whatever a file holds, the answer is a plain yes or no."""
     whole = model(NUMBER, NUMBERS, TOKENS, WITH)

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mustcall.core.errors import UpstreamTimeout
 from mustcall.core.origin import Wire
+from mustcall.upstream.embedded import engine
 from mustcall.upstream.embedded.bodies import Asked, read_request
 from mustcall.upstream.embedded.engine import Chunk, Engine, EngineClosed
 from mustcall.upstream.embedded.store import locate
@@ -208,15 +211,29 @@ def resident() -> int:
 
 
 async def test_memory_stays_bounded(model: EmbeddedTransport) -> None:
-    """Many different prompts leave no more behind than the first few: no prompt is kept beside the context."""
+    """Different prompts leave no more behind than the first: no prompt is kept beside the context."""
 
     async def say(number: int) -> None:
-        words = " ".join(f"{number} and {other}" for other in range(12))
+        words = " ".join(f"{number} and {other}" for other in range(4))
         await whole(model, {"messages": [{"role": "user", "content": words}], "max_tokens": 2})
 
-    for number in range(3):
-        await say(number)
+    await say(0)
     before = resident()
-    for number in range(3, 12):
+    for number in range(1, 5):
         await say(number)
     assert resident() - before < 32
+
+
+def test_no_prompt_is_kept_beside_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is told to have one slot of a fixed size, and neither a store of prompts nor checkpoints."""
+    told: list[Any] = []
+
+    class Parameters(SimpleNamespace):
+        def __init__(self) -> None:
+            super().__init__(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+
+    monkeypatch.setitem(sys.modules, "xllamacpp", SimpleNamespace(CommonParams=Parameters, Server=told.append))
+    monkeypatch.setattr(engine, "engine_problem", lambda: None)
+    engine._load(Path("some.gguf"), 8192)  # pyright: ignore[reportPrivateUsage]
+    (given,) = told
+    assert (given.n_ctx, given.n_parallel, given.cache_ram_mib, given.n_ctx_checkpoints) == (8192, 1, 0, 0)

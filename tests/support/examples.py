@@ -1,0 +1,36 @@
+"""How many examples property tests draw: the profiles of hypothesis, and the numbers that tests name themselves.
+
+Nothing is timed in either profile: how long an example takes says more about the machine than about the code.
+"""
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+__all__ = ["PROFILE", "PROFILES", "scaled"]
+
+_USUAL = 100
+#: Hypothesis fails a test whose examples take long to draw, which on a busy machine is any test.
+_UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": (HealthCheck.too_slow,)}
+
+PROFILES = {
+    # The same examples every time: a change that fails here fails for everyone, and one that passes keeps passing.
+    "ci": settings(derandomize=True, max_examples=40, database=None, **_UNTIMED),
+    "deep": settings(max_examples=10 * _USUAL, **_UNTIMED),
+}
+PROFILE = os.environ.get("MUSTCALL_TEST_PROFILE", "ci")
+
+#: Where hypothesis keeps the settings of a test; `@settings` writes it, and refuses to write it twice.
+_KEPT = "_hypothesis_internal_use_settings"
+
+
+def scaled(test: Any, profile: str = PROFILE) -> None:
+    """Give a test that names its own number of examples the profile's share of it, once."""
+    own = getattr(test, _KEPT, None)
+    if not isinstance(own, settings) or getattr(test, "examples_scaled", False):
+        return
+    if own.max_examples != PROFILES[profile].max_examples:
+        share = PROFILES[profile].max_examples / _USUAL
+        setattr(test, _KEPT, settings(own, max_examples=max(1, round(own.max_examples * share))))
+    test.examples_scaled = True

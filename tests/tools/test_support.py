@@ -1,0 +1,115 @@
+"""What the tests themselves rest on: kept answers of the model, and the number of examples of a property test."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mustcall.upstream.embedded import engine
+from support.answered import Answered, kept_answers
+from support.examples import PROFILES, scaled
+
+TEXT: dict[str, Any] = {"choices": [{"finish_reason": None, "index": 0, "delta": {"content": "Hé"}}]}
+END: dict[str, Any] = {"choices": [{"finish_reason": "stop", "index": 0, "delta": {}}]}
+
+
+class Model:
+    """A model that counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def handle_chat_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
+        """Write two pieces."""
+        self.asked.append(body)
+        for piece in (TEXT, END):
+            if callback(json.dumps({**piece, "id": "x", "created": 7, "model": "m", "object": "chunk"}).encode()):
+                return
+
+
+def answers(model: Answered, body: bytes, most: int = 9) -> list[object]:
+    """Ask and return the choices of each piece, up to as many as are wanted."""
+    said: list[object] = []
+
+    def take(data: bytes) -> bool:
+        said.append(json.loads(data)["choices"])
+        return len(said) == most
+
+    model.handle_chat_completions(body, take)
+    return said
+
+
+def test_an_answer_is_kept_under_all_that_made_it(tmp_path: Path) -> None:
+    """The same request is answered from the file in the same pieces; another request or model is asked for."""
+    real, file = Model(), tmp_path / "kept.jsonl"
+    both = [TEXT["choices"], END["choices"]]
+    for _ in range(2):
+        kept = (
+            {line["key"]: line["pieces"] for line in map(json.loads, file.read_text().splitlines())}
+            if real.asked
+            else {}
+        )
+        assert answers(Answered("one", lambda: real, kept, file), b"{}") == both
+    assert len(real.asked) == 1
+    assert [json.loads(line)["pieces"] for line in file.read_text().splitlines()] == [["Hé", END]]
+    known = {json.loads(line)["key"]: json.loads(line)["pieces"] for line in file.read_text().splitlines()}
+    assert answers(Answered("other", lambda: real, known, None), b"{}") == both
+    assert answers(Answered("one", lambda: real, known, None), b"{ }") == both
+    assert len(real.asked) == 3
+
+
+def test_an_answer_that_was_given_up_is_not_kept(tmp_path: Path) -> None:
+    """Nobody knows how it would have gone on; one that is told from the file can be given up as well."""
+    real, file = Model(), tmp_path / "kept.jsonl"
+    model = Answered("one", lambda: real, {}, file)
+    assert len(answers(model, b"{}", 1)) == 1
+    assert not file.exists()
+    assert len(answers(model, b"{}")) == 2
+    assert len(answers(model, b"{}", 1)) == 1
+    assert len(real.asked) == 2
+
+
+def test_the_model_itself_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`MUSTCALL_TEST_MODEL=real` leaves the engine as it is; otherwise it is replaced for so long as is said."""
+    load = engine._load  # pyright: ignore[reportPrivateUsage]
+    for mode, same in (("real", True), ("", False), ("record", False)):
+        monkeypatch.setenv("MUSTCALL_TEST_MODEL", mode)
+        with kept_answers():
+            assert (engine._load is load) is same  # pyright: ignore[reportPrivateUsage]
+        assert engine._load is load  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 120, 40), ("deep", 3000, 1000)])
+def test_a_number_of_examples_is_scaled_once(profile: str, own: int, usual: int) -> None:
+    """300 examples are 120 in CI and 3,000 in depth; a test that names no number has the profile's."""
+
+    @settings(PROFILES[profile], max_examples=300)
+    @given(st.none())
+    def named(_: None) -> None: ...
+
+    @settings(PROFILES[profile])
+    @given(st.none())
+    def unnamed(_: None) -> None: ...
+
+    for _ in range(2):
+        scaled(named, profile)
+        scaled(unnamed, profile)
+    kept = [getattr(test, "_hypothesis_internal_use_settings").max_examples for test in (named, unnamed)]  # noqa: B009
+    assert kept == [own, usual]
+
+
+def test_ci_draws_the_same_every_time() -> None:
+    """A failure in CI is one that can be seen again; depth draws others each time."""
+    assert PROFILES["ci"].derandomize
+    assert not PROFILES["deep"].derandomize
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_nothing_is_timed(profile: str) -> None:
+    """A busy machine fails no property test: neither an example nor drawing it has a limit."""
+    assert PROFILES[profile].deadline is None
+    assert HealthCheck.too_slow in PROFILES[profile].suppress_health_check
