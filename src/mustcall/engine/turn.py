@@ -97,7 +97,8 @@ class Turn:
         self._counting = Counting(course, progress, streams=inbound.stream)
         self._tries = Tries(self._counting.may, self._counting.note)
         self._stamp = inbound.stamp(int(setting.clock.now()))
-        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, model or request.model)
+        asked = model or request.model
+        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
@@ -333,7 +334,8 @@ class Turn:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
         self._headers = answer.reply.headers
-        self._teaching.answering = answer.error_body is None
+        if answer.error_body is None:
+            self._teaching.began(self._log)
         return answer
 
     _headers: Mapping[str, str] = {}
@@ -423,6 +425,7 @@ class Turn:
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         judged = self._echoing.noted(judge(self._case(reply), reply, found))
+        self._teaching.answered()
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
         if self._setting.tally is not None:
@@ -511,8 +514,7 @@ class Turn:
             return self._restored(reply)
         again, lesson = self._course.refused(info)
         if lesson is not None:
-            self._teaching.learn(lesson)
-            self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
+            self._teaching.suppose(lesson)
         if again:
             return None
         self._failed(UpstreamRejected(info))

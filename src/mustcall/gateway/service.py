@@ -112,6 +112,7 @@ class Service:
             stream=seen.stream,
             token=token,
             request_id=f"req_{token}",
+            tenant=tenant_of(caller or headers),
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,

@@ -23,6 +23,7 @@ __all__ = [
     "harvest",
     "holds_whole_generation",
     "lesson",
+    "read_rejection",
     "without_generation",
 ]
 
@@ -52,13 +53,15 @@ class Rejection(StrEnum):
 class Sign(msgspec.Struct, frozen=True):
     """Words (lower case, all of them) that mean a rejection, who says them, and how that was observed.
 
-    `assumed` is a wording that was not seen in a thread or a page, only known or generalised from others.
+    `assumed` is a wording that was not seen in a thread or a page, only known or generalised from others. One that is
+    not `lasting` is about what this one request holds, and teaches nothing about others.
     """
 
     rejection: Rejection
     words: tuple[str, ...]
     who: str
     observed: str
+    lasting: bool = True
 
 
 _R = Rejection
@@ -149,7 +152,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.OUTPUT_UNSUPPORTED, ("response format `json_schema`",), "Groq", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format", "not supported"), "several", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format", "unsupported"), "several", "assumed"),
-    Sign(_R.OUTPUT_UNSUPPORTED, ("invalid schema for response_format",), "OpenAI", "assumed"),
+    Sign(_R.OUTPUT_UNSUPPORTED, ("invalid schema for response_format",), "OpenAI", "assumed", lasting=False),
     Sign(_R.OUTPUT_UNSUPPORTED, ("output_config.format", "not supported"), "Messages doors", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("output_config", "extra inputs"), "Messages doors", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("invalid_function_parameters",), "OpenAI", "issue"),
@@ -181,7 +184,8 @@ LESSONS: dict[Rejection, tuple[str, object]] = {
     Rejection.REASONING_FIELD: ("reasoning_history", ReasoningPolicy.DROP),
     Rejection.REASONING_OFF_REFUSED: ("reasoning_off", False),
     Rejection.TOOLS_UNSUPPORTED: ("protocol", Protocol.PROMPT),
-    # Of the subsets known here Gemini's is the narrowest; local validation enforces what it drops (rule 130).
+    # Of the subsets known here Gemini's is the narrowest; local validation enforces what it drops (rule 130). It is
+    # learnt of the refused schemas alone.
     Rejection.SCHEMA_UNSUPPORTED: ("schema_target", SchemaTarget.GEMINI),
     Rejection.OUTPUT_UNSUPPORTED: ("schema_output", False),
     Rejection.OUTPUT_WITH_TOOLS: ("schema_with_tools", False),
@@ -199,20 +203,25 @@ _KEPT_OUT = "the model's output could not be read by the server"
 
 def classify_rejection(error: ErrorInfo) -> Rejection:
     """Return what an upstream's error refuses."""
+    return read_rejection(error)[0]
+
+
+def read_rejection(error: ErrorInfo) -> tuple[Rejection, Sign | None]:
+    """Return what an upstream's error refuses, and the sign that says so where it was told by one."""
     if error.status in _UNRELATED:
-        return Rejection.OTHER
+        return Rejection.OTHER, None
     if _generation(error) is not None:
-        return Rejection.GENERATION
+        return Rejection.GENERATION, None
     said = _said(error)
     for sign in SIGNS[:_GENERATION_SIGNS]:
         if all(words in said for words in sign.words):
-            return sign.rejection
+            return sign.rejection, sign
     if is_overflow(said):
-        return Rejection.OVERFLOW
+        return Rejection.OVERFLOW, None
     for sign in SIGNS[_GENERATION_SIGNS:]:
         if all(words in said for words in sign.words):
-            return sign.rejection
-    return Rejection.OTHER
+            return sign.rejection, sign
+    return Rejection.OTHER, None
 
 
 def lesson(rejection: Rejection) -> tuple[str, object] | None:

@@ -89,6 +89,9 @@ def shape(
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
+    if not profile.parallel and request.parallel_tool_calls is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "it is not taken here; enforced by us instead")
+        changes["parallel_tool_calls"] = None
     messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
