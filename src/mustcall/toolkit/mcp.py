@@ -97,6 +97,7 @@ class McpServer:
         self._patience = patience
         self._taken = set[str]() if taken is None else taken
         self._originals: dict[str, str] = {}
+        self._given: dict[str, str] = {}
         self._session: ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
@@ -220,7 +221,7 @@ class McpServer:
         return self._session
 
     def _offer(self, tool: _Listed) -> SourcedTool:
-        name = next((given for given, original in self._originals.items() if original == tool.name), None)
+        name = self._given.get(tool.name)
         if name is None:
             name = legal_name(tool.name)
             number = 1
@@ -230,6 +231,7 @@ class McpServer:
                 number += 1
             self._taken.add(name)
             self._originals[name] = tool.name
+            self._given[tool.name] = name
         reads = bool((tool.annotations or {}).get("readOnlyHint"))
         schema = {"type": "object", **tool.input_schema}
         settings = ToolSettings(timeout=self._patience + 1, side_effect=not reads)
