@@ -19,7 +19,7 @@ from mustcall.engine.spending import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
-from mustcall.policy.demand import settle_demand
+from mustcall.policy.demand import renamed_locks, settle_demand
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.history import mend_history
 from mustcall.policy.names import NameMap
@@ -66,6 +66,8 @@ def set_course(
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
     names = NameMap.of(request, profile)
+    if not names.trivial:
+        demand = renamed_locks(demand, request.tools, names.outgoing(request).tools)
     mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
     return Course(

@@ -29,7 +29,7 @@ from mustcall.policy.grounding import GroundingRule, is_offered, latest_input, m
 from mustcall.policy.wording import Wording
 from mustcall.wire.naming import flat_name
 
-__all__ = ["STEP_CAP_NOTICE", "Demand", "DemandSource", "settle_demand"]
+__all__ = ["STEP_CAP_NOTICE", "Demand", "DemandSource", "renamed_locks", "settle_demand"]
 
 #: What the model is told with the last request before the step cap (rule 109).
 STEP_CAP_NOTICE = Wording().step_cap
@@ -73,6 +73,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Adaptation, ...] = ()
     #: Whether the provider runs every tool on offer by itself: then its own forced choice is all there is to do.
     hosted: bool = False
+    #: The tools on offer that are locked off: no way of asking may come down to one of them (rule 8).
+    locked: frozenset[str] = frozenset()
 
     @property
     def forced(self) -> bool:
@@ -100,6 +102,13 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(choice.mode)
 
+    def may_force(self, tool: Tool) -> bool:
+        """Tell whether a way of asking may come down to this tool: its call would do, and it is not locked off."""
+        if self.locked and _aliases(tool)[0] in self.locked:
+            return False
+        names = self.names
+        return names is None or tool.name in names
+
     def permits(self, call: ToolCall) -> bool:
         """Tell whether a call is one of those the demand is after, namespaces included."""
         names, choice = self.names, self.choice
@@ -123,6 +132,20 @@ def settle_demand(
     `answer_phase` is the choice of a structured answer's last step. The messages are only looked at where something
     is forced, capped or grounded.
     """
+    demand = _settled(request, controls, rules, answer_phase, notice)
+    if not controls.tools:
+        return demand
+    locked = frozenset(_aliases(tool)[0] for tool in request.tools if _is_locked(_aliases(tool), controls))
+    return msgspec.structs.replace(demand, locked=locked) if locked else demand
+
+
+def _settled(
+    request: Request,
+    controls: Controls,
+    rules: Sequence[GroundingRule],
+    answer_phase: ToolChoice | None,
+    notice: str,
+) -> Demand:
     choice = request.tool_choice
     notes: list[Adaptation] = []
     if controls.step_cap > 0 and request.tools and latest_input(request).rounds >= controls.step_cap:
@@ -178,6 +201,17 @@ def _settle(
         notes.append(Adaptation(AdaptationKind.FORCE_ADDED, subject, f"by {asker}"))
     hosted = bool(request.tools) and not any(isinstance(t, Tool) or t.value.get("name") for t in request.tools)
     return Demand(choice=choice, source=source, notes=tuple(notes), hosted=hosted)
+
+
+def renamed_locks(demand: Demand, own: Sequence[Tool | ProviderTool], sent: Sequence[Tool | ProviderTool]) -> Demand:
+    """Return the demand with locked tools known by the names they are sent under, too; the same object if none is."""
+    if not demand.locked:
+        return demand
+    pairs = zip(own, sent, strict=True)
+    return msgspec.structs.replace(
+        demand,
+        locked=demand.locked | {_aliases(there)[0] for here, there in pairs if _aliases(here)[0] in demand.locked},
+    )
 
 
 def _capped(choice: ToolChoice | None, controls: Controls, notice: str) -> Demand:

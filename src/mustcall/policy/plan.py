@@ -136,12 +136,11 @@ def _chosen_by_words(request: Request, demand: Demand, profile: Profile) -> list
 
 
 def candidates(request: Request, demand: Demand) -> list[Tool]:
-    """Return the tools whose call would satisfy the demand."""
-    names = demand.names
+    """Return the tools whose call would satisfy the demand, those that are locked off left out."""
     return [
         tool
         for tool in request.tools
-        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and (names is None or tool.name in names)
+        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and demand.may_force(tool)
     ]
 
 
