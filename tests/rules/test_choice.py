@@ -109,6 +109,36 @@ def test_no_tools_no_choice(caller: str, upstream: str, choice: str) -> None:
     assert dropped in got.adaptations
 
 
+@pytest.mark.parametrize("tools", [None, []])
+@pytest.mark.parametrize(
+    ("wire", "own"),
+    [
+        ("chat", {"tool_choice": {"type": "web_search"}}),
+        ("chat", {"function_call": {"name": "f"}}),
+        ("responses", {"tool_choice": {"type": "web_search"}}),
+    ],
+)
+def test_no_tools_no_choice_in_a_providers_own_form(wire: str, own: dict[str, Any], tools: list[Any] | None) -> None:
+    """Rule 4: a choice that only its provider has a word for goes without tools as well, and is reported."""
+    plain = write_body(wire, ASK, model=MODEL, tools=()) | ({} if tools is None else {"tools": tools})
+    with Rig(TEXT, upstream=wire, strict=False) as rig:
+        got = rig.ask(wire, plain | own)
+        assert rig.bodies == [plain]
+    assert got.text == "It is sunny."
+    assert "field_dropped:tool_choice" in got.adaptations
+
+
+def test_tools_behind_a_stored_prompt_keep_their_choice() -> None:
+    """Rule 4: a stored prompt may offer tools that the request does not show, so its choice is the caller's affair."""
+    asked = write_body("responses", ASK, model=MODEL, tools=()) | {
+        "prompt": {"id": "pmpt_1"},
+        "tool_choice": {"type": "web_search"},
+    }
+    with Rig(TEXT, upstream="responses", strict=False) as rig:
+        rig.ask("responses", asked)
+        assert rig.bodies == [asked]
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_empty_list_of_tools_is_no_tools(wire: str) -> None:
     """Rule 4: an empty list of tools counts as none; the list itself is the caller's own affair."""

@@ -29,7 +29,15 @@ from mustcall.policy.grounding import GroundingRule, is_offered, latest_input, m
 from mustcall.policy.wording import Wording
 from mustcall.wire.naming import flat_name
 
-__all__ = ["STEP_CAP_NOTICE", "Demand", "DemandSource", "renamed_locks", "settle_demand"]
+__all__ = [
+    "OWN_CHOICES",
+    "STEP_CAP_NOTICE",
+    "Demand",
+    "DemandSource",
+    "offers_nothing",
+    "renamed_locks",
+    "settle_demand",
+]
 
 #: What the model is told with the last request before the step cap (rule 109).
 STEP_CAP_NOTICE = Wording().step_cap
@@ -37,7 +45,7 @@ STEP_CAP_NOTICE = Wording().step_cap
 _FORCED = frozenset({ChoiceMode.REQUIRED, ChoiceMode.NAMED})
 
 #: Unknown request fields that hold a choice in the provider's own form.
-_OWN_FORMS = ("tool_choice", "function_call")
+OWN_CHOICES = ("tool_choice", "function_call")
 #: Unknown request fields behind which tools may be that the request does not show.
 _TOOLS_ELSEWHERE = ("prompt",)
 
@@ -158,7 +166,9 @@ def _settled(
     if choice is not None and (choice.mode is not ChoiceMode.AUTO or not request.tools):
         demand = _settle(choice, DemandSource.CALLER, request, controls, notes)
         return demand or _let_go(choice, request, notes)
-    if choice is None and _has_field(request, _OWN_FORMS):
+    if choice is None and _has_field(request, OWN_CHOICES):
+        if offers_nothing(request):
+            notes.append(Adaptation(AdaptationKind.FIELD_DROPPED, "tool_choice", "no tools are on offer"))
         return Demand(source=DemandSource.CALLER, notes=tuple(notes))
     if answer_phase is not None:
         demand = _settle(answer_phase, DemandSource.ANSWER_PHASE, request, controls, notes)
@@ -177,7 +187,7 @@ def _settle(
 ) -> Demand | None:
     """Return the demand this choice makes, None if it is dropped; why is noted, or raised where strict."""
     if choice.mode not in _FORCED:
-        if request.tools or _has_field(request, _TOOLS_ELSEWHERE):
+        if not offers_nothing(request):
             return Demand(choice=choice, source=source, notes=tuple(notes))
         notes.append(Adaptation(AdaptationKind.FIELD_DROPPED, "tool_choice", "no tools are on offer"))
         return None
@@ -294,6 +304,11 @@ def _aliases(tool: Tool | ProviderTool) -> tuple[str, ...]:
         return (tool.name,) if tool.namespace is None else (flat_name(tool.namespace, tool.name), tool.name)
     name = tool.value.get("name")
     return (name,) if isinstance(name, str) else (tool.type,)
+
+
+def offers_nothing(request: Request) -> bool:
+    """Tell whether a request offers no tools, nor names a place where it may (rule 4)."""
+    return not request.tools and not _has_field(request, _TOOLS_ELSEWHERE)
 
 
 def _has_field(request: Request, names: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.dialects import Prompt, WrittenCall, is_plain
 from mustcall.policy.callform import bound_schema, call_schema
-from mustcall.policy.demand import Demand
+from mustcall.policy.demand import OWN_CHOICES, Demand, offers_nothing
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.plan import Plan, Rung, RungKind, candidates
 from mustcall.policy.profile import Profile, Protocol
@@ -65,6 +65,8 @@ def shape(
             # A choice without tools is not sent (rule 4); the `none` that came with stub tools stands (rule 104).
             if demand.choice != request.tool_choice and (demand.choice is not None or not request.tools):
                 changes["tool_choice"] = demand.choice
+            if offers_nothing(request):
+                changes |= _without_fields(request, OWN_CHOICES)
         case RungKind.NATIVE | RungKind.HARD:
             changes |= _forced(request, demand, profile, log)
             if plan.rungs[0].kind is RungKind.SOFT:  # the first attempt's prompt stays the prefix of this one
@@ -241,11 +243,18 @@ def _without_reasoning(request: Request, profile: Profile, extra: JsonObject, lo
     extra.update(profile.reasoning_off_fields)
     if extra:
         changes["reasoning"] = None
+    return changes | _without_fields(request, ("thinking",))
+
+
+def _without_fields(request: Request, names: Sequence[str]) -> dict[str, Any]:
+    """Return the changes that leave fields out that only the caller's own wire has a word for."""
     origin = request.origin
-    if origin is not None and "thinking" in origin.fields:
-        fields = {name: value for name, value in origin.fields.items() if name != "thinking"}
-        changes["origin"] = Origin(origin.wire, fields, None, origin.spelling)
-    return changes
+    if origin is None or not any(name in origin.fields for name in names):
+        return {}
+    fields, spelling = (
+        {name: value for name, value in held.items() if name not in names} for held in (origin.fields, origin.spelling)
+    )
+    return {"origin": Origin(origin.wire, fields, None, spelling)}
 
 
 def _listing(tools: Iterable[Tool]) -> str:
