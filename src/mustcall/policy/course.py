@@ -15,7 +15,7 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.parts import ToolCall
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool, functions_of
+from mustcall.core.tools import ChoiceMode, Tool, ToolChoice, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
 from mustcall.policy.arguments import check_arguments
@@ -374,6 +374,8 @@ class Course:
         if not self.may_call:
             return False, None
         sent = self.shaped()
+        if rejection is Rejection.FORCE_UNSUPPORTED and _is_unforced(sent.request.tool_choice):
+            rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
         if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
             words = (error.message, error.param or "")
             if any(map(_STREAM.search, words)):  # that it is streamed was not the caller's wish (rule 137)
@@ -507,6 +509,10 @@ class Course:
         self._place += 1
         self._reminder = None
         return True
+
+
+def _is_unforced(choice: ToolChoice | None) -> bool:
+    return choice is not None and choice.mode in (ChoiceMode.AUTO, ChoiceMode.NONE)
 
 
 def _without_parallel(request: Request) -> Request:

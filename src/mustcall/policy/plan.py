@@ -184,7 +184,8 @@ def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: 
         return constrained + asking[:1] if profile.constrain_first and constrained else asking + constrained
     if profile.constrain_first and constrained:
         return [*constrained, soft]
-    match profile.forced:
+    forced = profile.forced if profile.takes_choice else Forcing.NEVER
+    match forced:
         case Forcing.ALWAYS:
             return _native(constrained, text)
         case Forcing.WITHOUT_REASONING:
@@ -204,7 +205,7 @@ def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: 
             hard = [Rung(RungKind.HARD)] if reasoning and profile.reasoning_off else []
             return [Rung(RungKind.NATIVE), *hard, *constrained, soft, *text]
         case _:
-            assert_never(profile.forced)
+            assert_never(forced)
 
 
 def _native(constrained: list[Rung], text: list[Rung]) -> list[Rung]:

@@ -64,6 +64,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: native, prompt, hybrid or off (rule 70).
     protocol: Protocol = Protocol.HYBRID
     forced: Forcing = Forcing.UNKNOWN
+    #: Whether a tool choice is taken at all; if not, none is sent, and a demand is a directive (rule 7).
+    takes_choice: bool = True
     #: Whether one tool can be forced by name; if not, the tools are reduced to it and `required` is sent (rule 7).
     named: bool = True
     #: Whether the only tool on offer is forced by `required` rather than by its name (rule 6).

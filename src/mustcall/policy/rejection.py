@@ -33,6 +33,7 @@ class Rejection(StrEnum):
 
     FORCE_WITH_REASONING = "force_with_reasoning"  # a forced choice while reasoning is on
     FORCE_UNSUPPORTED = "force_unsupported"  # any forced choice
+    CHOICE_UNSUPPORTED = "choice_unsupported"  # the field itself: `auto` too
     NAMED_UNSUPPORTED = "named_unsupported"  # a choice that names a tool; `required` may do
     PARALLEL_UNSUPPORTED = "parallel_unsupported"  # the parallel setting
     PREFILL = "prefill"  # a request that ends on an assistant turn
@@ -97,6 +98,12 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.FORCE_WITH_REASONING, ("tool_choice", "in thinking mode"), "DashScope", "issue"),
     Sign(_R.FORCE_WITH_REASONING, ("tool_choice", "incompatible with thinking"), "Moonshot", "issue"),
     Sign(_R.FORCE_WITH_REASONING, ("tool_choice", "when thinking is enabled"), "several", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unsupported parameter: 'tool_choice'",), "OpenAI doors", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unknown parameter", "tool_choice"), "OpenAI doors", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unknown field", "tool_choice"), "Rust and Go servers", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unrecognized", "tool_choice"), "several", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unexpected keyword", "tool_choice"), "Python servers", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("tool_choice", "extra inputs"), "pydantic", "assumed"),
     Sign(_R.PARALLEL_UNSUPPORTED, ("'parallel_tool_calls' is not supported",), "OpenAI", "issue"),
     Sign(_R.PARALLEL_UNSUPPORTED, ("parallel_tool_calls", "not supported"), "several", "assumed"),
     Sign(_R.PARALLEL_UNSUPPORTED, ("parallel_tool_calls", "unsupported"), "several", "assumed"),
@@ -178,6 +185,7 @@ SIGNS: tuple[Sign, ...] = (
 LESSONS: dict[Rejection, tuple[str, object]] = {
     Rejection.FORCE_WITH_REASONING: ("forced", Forcing.WITHOUT_REASONING),
     Rejection.FORCE_UNSUPPORTED: ("forced", Forcing.NEVER),
+    Rejection.CHOICE_UNSUPPORTED: ("takes_choice", False),
     Rejection.NAMED_UNSUPPORTED: ("named", False),
     Rejection.PARALLEL_UNSUPPORTED: ("parallel", False),
     Rejection.PREFILL: ("prefill", False),

@@ -94,6 +94,10 @@ def shape(
     if not profile.parallel and request.parallel_tool_calls is not None:
         log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "it is not taken here; enforced by us instead")
         changes["parallel_tool_calls"] = None
+    if not profile.takes_choice and changes.get("tool_choice", request.tool_choice) is not None:
+        # The parallel setting goes with it: on one wire it is part of the choice. It is enforced here.
+        log.add(AdaptationKind.FIELD_DROPPED, "tool_choice", "it is not taken here; enforced by us instead")
+        changes |= {"tool_choice": None, "parallel_tool_calls": None}
     messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:

@@ -19,6 +19,7 @@ MEANINGS: dict[str, str] = {
     "name": "the profile's name in traces",
     "protocol": "how tools are used: the upstream's tool API, text, the API with text calls promoted, or not at all",
     "forced": "what a forced tool choice does",
+    "takes_choice": "whether a tool choice is taken at all; if not, none is sent and a demand is a directive",
     "named": "whether one tool can be forced by name; if not, the tools are reduced to it",
     "single_as_any": "whether the only tool on offer is forced by `required` rather than by its name",
     "reasoning": "when the model reasons",
