@@ -91,13 +91,7 @@ def shape(
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
-    if not profile.parallel and request.parallel_tool_calls is not None:
-        log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "it is not taken here; enforced by us instead")
-        changes["parallel_tool_calls"] = None
-    if not profile.takes_choice and changes.get("tool_choice", request.tool_choice) is not None:
-        # The parallel setting goes with it: on one wire it is part of the choice. It is enforced here.
-        log.add(AdaptationKind.FIELD_DROPPED, "tool_choice", "it is not taken here; enforced by us instead")
-        changes |= {"tool_choice": None, "parallel_tool_calls": None}
+    changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
     messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
@@ -111,6 +105,19 @@ def shape(
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         shaped = _as_text(shaped, profile, log)
     return Shaped(shaped, extra)
+
+
+def _not_taken(request: Request, choice: ToolChoice | None, profile: Profile, log: AdaptationLog) -> dict[str, Any]:
+    """Return the changes that leave out settings which this upstream does not take; they are enforced here."""
+    why = "it is not taken here; enforced by us instead"
+    changes: dict[str, Any] = {}
+    if not profile.parallel and request.parallel_tool_calls is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", why)
+        changes["parallel_tool_calls"] = None
+    if not profile.takes_choice and choice is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "tool_choice", why)
+        changes |= {"tool_choice": None, "parallel_tool_calls": None}  # on one wire that is a part of the choice
+    return changes
 
 
 def _constrained(
