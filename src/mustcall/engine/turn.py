@@ -5,7 +5,6 @@ seam, under one deadline and one ceiling of calls. A healthy turn on one wire is
 upstream sends, only `MustcallError` leaves this module.
 """
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
@@ -45,6 +44,7 @@ from mustcall.policy.oddities import odd_tools
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -59,7 +59,7 @@ from mustcall.wire.written import write_body
 
 __all__ = ["Turn"]
 
-_logger = logging.getLogger("mustcall.engine")
+_logger = log_of("mustcall.engine")
 _NO_TIME = "the time for this request ran out before another attempt could be made"
 _TOO_LONG = "the upstream's answer did not end within the time for this request"
 

@@ -12,7 +12,6 @@ A name that not every wire takes is made legal here and mapped back when the too
 import asyncio
 import contextlib
 import hashlib
-import logging
 import re
 import shlex
 import tempfile
@@ -26,13 +25,14 @@ from mustcall.core.errors import ConfigError, ToolError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolReturn, ToolSettings
+from mustcall.telemetry.logs import log_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
 __all__ = ["McpServer", "legal_name"]
 
-_logger = logging.getLogger("mustcall.tools")
+_logger = log_of("mustcall.tools")
 
 _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 50

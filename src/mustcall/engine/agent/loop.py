@@ -5,7 +5,6 @@ turn engine (`engine.turns`); here are only the step cap (rule 109), the advice 
 messages a step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
 """
 
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -61,12 +60,13 @@ from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
 from mustcall.policy.profile import Profile
 from mustcall.policy.wording import Wording, fill
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Asked", "Emit", "Hook", "Plan", "Run"]
 
-_logger = logging.getLogger("mustcall.engine")
+_logger = log_of("mustcall.engine")
 
 Hook = Callable[[RunEvent], Awaitable[None] | None]
 """Sees every event of a run. What it raises is logged; it never ends the run."""
