@@ -36,6 +36,7 @@ from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
 from mustcall.policy.backoff import is_transient
+from mustcall.policy.budget import has_time
 from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
 from mustcall.policy.judge import Case, Judgement, judge
@@ -60,7 +61,7 @@ from mustcall.wire.written import write_body
 __all__ = ["Turn"]
 
 _logger = log_of("mustcall.engine")
-_NO_TIME = "the time for this request ran out before another attempt could be made"
+_NO_TIME = "the time for this request ran out before an attempt could be made"
 _TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
@@ -95,7 +96,8 @@ class Turn:
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._counting = Counting(course, progress, streams=inbound.stream)
-        self._tries = Tries(self._counting.may, self._counting.note)
+        least = setting.controls.limits.least_seconds
+        self._tries = Tries(self._counting.may, self._counting.note, least)
         self._stamp = inbound.stamp(int(setting.clock.now()))
         asked = model or request.model
         self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
@@ -299,9 +301,8 @@ class Turn:
         self._teaching.answering = False
         if self.record.attempts:
             self._counting.note()
-            left = self._deadline - clock.monotonic()
-            if left < self._setting.controls.limits.least_seconds:
-                raise self._teaching.out_of_time(_NO_TIME)
+        if not has_time(self._deadline, clock.monotonic(), self._tries.least):
+            raise self._teaching.out_of_time(_NO_TIME)
         body = self._outgoing.body()
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
