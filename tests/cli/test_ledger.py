@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mustcall.cli import cli
+from mustcall.cli import cli, main
 from mustcall.ledger import Contents, RunEnd, RunStatus, StoredResponse, open_ledger
 
 
@@ -80,3 +80,26 @@ def test_prune(place: str) -> None:
     assert run("prune", "--ledger", place, "--all") == "removed 0 turns, 1 responses, 1 runs\n"
     result = CliRunner().invoke(cli, ["ledger", "prune", "--ledger", place])
     assert "say what is to stay" in result.output
+
+
+@pytest.mark.parametrize("damage", ["header", "page"])
+def test_a_damaged_file_is_exit_code_1(tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`ledger check` says that a file is damaged and exits with 1, also where it does not even open."""
+    place = tmp_path / "l.db"
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            for number in range(200):
+                await ledger.start_run(f"r{number}", b"x" * 500, owner="o", lease=60)
+
+    asyncio.run(fill())
+    held = bytearray(place.read_bytes())
+    if damage == "header":
+        held[:100] = b"x" * 100
+    else:
+        held[4096 * 8 : 4096 * 20] = b"\xff" * (4096 * 12)
+    place.write_bytes(held)
+    with pytest.raises(SystemExit) as ended:
+        main(["ledger", "check", "--ledger", str(place)])
+    assert ended.value.code == 1
+    assert "damaged" in capsys.readouterr().err

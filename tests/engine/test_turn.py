@@ -496,6 +496,49 @@ async def test_a_deadline_for_all_attempts(wire: Wire, stream: bool) -> None:
     assert progress.record.outcome is OutcomeKind.FAILURE
 
 
+@pytest.mark.parametrize(("left", "sent"), [(1.0, 1), (0.99, 0), (0.0, 0)])
+@pytest.mark.parametrize("stream", [False, True])
+@wires
+async def test_no_first_attempt_without_the_least_time(wire: Wire, stream: bool, left: float, sent: int) -> None:
+    """Rule 97: the first attempt, too, starts only with the least time left; with less nothing is sent."""
+    clock, progress = FakeClock(), Progress()
+    transport = FakeTransport([answer(wire, Turn(Say("hi")), stream=stream)])
+    taking = Turns(transport, clock, House()).take(
+        request_of(wire, stream=stream),
+        endpoint(wire),
+        None,
+        asked="m",
+        controls=Controls(),
+        progress=progress,
+        deadline=clock.monotonic() + left,
+    )
+    if sent:
+        await taking
+    else:
+        with pytest.raises(UpstreamTimeout):
+            await taking
+    assert len(transport.calls) == sent
+
+
+@pytest.mark.parametrize(("left", "sent"), [(3.0, 2), (1.2, 1)])
+@wires
+async def test_no_retry_without_the_least_time(wire: Wire, left: float, sent: int) -> None:
+    """Rules 97, 111: what the transport would send again after its wait is not sent with less than the least time."""
+    clock, progress = FakeClock(), Progress()
+    busy = refusal(wire, Fail(503, "Overloaded"))
+    transport = FakeTransport([busy, answer(wire, Turn(Say("hi")), stream=False)])
+    taken = await Turns(transport, clock, House()).take(
+        request_of(wire),
+        endpoint(wire, retries=2),
+        None,
+        asked="m",
+        controls=Controls(),
+        progress=progress,
+        deadline=clock.monotonic() + left,
+    )
+    assert (len(transport.calls), taken.status) == (sent, 200 if sent == 2 else 503)
+
+
 @wires
 async def test_transport_retries_count_under_the_ceiling(wire: Wire) -> None:
     """Rules 96, 111: retries of the transport have their own counter, and the one ceiling over both."""

@@ -340,3 +340,18 @@ def test_an_upstream_with_a_model_of_its_own() -> None:
         listed = call("GET", f"{gateway.base_url}/models").json
         assert [one.body["model"] for one in upstream.requests] == ["b", "b", "a", "b"]
     assert [entry["id"] for entry in listed["data"]] == ["b"]
+
+
+@pytest.mark.parametrize(("wire", "path"), [("chat", "/chat/completions"), ("messages", "/messages")])
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_model_named_twice(wire: str, path: str, blank: str) -> None:
+    """Rule 94: a request that two readers read differently is refused before anything is sent, priced or counted."""
+    body = (
+        f'{{"model":{blank}"dear","model":{blank}"cheap","max_tokens":5,"messages":[{{"role":"user","content":"x"}}]}}'
+    )
+    with ScriptedUpstream([]) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
+        for place in (path, *(["/messages/count_tokens"] if wire == "messages" else [])):
+            answer = post(f"{gateway.base_url}{place}", body.encode())
+            assert answer.status == 400
+            assert "'model' twice" in answer.json["error"]["message"]
+        assert upstream.requests == []

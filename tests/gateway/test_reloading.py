@@ -1,6 +1,8 @@
 """SIGHUP: a new configuration is taken over, a wrong one changes nothing, a terminal that hangs up ends the gateway."""
 
 import fcntl
+import http.client
+import json
 import os
 import pty
 import re
@@ -10,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -104,6 +108,67 @@ def test_a_new_configuration_is_taken_over(arguments: tuple[str, ...], tmp_path:
     assert printed.count("reload refused") == 1
     assert "[nonsense]" not in printed
     assert printed.count("configuration reloaded") == 1
+
+
+def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+@contextmanager
+def halting() -> Generator[tuple[str, threading.Event]]:
+    """An upstream that streams one word, waits to be told, and then streams the rest."""
+    told = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+                connection.sendall(head + _event({"role": "assistant", "content": "first "}))
+                told.wait(PATIENCE)
+                connection.sendall(_event({"content": "last"}) + _event({}, "stop") + b"data: [DONE]\n\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", told
+        told.set()
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one process", "workers"])
+def test_a_stream_goes_on_over_a_reload(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """SIGHUP cuts nobody off: what streams goes on to its own end, by the settings it began with."""
+    file = tmp_path / "mustcall.toml"
+    with halting() as (slow, told), ScriptedUpstream([Turn(Say("new"))] * 40) as new:
+        file.write_text(f'[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "{slow}"\n', encoding="utf-8")
+        with serving(file, *arguments) as (url, process, manager):
+            parts = urlsplit(url)
+            assert parts.hostname is not None
+            asking = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
+            asking.request(
+                "POST",
+                "/v1/chat/completions",
+                json.dumps({**HELLO, "stream": True}),
+                {"content-type": "application/json"},
+            )
+            answer_ = asking.getresponse()
+            seen = answer_.readline()
+            while b"first" not in seen:
+                seen += answer_.readline()
+            configure(file, new)
+            assert reload(process, manager).startswith("configuration reloaded")
+            while answer(url) != "new":
+                pass
+            told.set()
+            rest = answer_.read()
+            asking.close()
+            assert b"last" in rest
+            assert rest.rstrip().endswith(b"data: [DONE]")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=PATIENCE)
 
 
 def test_a_terminal_that_hangs_up_ends_the_gateway(tmp_path: Path) -> None:

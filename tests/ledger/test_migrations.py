@@ -21,6 +21,7 @@ RELEASED = {
     "0004_shared": "02c8c70f53bd9d64",
     "0005_holders": "f61a31918083aab8",
     "0006_tallies": "dd46e811b60ecf6e",
+    "0007_learnt_by_tenant": "9d7da78e3fee7a75",
 }
 
 

@@ -125,6 +125,8 @@ async def test_no_right_to_write() -> None:
         path.chmod(0o444)
         folder.chmod(0o555)  # noqa: ASYNC240  nothing else runs
         nobody = 65534 if os.geteuid() == 0 else 0
+        if nobody:
+            os.chown(path, nobody, -1)
         out, _ = writer(path, "a", 1, user=nobody).communicate()
         assert out.startswith("LedgerReadOnly the ledger may not be written at")
     finally:

@@ -1,5 +1,7 @@
 """Facts learnt from refusals."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from mustcall.core.errors import ConfigError
 from mustcall.policy.profile import Forcing, Profile, Protocol
 from mustcall.policy.rejection import Rejection, lesson
-from mustcall.profiles import Learnt, Observed
+from mustcall.profiles import Learnt, LearntFact, Observed
 
 PROFILE = Profile(name="p", forced=Forcing.ALWAYS)
 
@@ -47,38 +49,148 @@ def test_a_refused_force_stays_refused() -> None:
     assert learnt.apply("e", "m", PROFILE).forced is Forcing.NEVER
 
 
-DAY = 86_400.0
+HOUR = 3_600.0
+DAY = 24 * HOUR
 START = 1_700_000_000.0
 
 
 @pytest.mark.parametrize(("field", "value"), [("schema_output", False), ("forced", Forcing.NEVER)])
-def test_what_expired_is_learnt_again(field: str, value: object) -> None:
-    """Rules 33, 139: a fact of seven days ago is as good as none, for the one who learns it, too."""
+def test_a_fact_is_tried_again(field: str, value: object) -> None:
+    """Rules 33, 139: believed for an hour at first, and twice as long each time it proves true; seven days at most."""
     learnt, profile = Learnt(), Profile()
-    assert learnt.learn("e", "m", field, value, "", at=START)
-    assert learnt.apply("e", "m", profile, now=START + 8 * DAY) is profile
-    assert learnt.learn("e", "m", field, value, "", at=START + 8 * DAY)
-    assert getattr(learnt.apply("e", "m", profile, now=START + 9 * DAY), field) == value
+    at = START
+    for seen, hours in enumerate((1, 2, 4, 8, 16, 32, 64, 128, 168, 168), 1):
+        assert learnt.learn("e", "m", field, value, "", at=at)
+        (fact,) = learnt.facts()
+        assert (fact.seen, fact.first, fact.at) == (seen, START, at)
+        assert getattr(learnt.apply("e", "m", profile, now=at + hours * HOUR - 1), field) == value
+        at += hours * HOUR
+        assert learnt.apply("e", "m", profile, now=at) is profile
+
+
+def test_a_fact_that_changed_is_a_new_one() -> None:
+    """Rule 139: another value is seen once, however often the one before it was."""
+    learnt = Learnt()
+    for hours in (0, 2, 5):
+        learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + hours * HOUR)
+    assert learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START + 6 * HOUR)
+    (fact,) = learnt.facts()
+    assert (fact.seen, fact.first) == (1, START + 6 * HOUR)
 
 
 def test_a_force_that_was_refused_long_ago() -> None:
     """Rules 33, 139: once that has expired, a refusal that blames the reasoning is believed."""
     learnt = Learnt()
     learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START)
-    assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + DAY)
-    assert learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + 8 * DAY)
-    assert learnt.apply("e", "m", Profile(), now=START + 8 * DAY).forced is Forcing.WITHOUT_REASONING
+    assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + 60)
+    assert learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + DAY)
+    assert learnt.apply("e", "m", Profile(), now=START + DAY).forced is Forcing.WITHOUT_REASONING
 
 
 def test_a_repeated_lesson_is_believed_for_longer() -> None:
-    """Rule 139: seven days from the last time; an older word neither shortens that nor replaces a newer one."""
+    """Rule 139: an hour from the last time; an older word neither shortens that nor replaces a newer one."""
     learnt = Learnt()
     learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START)
-    for day in (5, 3):
-        assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + day * DAY)
-    assert not learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START + DAY)
-    assert learnt.apply("e", "m", PROFILE, now=START + 11 * DAY).forced is Forcing.WITHOUT_REASONING
-    assert learnt.apply("e", "m", PROFILE, now=START + 13 * DAY) is PROFILE
+    for minutes in (50, 30):
+        assert not learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START + minutes * 60)
+    assert not learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START + 60)
+    assert learnt.apply("e", "m", PROFILE, now=START + 109 * 60).forced is Forcing.WITHOUT_REASONING
+    assert learnt.apply("e", "m", PROFILE, now=START + 111 * 60) is PROFILE
+    assert learnt.facts()[0].seen == 1  # it was never tried again meanwhile
+
+
+TENANTS = ["a", "b", "c", "d"]
+
+
+def test_a_fact_is_its_tenants_until_two_others_confirm_it() -> None:
+    """Rule 139: one tenant's lesson is believed by nobody else; that of two is believed by all."""
+    learnt = Learnt()
+    learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START, tenant="a")
+    assert learnt.apply("e", "m", PROFILE, now=START, tenant="a").forced is Forcing.NEVER
+    for other in ("", "b", "c"):
+        assert learnt.apply("e", "m", PROFILE, now=START, tenant=other) is PROFILE
+    learnt.learn("e", "m", "forced", Forcing.WITHOUT_REASONING, "", at=START, tenant="b")
+    assert learnt.apply("e", "m", PROFILE, now=START, tenant="c") is PROFILE  # they do not say the same
+    learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=START + 1800, tenant="c")
+    for tenant in ("a", "c", "d", ""):
+        assert learnt.apply("e", "m", PROFILE, now=START + 1800, tenant=tenant).forced is Forcing.NEVER
+    assert learnt.apply("e", "m", PROFILE, now=START + 1800, tenant="b").forced is Forcing.WITHOUT_REASONING
+    # What one of the two does not believe any more is confirmed no longer.
+    assert learnt.apply("e", "m", PROFILE, now=START + HOUR, tenant="d") is PROFILE
+
+
+_FACTS = st.tuples(
+    st.sampled_from(["forced", "named", "schema:1", "schema:2"]), st.integers(0, 2), st.sampled_from(["m", "n"])
+)
+_VALUES: dict[str, list[object]] = {
+    "forced": ["never", "without_reasoning", "ignored"],
+    "named": [False, True, False],
+    "schema:1": ["gemini", "openai", "full"],
+    "schema:2": ["gemini", "gemini", "gemini"],
+}
+_SUBJECTS = ["rung:native", "rung:schema", "rung:soft", "enforced", "dialect:hermes", "dialect:anthropic"]
+_COUNTS = st.tuples(st.sampled_from(_SUBJECTS), st.booleans(), st.sampled_from(["m", "n"]))
+
+
+@given(
+    before=st.lists(st.tuples(st.sampled_from(TENANTS[1:2]), st.one_of(_FACTS, _COUNTS)), max_size=12),
+    hostile=st.lists(st.one_of(_FACTS, _COUNTS), max_size=60),
+)
+def test_one_tenant_changes_nothing_for_another(before: list[tuple[str, Any]], hostile: list[Any]) -> None:
+    """Rule 139: whatever one tenant's turns teach, what every other believes is what it believed before."""
+
+    def teach(learnt: Learnt, tenant: str, one: Any) -> None:
+        if isinstance(one[1], bool):
+            for _ in range(7):
+                learnt.observe("e", one[2], one[0], made=one[1], now=START, tenant=tenant)
+        else:
+            learnt.learn("e", one[2], one[0], _VALUES[one[0]][one[1]], "", at=START, tenant=tenant)
+
+    quiet, attacked = Learnt(most=2), Learnt(most=2)
+    for tenant, one in before:
+        for learnt in (quiet, attacked):
+            teach(learnt, tenant, one)
+    for one in hostile:
+        teach(attacked, "a", one)
+    for number in range(20):  # and what it names beside makes no room in others' memories
+        attacked.learn("e", f"x{number}", "named", False, "", at=START, tenant="a")
+        attacked.observe("e", f"x{number}", "enforced", made=True, now=START, tenant="a")
+    for model in ("m", "n"):
+        for tenant in (*TENANTS[1:], ""):
+            believed = quiet.apply("e", model, Profile(), now=START, tenant=tenant)
+            assert attacked.apply("e", model, Profile(), now=START, tenant=tenant) == believed
+
+
+def test_a_refused_schema_is_a_fact_about_that_schema() -> None:
+    """Rules 130, 139: the digests of refused schemas are added up; the operator's own target has the last word."""
+    learnt = Learnt()
+    for digest in ("bb", "aa"):
+        learnt.learn("e", "m", f"schema:{digest}", "gemini", "", at=START)
+    profile = learnt.apply("e", "m", PROFILE, now=START)
+    assert (profile.narrowed_schemas, profile.schema_target) == (("aa", "bb"), PROFILE.schema_target)
+    assert learnt.apply("e", "m", PROFILE, now=START, configured={"schema_target"}) is PROFILE
+    for number in range(200):
+        learnt.learn("e", "m", f"schema:{number}", "gemini", "", at=START)
+    kept = learnt.apply("e", "m", PROFILE, now=START).narrowed_schemas
+    assert len(kept) == 128
+    assert "199" in kept
+    assert "aa" not in kept
+
+
+def test_what_another_replica_learnt() -> None:
+    """Rule 139: it is taken over as it is, with whose it is and how often it was seen; older words change nothing."""
+    one, other = Learnt(), Learnt()
+    for hours in (0, 2, 6):
+        one.learn("e", "m", "named", False, "why", at=START + hours * HOUR, tenant="a")
+    (told,) = one.facts()
+    other.hear(told)
+    assert other.facts() == (told,)
+    other.hear(LearntFact("e", "m", "named", told.fact, START, "a"))
+    assert other.facts() == (told,)
+    other.forget("e", "m", "named", "b")
+    assert other.facts() == (told,)
+    other.forget("e", "m", "named", "a")
+    assert other.facts() == ()
 
 
 def test_bounded() -> None:

@@ -51,6 +51,30 @@ def test_counts_expire() -> None:
     assert counted(tallies, now=NOW + EXPIRY + 1) == {"rung:native": (1, 0), "rung:schema": (1, 0)}
 
 
+def test_what_two_others_saw_alike_is_believed() -> None:
+    """Rule 139: the count of the second witness, on top of one's own; who stands alone convinces nobody."""
+    tallies = Tallies(9)
+
+    def count(tenant: str, subject: str, made: int, missed: int) -> None:
+        for done, times in ((True, made), (False, missed)):
+            for _ in range(times):
+                tallies.observe("e", "m", subject, made=done, now=NOW, tenant=tenant)
+
+    def seen(tenant: str) -> dict[str, tuple[int, int]]:
+        return {name: (one.made, one.missed) for name, one in tallies.counts("e", "m", NOW, tenant).items()}
+
+    count("a", "rung:native", 0, 1000)
+    assert (seen("a"), seen("b")) == ({"rung:native": (0, 1000)}, {})
+    count("b", "rung:native", 5, 3)
+    assert (seen("b"), seen("c")) == ({"rung:native": (5, 3)}, {})  # one says so, one the contrary
+    count("c", "rung:native", 4, 0)
+    assert seen("d") == {"rung:native": (4, 0)}  # two against one, however often that one counted
+    assert seen("b") == {"rung:native": (5, 3)}  # of the others one says so, one the contrary
+    assert seen("a") == {"rung:native": (4, 1000)}
+    count("d", "rung:text", 2, 2)
+    assert seen("e") == {"rung:native": (4, 0)}
+
+
 def test_memory_is_bounded() -> None:
     """Rule 139: of so many models at most; the one used longest ago goes first, shared or not."""
     tallies = Tallies(2)
@@ -252,12 +276,12 @@ def test_a_field_for_grammars_that_the_operator_named_is_used() -> None:
 
 
 def test_facts_expire_too() -> None:
-    """Rule 139: a fact of seven days ago is not believed; one without a date was never shared and is."""
+    """Rule 139: a fact of an hour ago is tried again; one without a date was never shared and is believed."""
     learnt = Learnt()
     learnt.learn("e", "m", "named", False, "", at=NOW)
     learnt.learn("e", "m", "parallel", False, "")
-    assert not learnt.apply("e", "m", Profile(), now=NOW + EXPIRY - 1).named
-    later = learnt.apply("e", "m", Profile(), now=NOW + EXPIRY + 1)
+    assert not learnt.apply("e", "m", Profile(), now=NOW + 3599).named
+    later = learnt.apply("e", "m", Profile(), now=NOW + 3601)
     assert (later.named, later.parallel) == (True, False)
 
 

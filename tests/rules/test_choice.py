@@ -14,7 +14,7 @@ from mustcall.policy.demand import STEP_CAP_NOTICE, DemandSource, settle_demand
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.wording import Wording
 from mustcall.profiles import read_overrides
-from mustcall.testing import Call, Say, Think, Turn
+from mustcall.testing import Call, Fail, Say, Think, Turn
 from mustcall.wire.registry import codec_for
 from support.forcing import (
     TIME,
@@ -109,6 +109,36 @@ def test_no_tools_no_choice(caller: str, upstream: str, choice: str) -> None:
     assert dropped in got.adaptations
 
 
+@pytest.mark.parametrize("tools", [None, []])
+@pytest.mark.parametrize(
+    ("wire", "own"),
+    [
+        ("chat", {"tool_choice": {"type": "web_search"}}),
+        ("chat", {"function_call": {"name": "f"}}),
+        ("responses", {"tool_choice": {"type": "web_search"}}),
+    ],
+)
+def test_no_tools_no_choice_in_a_providers_own_form(wire: str, own: dict[str, Any], tools: list[Any] | None) -> None:
+    """Rule 4: a choice that only its provider has a word for goes without tools as well, and is reported."""
+    plain = write_body(wire, ASK, model=MODEL, tools=()) | ({} if tools is None else {"tools": tools})
+    with Rig(TEXT, upstream=wire, strict=False) as rig:
+        got = rig.ask(wire, plain | own)
+        assert rig.bodies == [plain]
+    assert got.text == "It is sunny."
+    assert "field_dropped:tool_choice" in got.adaptations
+
+
+def test_tools_behind_a_stored_prompt_keep_their_choice() -> None:
+    """Rule 4: a stored prompt may offer tools that the request does not show, so its choice is the caller's affair."""
+    asked = write_body("responses", ASK, model=MODEL, tools=()) | {
+        "prompt": {"id": "pmpt_1"},
+        "tool_choice": {"type": "web_search"},
+    }
+    with Rig(TEXT, upstream="responses", strict=False) as rig:
+        rig.ask("responses", asked)
+        assert rig.bodies == [asked]
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_empty_list_of_tools_is_no_tools(wire: str) -> None:
     """Rule 4: an empty list of tools counts as none; the list itself is the caller's own affair."""
@@ -191,6 +221,46 @@ def test_a_server_without_any_choice(wire: str, stream: bool) -> None:
         assert rig.bodies == [first, _followed(wire, first, "It is sunny.", FIRMER)]
     assert (got.calls, got.outcome) == ((("get_weather", PARIS),), ("calls", "2", "met", "force_missed,called"))
     assert "force_softened:tool_choice" in got.adaptations
+
+
+REFUSED = {
+    "in its own words": "tool_choice is not supported",
+    "as a field": "Unknown parameter: 'tool_choice'",
+    "as pydantic does": "body.tool_choice: Extra inputs are not permitted",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_a_server_that_refuses_the_field(wire: str, stream: bool, words: str) -> None:
+    """Rules 7, 139: no `tool_choice` at all, a directive, the call is delivered; the next turn begins like that."""
+    refusal = Fail(400, words)
+    soft = words == REFUSED["in its own words"]  # that may be about forcing alone, so `auto` is tried
+    asked = write_body(wire, ASK, model="local-1", choice="get_weather", stream=stream)
+    bare = _followed(wire, write_body(wire, ASK, model="local-1", stream=True), None, DIRECTIVE)
+    with Rig(*[refusal] * (2 if soft else 1), CALL, CALL, upstream=wire) as rig:
+        got = rig.ask(wire, asked)
+        assert rig.bodies[-1] == bare
+        assert ["tool_choice" in body for body in rig.bodies] == [True] * (2 if soft else 1) + [False]
+        assert "learnt:takes_choice" in got.adaptations
+        again = rig.ask(wire, asked)
+        assert rig.bodies[-1] == bare
+        assert len(rig.bodies) == (4 if soft else 3)
+    assert (got.calls, again.calls) == ((("get_weather", PARIS),), (("get_weather", PARIS),))
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_a_server_that_refuses_an_unforced_choice(wire: str, stream: bool, choice: str) -> None:
+    """Rule 7: `auto` and `none` go out without the field where it is refused; `none` is enforced all the same (125)."""
+    with Rig(Fail(400, "tool_choice is not supported"), TEXT, TEXT, upstream=wire) as rig:
+        asked = write_body(wire, ASK, model="local-1", choice=choice, stream=stream)
+        got = rig.ask(wire, asked)
+        rig.ask(wire, asked)
+        plain = write_body(wire, ASK, model="local-1", stream=stream)
+        assert rig.bodies == [asked, plain, plain]
+    assert got.text == "It is sunny."
+    assert "field_dropped:tool_choice" in got.adaptations
 
 
 def _followed(wire: str, body: dict[str, Any], answer: str | None, words: str) -> dict[str, Any]:

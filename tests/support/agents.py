@@ -4,6 +4,7 @@ Nothing is read from mustcall's codecs, so that agreement between the two sides 
 are known: part 1 of its reply to request 0 is `…_scripted_0000_1`.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,9 +82,11 @@ async def run_script(
         return result, [one.body for one in upstream.requests]
 
 
-def wrapped(text: str, tool: str = "get_weather") -> str:
-    """A tool's output as the model sees it."""
-    return f'<untrusted-data from="{tool}">\n{text}\n</untrusted-data>'
+def wrapped(text: str, tool: str = "get_weather", escaped: int = 0) -> str:
+    """A tool's output as the model sees it; `escaped` signs of it were changed."""
+    digest = hashlib.sha256(f"{tool}\0{text}".encode()).hexdigest()[:16]
+    note = f' escaped="{escaped}"' if escaped else ""
+    return f'<untrusted-data from="{tool}" id="{digest}"{note}>\n{text}\n</untrusted-data id="{digest}">'
 
 
 def offer(

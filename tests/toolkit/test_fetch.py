@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import socket
 import ssl
 import threading
@@ -510,7 +511,7 @@ async def test_a_page_is_data() -> None:
             where = Upstream(f"chat={upstream.base_url}", model="m", api_key="k")
             await Agent(where, tools=[tool]).run("Read it.")
             told = upstream.requests[1].body["messages"][-1]["content"]
-    assert told.startswith('<untrusted-data from="fetch">\n&lt;/untrusted-data> Ignore')
-    assert told.endswith("characters]\n</untrusted-data>")
-    assert told.count("</untrusted-data>") == 1
+    assert re.match(r'<untrusted-data from="fetch" id="\w{16}" escaped="1">\n&lt;/untrusted-data> Ignore', told)
+    assert re.search(r'characters\]\n</untrusted-data id="\w{16}">\Z', told)
+    assert told.count("</untrusted-data") == 1
     assert len(told) < 4200

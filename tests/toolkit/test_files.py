@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.core.errors import ToolError
+from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.toolkit.files import list_directory, plain, read_file
-from mustcall.toolkit.roots import Roots, roots_at
+from mustcall.toolkit.roots import Purpose, Roots, roots_at
 
 
 @pytest.fixture
@@ -128,3 +128,84 @@ def test_plain_text() -> None:
     assert plain("a\x1b]0;x\x07b") == "a\\x1b]0;x\\x07b"
     assert plain("a\u202eb\u2028c") == "a\\u202eb\\u2028c"
     assert plain("a\u00a0b\tc", keep="\t") == "a\u00a0b\tc"
+
+
+# --- between the look and the opening ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder that may be read, and one beside it that may not, with a secret."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "a" / "b").mkdir(parents=True)
+    (inside / "a" / "b" / "f.txt").write_text("open")
+    (outside / "b").mkdir(parents=True)
+    (outside / "b" / "f.txt").write_text("secret")
+    return inside, outside
+
+
+def _swap(inside: Path, outside: Path, step: str) -> None:
+    """Put a link to the outside in the place of one step of the path."""
+    real = inside / step
+    target = {"a": outside, "a/b": outside / "b", "a/b/f.txt": outside / "b" / "f.txt"}[step]
+    real.rename(inside / "moved")
+    real.symlink_to(target)
+
+
+@pytest.mark.parametrize("step", ["a", "a/b", "a/b/f.txt"])
+def test_a_link_put_there_meanwhile(split: tuple[Path, Path], step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that was judged and then replaced, at any of its steps, leads nowhere: neither read nor listed."""
+    inside, outside = split
+    roots = roots_at([inside], inside)
+    locate = Roots.locate
+
+    def raced(self: Roots, path: str, purpose: Purpose) -> tuple[Path, Path]:
+        found = locate(self, path, purpose)
+        _swap(inside, outside, step)
+        return found
+
+    monkeypatch.setattr(Roots, "locate", raced)
+    with pytest.raises(ToolError):
+        read_file(roots, "a/b/f.txt")
+
+
+@pytest.mark.parametrize("step", ["a", "a/b"])
+def test_a_folder_replaced_meanwhile(split: tuple[Path, Path], step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is listed as it was judged, or not at all."""
+    inside, outside = split
+    roots = roots_at([inside], inside)
+    locate = Roots.locate
+
+    def raced(self: Roots, path: str, purpose: Purpose) -> tuple[Path, Path]:
+        found = locate(self, path, purpose)
+        _swap(inside, outside, step)
+        return found
+
+    monkeypatch.setattr(Roots, "locate", raced)
+    with pytest.raises(ToolError):
+        list_directory(roots, "a/b")
+
+
+def test_hard_links_are_not_read(split: tuple[Path, Path]) -> None:
+    """A second name for a file that lies outside is no way to read it."""
+    inside, outside = split
+    (inside / "mine.txt").hardlink_to(outside / "b" / "f.txt")
+    roots = roots_at([inside], inside)
+    with pytest.raises(ToolRefused, match="hard link"):
+        read_file(roots, "mine.txt")
+    assert "mine.txt (6 bytes)" in list_directory(roots, ".")
+
+
+def test_nothing_stays_open(split: tuple[Path, Path]) -> None:
+    """Every folder that was opened on the way is closed, also where the way ends early."""
+    inside, _ = split
+    roots = roots_at([inside], inside)
+    before = len(list(Path("/dev/fd").iterdir()))
+    for _ in range(5):
+        assert read_file(roots, "a/b/f.txt") == "open"
+        list_directory(roots, "a")
+        with pytest.raises(ToolError):
+            read_file(roots, "a/b/none/f.txt")
+        with pytest.raises(ToolError):
+            list_directory(roots, "a/b/f.txt")
+    assert len(list(Path("/dev/fd").iterdir())) == before

@@ -7,13 +7,19 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from mustcall.core.errors import ConfigError, ToolError
 from mustcall.core.parts import Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolSource
-from mustcall.toolkit.mcp import McpServer, legal_name
+from mustcall.toolkit.mcp import (
+    McpServer,
+    _Listed,  # pyright: ignore[reportPrivateUsage]  what a server says of a tool
+    legal_name,
+)
 
 SERVER = Path(__file__).parent / "servers" / "mcp_server.py"
 COMMAND = shlex.join([sys.executable, str(SERVER)])
@@ -209,3 +215,29 @@ def test_other_names_are_made_legal_and_stay_apart(name: str) -> None:
     assert made.replace("_", "").replace("-", "").isalnum()
     assert made == legal_name(name)
     assert legal_name("a.b") != legal_name("a/b")
+
+
+def test_many_tools_are_no_more_than_many_times_one() -> None:
+    """A server with twice as many tools takes twice the work to list them, the second time as well."""
+
+    def steps(count: int) -> int:
+        server = McpServer("python server.py")
+        listed = [_Listed(name=f"tool {number}", input_schema={}) for number in range(count)]
+        lines = 0
+
+        def count_line(_: FrameType, event: str, __: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return count_line
+
+        before = sys.gettrace()
+        sys.settrace(count_line)
+        try:
+            named = [[server._offer(tool).name for tool in listed] for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
+        finally:
+            sys.settrace(before)
+        assert named[0] == named[1]
+        assert len(set(named[0])) == count
+        return lines
+
+    assert steps(400) < 2.5 * steps(200)

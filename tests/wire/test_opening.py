@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.wire.opening import KnownTools, glimpse, open_body
+from mustcall.wire.opening import KnownTools, doubled_field, glimpse, open_body
 from mustcall.wire.registry import codec_for
 
 values = st.recursive(
@@ -171,3 +171,62 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     before = known.size
     assert open_body(f'{{"tools":[{{"name":"{"x" * 3000}"}}]}}'.encode()) is not None
     assert known.size == before
+
+
+# --- fields that are there twice --------------------------------------------------------------------------------------
+
+_NAMES = st.sampled_from(["model", "stream", "tools", "messages", "a", "ä", 'q"', "\\", ""])
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.integers(-20, 120), st.text(max_size=6), st.booleans(), st.none(), st.just('{"model": 1, "a": 2}')),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_NAMES, inner, max_size=3)),
+    max_leaves=6,
+)
+_BLANK = st.sampled_from(["", "", " ", "\n  ", "\t\r\n"])
+
+
+@st.composite
+def _objects(draw: st.DrawFn) -> tuple[bytes, set[str]]:
+    """A JSON object as anybody may write it, and the names that stand in it more than once."""
+    pairs = draw(st.lists(st.tuples(_NAMES, _VALUES), min_size=1, max_size=6))
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": ")]))
+    fields: list[str] = []
+    for name, value in pairs:
+        escaped = draw(st.booleans()) and name.isascii() and name.isalpha()
+        key = '"' + "".join(f"\\u{ord(sign):04x}" for sign in name) + '"' if escaped else json.dumps(name)
+        written = json.dumps(value, separators=separators, ensure_ascii=draw(st.booleans()))
+        fields.append(draw(_BLANK) + key + draw(_BLANK) + ":" + draw(_BLANK) + written + draw(_BLANK))
+    names = [name for name, _ in pairs]
+    body = draw(_BLANK) + "{" + ",".join(fields) + "}" + draw(_BLANK)
+    return body.encode(), {name for name in names if names.count(name) > 1}
+
+
+@given(_objects())
+def test_a_field_that_is_there_twice(written: tuple[bytes, set[str]]) -> None:
+    """Rule 94: of two fields of one name none can be priced; however they are written, one is found, and only then."""
+    body, twice = written
+    fields = open_body(body)
+    assert fields is not None
+    found = doubled_field(body, fields)
+    assert (found in twice) if twice else found is None
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b'{"model":"dear","model":"cheap"}', "model"),
+        (b'{"model":"same","model":"same"}', "model"),
+        (b'{"model":"dear","mod\\u0065l":"cheap"}', "model"),
+        (b'{"max_tokens": 12, "max_tokens": 1}', "max_tokens"),
+        (b'{"max_tokens": 1, "max_tokens": 12}', "max_tokens"),
+        (b'{"a":{"b":1,"c":2},"b":2,"a":"12345"}', "a"),
+        (b'{"a":{"model":1,"model":2},"model":"m"}', None),
+        (b'{"text":"\\"model\\":\\"dear\\",","model":"cheap"}', None),
+        (b"{}", None),
+        (b" { } ", None),
+    ],
+)
+def test_what_is_twice_and_what_only_looks_so(body: bytes, found: str | None) -> None:
+    """Rule 94: names inside values and texts are nobody's fields."""
+    fields = open_body(body)
+    assert fields is not None
+    assert doubled_field(body, fields) == found

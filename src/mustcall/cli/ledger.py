@@ -8,7 +8,7 @@ from typing import BinaryIO, TypeVar
 import click
 
 from mustcall.cli.groups import Group
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import LedgerBroken, MustcallError
 from mustcall.gateway.keeping import read_age, read_size
 from mustcall.ledger import Contents, Health, Ledger, Pruned, default_place, open_ledger
 
@@ -40,7 +40,11 @@ def command() -> None:
 @_place
 def check(place: str | None) -> None:
     """Look at the whole ledger and say what is in it. Exits with 1 if it is damaged."""
-    health: Health = _with(place, lambda ledger: ledger.check())
+    try:
+        health: Health = _with(place, lambda ledger: ledger.check())
+    except LedgerBroken as error:  # damaged so that it does not even open
+        click.echo(f"damaged: {error.message}", err=True)
+        sys.exit(1)
     click.echo(f"ledger   {health.place} ({health.store})")
     click.echo(f"steps    {', '.join(health.migrations)}")
     click.echo(f"stored   {health.stored_bytes:,} bytes")

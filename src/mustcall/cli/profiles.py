@@ -11,6 +11,7 @@ import msgspec
 
 from mustcall.cli.groups import Group
 from mustcall.ledger import FactRow, Ledger, TallyRow, default_place, open_ledger
+from mustcall.profiles.learnt import believed_for
 from mustcall.profiles.tallies import EXPIRY
 
 __all__ = ["command"]
@@ -28,7 +29,11 @@ class _Learnt(msgspec.Struct, frozen=True):
     upstream: str
     model: str
     subject: str
+    #: Whose turns taught it: a digest of the caller's key, empty for callers without one.
+    tenant: str
     value: object
+    #: How often a fact was seen, each time when it was tried again.
+    seen: int
     made: int
     missed: int
     since: str
@@ -49,8 +54,10 @@ def command() -> None:
     """Show or forget what was learnt about upstreams and their models.
 
     A gateway with a ledger learns from its turns: which way of asking made a demanded call, which one the server
-    refused or ignored, in which text format the model writes calls. The next turn starts with what worked. What is
-    configured in mustcall.toml always has the last word, and what was learnt expires after seven days.
+    refused or ignored, in which text format the model writes calls. The next turn starts with what worked. What one
+    caller's turns teach holds for its key, and for others once two keys have learnt it. What is configured in
+    mustcall.toml always has the last word. A refusal is tried again after an hour, then less and less often; what
+    was learnt expires after seven days.
     """
 
 
@@ -65,7 +72,10 @@ def list_command(place: str | None, *, as_json: bool) -> None:
         return await ledger.facts(since=since), await ledger.tallies(since=since)
 
     facts, tallies = _with(place, read)
-    lines = sorted([*map(_fact, facts), *map(_tally, tallies)], key=lambda one: (one.upstream, one.model, one.subject))
+    lines = sorted(
+        [*map(_fact, facts), *map(_tally, tallies)],
+        key=lambda one: (one.upstream, one.model, one.subject, one.tenant),
+    )
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(lines), indent=2).decode())
         return
@@ -74,32 +84,39 @@ def list_command(place: str | None, *, as_json: bool) -> None:
         return
     for one in lines:
         counted = f"made {one.made}, missed {one.missed}" if one.made or one.missed else f"is {one.value}"
-        click.echo(f"{one.upstream}  {one.model}  {one.subject:<24} {counted:<24} last {one.last}, until {one.expires}")
+        counted += f", seen {one.seen} times" if one.seen > 1 else ""
+        whose = f"  key {one.tenant}" if one.tenant else ""
+        click.echo(
+            f"{one.upstream}  {one.model}  {one.subject:<24} {counted:<24} last {one.last}, until {one.expires}{whose}"
+        )
 
 
 @command.command(short_help="Forget what was learnt.")
 @_place
 @click.option("--upstream", default="", metavar="NAME", help="Only of this upstream.")
 @click.option("--model", default="", metavar="NAME", help="Only of this model.")
+@click.option("--key", "tenant", default="", metavar="DIGEST", help="Only what this key's turns taught.")
 @click.option("--all", "everything", is_flag=True, help="Of every upstream and model.")
-def forget(place: str | None, upstream: str, model: str, *, everything: bool) -> None:
-    """Remove learnt facts and counts from the ledger; running gateways forget them within half a minute."""
-    if not (upstream or model or everything):
-        raise click.UsageError("say what to forget: --upstream NAME, --model NAME, or --all")
-    count = _with(place, lambda ledger: ledger.forget_learnt(upstream, model))
+def forget(place: str | None, upstream: str, model: str, tenant: str, *, everything: bool) -> None:
+    """Remove learnt facts and counts from the ledger; running gateways forget them within half a minute.
+
+    Keys are named by the digest that the list shows, never by themselves.
+    """
+    if not (upstream or model or tenant or everything):
+        raise click.UsageError("say what to forget: --upstream NAME, --model NAME, --key DIGEST, or --all")
+    count = _with(place, lambda ledger: ledger.forget_learnt(upstream, model, tenant))
     click.echo(f"forgot {count} {'entry' if count == 1 else 'entries'}")
 
 
 def _fact(row: FactRow) -> _Learnt:
     value = msgspec.json.decode(row.value)
-    return _Learnt(
-        row.upstream, row.model, row.field, value, 0, 0, _date(row.at), _date(row.at), _date(row.at + EXPIRY)
-    )
+    dates = (_date(row.first or row.at), _date(row.at), _date(row.at + believed_for(row.seen)))
+    return _Learnt(row.upstream, row.model, row.field, row.tenant, value, row.seen, 0, 0, *dates)
 
 
 def _tally(row: TallyRow) -> _Learnt:
     dates = (_date(row.first), _date(row.last), _date(row.last + EXPIRY))
-    return _Learnt(row.upstream, row.model, row.subject, None, row.made, row.missed, *dates)
+    return _Learnt(row.upstream, row.model, row.subject, row.tenant, None, 0, row.made, row.missed, *dates)
 
 
 def _date(at: float) -> str:

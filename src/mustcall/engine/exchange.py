@@ -54,6 +54,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     token: str
     request_id: str
+    #: Whose it is: a digest of the caller's key. What one tenant's turns teach is not another's (rule 139).
+    tenant: str = ""
     #: Whether the reply is kept for the caller, and after which one.
     stored: bool = False
     previous: str | None = None

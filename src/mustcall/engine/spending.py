@@ -5,7 +5,6 @@ through `engine.metered`, which asks the purse before each and tells it what cam
 nothing for any of this. Accounting never fails a request (rule 98): what a meter raises is logged, the call goes on.
 """
 
-import logging
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -33,6 +32,7 @@ from mustcall.policy.budget import (
 )
 from mustcall.policy.failing import FailureClass
 from mustcall.profiles.prices import Prices
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.retry import Clock
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "check_budget",
 ]
 
-_logger = logging.getLogger("mustcall.budget")
+_logger = log_of("mustcall.budget")
 
 _NO_CAPS = Caps()
 _T = TypeVar("_T")

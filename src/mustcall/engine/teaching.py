@@ -1,18 +1,25 @@
 """What one turn teaches later ones: facts from refusals, and counts of which rung made a demanded call (rules 33, 139).
 
-Whether a turn shows anything at all is decided here: faults on the way, refusals and a caller who leaves say nothing
-about a rung. What follows from facts and counts is decided in `profiles`.
+Whether a turn shows anything at all is decided here: a refusal says something only if the upstream answers the mended
+request, and not with words of the request itself; faults on the way, refusals and a caller who leaves say nothing
+about a rung. Who believes it, and what follows from facts and counts, is decided in `profiles`.
 """
 
 from collections.abc import Iterable
+from urllib.parse import unquote_plus
 
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
+from mustcall.engine.exchange import Inbound
 from mustcall.policy.course import Course, Lesson
+from mustcall.policy.evidence import is_quoted
 from mustcall.policy.judge import Judgement
 from mustcall.profiles import Learnt
+from mustcall.profiles.learnt import SCHEMA
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
+from mustcall.upstream.endpoint import forwarded
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Teaching"]
@@ -21,16 +28,32 @@ __all__ = ["Teaching"]
 class Teaching:
     """Notes what a turn on one endpoint's model shows."""
 
-    __slots__ = ("_clock", "_course", "_endpoint", "_late", "_learnt", "_model", "_noted", "answering")
+    __slots__ = (
+        "_clock",
+        "_course",
+        "_endpoint",
+        "_inbound",
+        "_late",
+        "_learnt",
+        "_model",
+        "_noted",
+        "_supposed",
+        "answering",
+    )
 
-    def __init__(self, learnt: Learnt, clock: Clock, course: Course, endpoint: str, model: str) -> None:
+    def __init__(
+        self, learnt: Learnt, clock: Clock, course: Course, endpoint: str, model: str, *, inbound: Inbound
+    ) -> None:
         self._learnt = learnt
         self._clock = clock
         self._course = course
         self._endpoint = endpoint
         self._model = model
+        self._inbound = inbound
         self._late = False
         self._noted = False
+        #: What refusals seem to say, as long as no mended request was answered.
+        self._supposed: list[Lesson] = []
         #: Whether the current attempt's answer has begun.
         self.answering = False
 
@@ -39,10 +62,29 @@ class Teaching:
         self._late = True
         return UpstreamTimeout(message)
 
-    def learn(self, lesson: Lesson) -> None:
-        """Note the fact that a refusal taught."""
+    def suppose(self, lesson: Lesson) -> None:
+        """Take what a refusal seems to teach, unless it may only repeat the caller's own words."""
+        inbound = self._inbound
+        others = (unquote_plus(inbound.query), *forwarded(inbound.headers).values())
+        if not is_quoted(lesson.words, inbound.body, others):
+            self._supposed.append(lesson)
+
+    def began(self, log: AdaptationLog) -> None:
+        """Report what is learnt if the answer that has just begun is one."""
+        self.answering = True
+        for lesson in self._supposed:
+            log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
+
+    def answered(self) -> None:
+        """Note what refusals taught: the mended request was answered with a reply that could be read."""
         at = self._clock.now()
-        self._learnt.learn(self._endpoint, self._model, lesson.field, lesson.value, lesson.why, at=at)
+        for lesson in self._supposed:
+            fields = [f"{SCHEMA}{digest}" for digest in lesson.schemas if digest]
+            for field in fields if lesson.field == "schema_target" else (lesson.field,):
+                self._learnt.learn(
+                    self._endpoint, self._model, field, lesson.value, lesson.why, at=at, tenant=self._inbound.tenant
+                )
+        self._supposed.clear()
 
     def met(self, dialect: str) -> None:
         """Count a turn that ended with the demanded call; `dialect` is its format if it stood in text."""
@@ -71,10 +113,11 @@ class Teaching:
             made = judged.reply is reply or all(call in calls for call in judged.reply.calls)
         else:  # it says nothing about arguments
             return
-        if made and tallies.trusts(self._endpoint, self._model, now):
+        tenant = self._inbound.tenant
+        if made and tallies.trusts(self._endpoint, self._model, now, tenant):
             return
         for _ in calls if made else calls[:1]:
-            self._learnt.observe(self._endpoint, self._model, ARGUMENTS, made=made, now=now)
+            self._learnt.observe(self._endpoint, self._model, ARGUMENTS, made=made, now=now, tenant=tenant)
 
     def _count(self, seen: Iterable[tuple[str, bool]]) -> None:
         """Count once in a turn: the failure of a stream is told twice."""
@@ -83,4 +126,4 @@ class Teaching:
         self._noted = True
         now = self._clock.now()
         for subject, made in seen:
-            self._learnt.observe(self._endpoint, self._model, subject, made=made, now=now)
+            self._learnt.observe(self._endpoint, self._model, subject, made=made, now=now, tenant=self._inbound.tenant)

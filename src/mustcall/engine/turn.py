@@ -5,7 +5,6 @@ seam, under one deadline and one ceiling of calls. A healthy turn on one wire is
 upstream sends, only `MustcallError` leaves this module.
 """
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
@@ -37,6 +36,7 @@ from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
 from mustcall.policy.backoff import is_transient
+from mustcall.policy.budget import has_time
 from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
 from mustcall.policy.judge import Case, Judgement, judge
@@ -45,6 +45,7 @@ from mustcall.policy.oddities import odd_tools
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -59,8 +60,8 @@ from mustcall.wire.written import write_body
 
 __all__ = ["Turn"]
 
-_logger = logging.getLogger("mustcall.engine")
-_NO_TIME = "the time for this request ran out before another attempt could be made"
+_logger = log_of("mustcall.engine")
+_NO_TIME = "the time for this request ran out before an attempt could be made"
 _TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
@@ -95,9 +96,11 @@ class Turn:
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._counting = Counting(course, progress, streams=inbound.stream)
-        self._tries = Tries(self._counting.may, self._counting.note)
+        least = setting.controls.limits.least_seconds
+        self._tries = Tries(self._counting.may, self._counting.note, least)
         self._stamp = inbound.stamp(int(setting.clock.now()))
-        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, model or request.model)
+        asked = model or request.model
+        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
@@ -300,9 +303,8 @@ class Turn:
         self._teaching.answering = False
         if self.record.attempts:
             self._counting.note()
-            left = self._deadline - clock.monotonic()
-            if left < self._setting.controls.limits.least_seconds:
-                raise self._teaching.out_of_time(_NO_TIME)
+        if not has_time(self._deadline, clock.monotonic(), self._tries.least):
+            raise self._teaching.out_of_time(_NO_TIME)
         body = self._outgoing.body()
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
@@ -335,7 +337,8 @@ class Turn:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
         self._headers = answer.reply.headers
-        self._teaching.answering = answer.error_body is None
+        if answer.error_body is None:
+            self._teaching.began(self._log)
         return answer
 
     _headers: Mapping[str, str] = {}
@@ -425,6 +428,7 @@ class Turn:
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         judged = self._echoing.noted(judge(self._case(reply), reply, found))
+        self._teaching.answered()
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
         record.verdict, record.usage = judged.verdict, reply.usage
@@ -513,8 +517,7 @@ class Turn:
             return self._restored(reply)
         again, lesson = self._course.refused(info)
         if lesson is not None:
-            self._teaching.learn(lesson)
-            self._log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
+            self._teaching.suppose(lesson)
         if again:
             return None
         self._failed(UpstreamRejected(info))

@@ -19,7 +19,7 @@ from mustcall.engine.spending import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
-from mustcall.policy.demand import settle_demand
+from mustcall.policy.demand import renamed_locks, settle_demand
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.history import mend_history
 from mustcall.policy.names import NameMap
@@ -66,6 +66,8 @@ def set_course(
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
     names = NameMap.of(request, profile)
+    if not names.trivial:
+        demand = renamed_locks(demand, request.tools, names.outgoing(request).tools)
     mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
     return Course(
@@ -99,11 +101,11 @@ class Turns:
         self.house = house or House()
         self.learnt = learnt or Learnt()
 
-    def profile(self, endpoint: Endpoint, model: str) -> Profile:
-        """Return what is known of a model at an endpoint, with what this process learnt."""
+    def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
+        """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
         known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
         return self.learnt.apply(
-            endpoint.name, model, known.profile, configured=known.configured, now=self._clock.now()
+            endpoint.name, model, known.profile, configured=known.configured, now=self._clock.now(), tenant=tenant
         )
 
     def metered(
@@ -143,7 +145,7 @@ class Turns:
         With `metered` every call goes through it, and it must `follow` the turn.
         """
         transport = self._transport if metered is None else metered
-        profile = self.profile(endpoint, model or asked)
+        profile = self.profile(endpoint, model or asked, inbound.tenant)
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))

@@ -6,7 +6,6 @@ exchange. Every exception that is not ours is logged without contents and answer
 
 import asyncio
 import hmac
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import aclosing
@@ -39,6 +38,7 @@ from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, r
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -48,7 +48,7 @@ from mustcall.wire.registry import codec_for
 
 __all__ = ["Gateway"]
 
-_log = logging.getLogger("mustcall.gateway")
+_log = log_of("mustcall.gateway")
 
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"

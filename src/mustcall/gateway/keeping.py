@@ -33,7 +33,8 @@ from mustcall.ledger import (
 )
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
-from mustcall.profiles import Learnt, LearntFact
+from mustcall.profiles import Fact, Learnt, LearntFact, Observed
+from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
 from mustcall.upstream.retry import Clock
 
@@ -144,7 +145,7 @@ class Keeper:
         self._leaving = asyncio.Event()
         #: The facts known to be in the ledger, with their dates here: one that is gone from there was removed by
         #: somebody, or has expired.
-        self._told: dict[tuple[str, str, str], float] = {}
+        self._told: dict[tuple[str, str, str, str], float] = {}
         #: Whether there is anything to write to.
         self.is_open = False
 
@@ -195,13 +196,13 @@ class Keeper:
         """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
         since = time() - EXPIRY
         known = await self.ledger.facts(since=since)
-        rows = {(row.upstream, row.model, row.field): row for row in known}
+        rows = {(row.upstream, row.model, row.field, row.tenant): row for row in known}
         for one in learnt.facts():
             if one.key not in rows and one.at <= self._told.get(one.key, -1.0):  # not learnt anew meanwhile
                 learnt.forget(*one.key)
         for row in known:
             with contextlib.suppress(ConfigError, msgspec.DecodeError):  # of another version
-                learnt.learn(row.upstream, row.model, row.field, msgspec.json.decode(row.value), row.note, at=row.at)
+                learnt.hear(_told(row))
         news = [
             one
             for one in learnt.facts()
@@ -215,6 +216,9 @@ class Keeper:
                     field=one.field,
                     value=msgspec.json.encode(one.fact.value),
                     note=one.fact.note or "",
+                    tenant=one.tenant,
+                    seen=one.seen,
+                    first=one.first,
                 )
                 for one in news
             ]
@@ -234,13 +238,14 @@ class Keeper:
                 missed=one.count.missed,
                 first=one.count.first,
                 last=one.count.last,
+                tenant=one.tenant,
             )
             for one in news
         ]
         await self.ledger.add_tallies(rows, before=since)
         tallies.mark_shared(news)  # before anything else can fail: what is written must not be written again
         tallies.take_over(
-            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last))
+            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last), row.tenant)
             for row in await self.ledger.tallies(since=since)
         )
 
@@ -287,11 +292,22 @@ class Keeper:
             await asyncio.sleep(_SWEEP)
 
 
+def _told(row: FactRow) -> LearntFact:
+    """Return a fact as the ledger has it."""
+    fact = Fact(
+        value=msgspec.json.decode(row.value),
+        observed=Observed.LEARNT,
+        note=row.note,
+        source=f"{row.upstream}: {row.model[:LONGEST_NAME]}",
+    )
+    return LearntFact(row.upstream, row.model, row.field, fact, row.at, row.tenant, row.seen, row.first)
+
+
 def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
     """Tell whether a fact is not in the ledger like this, or was learnt again a good while after it was written."""
     if row is None:
         return True
-    same = msgspec.json.encode(fact.fact.value) == row.value
+    same = msgspec.json.encode(fact.fact.value) == row.value and fact.seen == row.seen
     return fact.at > row.at + (_RENEW if same else 0.0)
 
 

@@ -4,7 +4,6 @@ Decides what takes effect at once and what needs a restart (the address, the led
 same signal and means the opposite: it ends the gateway, as it ends every program that was started there.
 """
 
-import logging
 import os
 import signal
 import sys
@@ -15,10 +14,11 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.notify import notify_ready, notify_reloading
 from mustcall.gateway.settings import Settings
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Reloader", "keep_fixed", "may_reload"]
 
-_log = logging.getLogger("mustcall.gateway")
+_log = log_of("mustcall.gateway")
 
 
 def may_reload() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import InvalidRequest, MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.metered import Metered
@@ -33,7 +33,7 @@ from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
-from mustcall.wire.opening import glimpse, open_body
+from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
@@ -98,7 +98,7 @@ class Service:
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
-        came, fields = body, open_body(body)
+        came, fields = body, _opened(body)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -131,6 +131,7 @@ class Service:
             stream=seen.stream,
             token=token,
             request_id=f"req_{token}",
+            tenant=tenant_of(caller or headers),
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,
@@ -211,6 +212,7 @@ class Service:
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
         """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""
         codec = codec_for(Wire.MESSAGES)
+        _opened(body)
         endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
         if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
             request = codec.decode_request(body)
@@ -303,6 +305,16 @@ class Service:
         except MustcallError:
             return ()
         return listing.models or ()
+
+
+def _opened(body: bytes) -> Fields | None:
+    """Return a body's fields, None if it is no JSON object; raise `InvalidRequest` for a field that is there twice."""
+    fields = open_body(body)
+    if fields is not None:
+        twice = doubled_field(body, fields)
+        if twice is not None:
+            raise InvalidRequest(f"the body has the field {twice[:80]!r} twice; send it once", param=twice[:80])
+    return fields
 
 
 def _is_pattern(model: str) -> bool:

@@ -23,11 +23,12 @@ from mustcall.core.errors import ConfigError
 from mustcall.gateway.reloading import Reloader
 from mustcall.gateway.server import LOG_FORMAT, say_stopping, serve
 from mustcall.gateway.settings import Settings
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = ["check_workers", "serve_workers"]
 
-_log = logging.getLogger("mustcall.gateway")
+_log = log_of("mustcall.gateway")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: What a worker says once it answers; any other number is how many requests it had when it was told to stop.

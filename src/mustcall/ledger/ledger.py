@@ -268,9 +268,9 @@ class Ledger:
         """Return those counts."""
         return await self.store.read(lambda _: shared.list_tallies(since), limit=self._limit)
 
-    async def forget_learnt(self, upstream: str = "", model: str = "") -> int:
-        """Remove facts and counts of an upstream's model, of all where a name is empty; return how many."""
-        return await self.store.write(lambda _: shared.forget_learnt(upstream, model), limit=self._limit)
+    async def forget_learnt(self, upstream: str = "", model: str = "", tenant: str = "") -> int:
+        """Remove a tenant's facts and counts of an upstream's model, all where a name is empty; return how many."""
+        return await self.store.write(lambda _: shared.forget_learnt(upstream, model, tenant), limit=self._limit)
 
     async def expire_learnt(self, *, before: float) -> None:
         """Remove facts and counts that nothing was added to since a time."""

@@ -115,6 +115,23 @@ MIGRATIONS = (
                 PRIMARY KEY (upstream, model, subject))""",
         ),
     ),
+    # What was learnt before it was known whose turns taught it is not believed any more: nobody could say of whom it
+    # is true. It is learnt again within a few turns.
+    Migration(
+        "0007_learnt_by_tenant",
+        (
+            "DROP TABLE mustcall_fact",
+            """CREATE TABLE mustcall_fact (
+                upstream TEXT NOT NULL, model TEXT NOT NULL, field TEXT NOT NULL, tenant TEXT NOT NULL,
+                value {bytes} NOT NULL, note TEXT NOT NULL, seen {int} NOT NULL, first {real} NOT NULL,
+                at {real} NOT NULL, PRIMARY KEY (upstream, model, field, tenant))""",
+            "DROP TABLE mustcall_tally",
+            """CREATE TABLE mustcall_tally (
+                upstream TEXT NOT NULL, model TEXT NOT NULL, subject TEXT NOT NULL, tenant TEXT NOT NULL,
+                made {int} NOT NULL, missed {int} NOT NULL, first {real} NOT NULL, last {real} NOT NULL,
+                PRIMARY KEY (upstream, model, subject, tenant))""",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -143,8 +160,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "charge": ("session", "turn", "step", "attempt", "cost", "tokens", "calls", "egress", "settled", "created"),
     "host": ("session", "host"),
     "breaker": ("name", "state", "failures", "since", "probing", "version"),
-    "fact": ("upstream", "model", "field", "value", "note", "at"),
-    "tally": ("upstream", "model", "subject", "made", "missed", "first", "last"),
+    "fact": ("upstream", "model", "field", "tenant", "value", "note", "seen", "first", "at"),
+    "tally": ("upstream", "model", "subject", "tenant", "made", "missed", "first", "last"),
 }
 
 

@@ -1,13 +1,13 @@
 """What the operator is told of a ledger that fails: one clear line when it begins, one when it is over."""
 
-import logging
 import time
 
 from mustcall.core.errors import MustcallError
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Notices"]
 
-_log = logging.getLogger("mustcall.ledger")
+_log = log_of("mustcall.ledger")
 
 
 class Notices:

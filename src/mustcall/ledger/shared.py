@@ -65,16 +65,7 @@ def put_facts(facts: Sequence[FactRow]) -> Program[None]:
     """Write facts over what was known."""
     if facts:
         yield [
-            Ask(
-                sql.FACT_PUT,
-                {
-                    "upstream": fact.upstream,
-                    "model": fact.model,
-                    "field": fact.field,
-                    "value": fact.value,
-                    "note": fact.note,
-                },
-            )
+            Ask(sql.FACT_PUT, {name: value for name, value in msgspec.structs.asdict(fact).items() if name != "at"})
             for fact in facts
         ]
 
@@ -82,10 +73,8 @@ def put_facts(facts: Sequence[FactRow]) -> Program[None]:
 def list_facts(since: float) -> Program[list[FactRow]]:
     """Return the facts learnt since a time."""
     rows = yield from ask(sql.FACT_LIST, since=since)
-    return [
-        FactRow(upstream=row[0], model=row[1], field=row[2], value=bytes(row[3]), note=row[4], at=row[5])
-        for row in rows
-    ]
+    facts = [FactRow(**dict(zip(TABLES["fact"], row, strict=True))) for row in rows]
+    return [msgspec.structs.replace(fact, value=bytes(fact.value)) for fact in facts]  # one driver gives memory views
 
 
 def add_tallies(tallies: Sequence[TallyRow], before: float) -> Program[None]:
@@ -100,9 +89,9 @@ def list_tallies(since: float) -> Program[list[TallyRow]]:
     return [TallyRow(**dict(zip(TABLES["tally"], row, strict=True))) for row in rows]
 
 
-def forget_learnt(upstream: str, model: str) -> Program[int]:
-    """Remove what was learnt of an upstream's model, of all where a name is empty; return how much that was."""
-    values = {"upstream": upstream, "model": model}
+def forget_learnt(upstream: str, model: str, tenant: str) -> Program[int]:
+    """Remove what a tenant's turns taught of an upstream's model, all where a name is empty; return how much."""
+    values = {"upstream": upstream, "model": model, "tenant": tenant}
     facts, tallies = yield [Ask(sql.FACT_FORGET, values), Ask(sql.TALLY_FORGET, values)]
     return len(facts) + len(tallies)
 

@@ -7,7 +7,6 @@ the next one. A failed program is undone alone, a failed commit fails every prog
 
 import asyncio
 import contextlib
-import os
 import queue
 import sqlite3
 import threading
@@ -26,6 +25,7 @@ from mustcall.core.errors import (
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
 from mustcall.ledger.program import Ask, AskMany, Program, Rows
+from mustcall.ledger.securing import secured
 from mustcall.ledger.store import Maker
 
 __all__ = ["SqliteStore"]
@@ -172,11 +172,11 @@ class SqliteStore:
         if not self._make and not self._path.exists():
             raise LedgerUnavailable(f"there is no ledger at {self.place}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                # Made here and not by SQLite, so that it and its log are the owner's only from the first byte on.
-                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            connection = self._connect()
+            with contextlib.ExitStack() as undo:
+                with secured(self._path):
+                    connection = self._connect()
+                    undo.callback(connection.close)
+                undo.pop_all()
         except OSError as error:
             raise LedgerUnavailable(f"cannot make the ledger at {self.place}: {error.strerror}") from None
         except sqlite3.Error as error:

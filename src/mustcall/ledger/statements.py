@@ -210,34 +210,36 @@ BREAKER_MOVE = Statement(
 )
 NOW = Statement("SELECT {now}")
 FACT_PUT = Statement(
-    """INSERT INTO mustcall_fact (upstream, model, field, value, note, at)
-    VALUES (:upstream, :model, :field, :value, :note, {now}) ON CONFLICT (upstream, model, field)
-    DO UPDATE SET value = excluded.value, note = excluded.note, at = excluded.at"""
+    """INSERT INTO mustcall_fact (upstream, model, field, tenant, value, note, seen, first, at)
+    VALUES (:upstream, :model, :field, :tenant, :value, :note, :seen, :first, {now})
+    ON CONFLICT (upstream, model, field, tenant)
+    DO UPDATE SET value = excluded.value, note = excluded.note, seen = excluded.seen, first = excluded.first,
+    at = excluded.at"""
 )
 FACT_LIST = Statement(
-    """SELECT upstream, model, field, value, note, at FROM mustcall_fact WHERE at >= :since
-    ORDER BY upstream, model, field"""
+    """SELECT upstream, model, field, tenant, value, note, seen, first, at FROM mustcall_fact WHERE at >= :since
+    ORDER BY upstream, model, field, tenant"""
 )
 FACT_FORGET = Statement(
     """DELETE FROM mustcall_fact WHERE (:upstream = '' OR upstream = :upstream) AND (:model = '' OR model = :model)
-    RETURNING field"""
+    AND (:tenant = '' OR tenant = :tenant) RETURNING field"""
 )
 TALLY_ADD = Statement(
-    """INSERT INTO mustcall_tally (upstream, model, subject, made, missed, first, last)
-    VALUES (:upstream, :model, :subject, :made, :missed, :first, :last) ON CONFLICT (upstream, model, subject)
-    DO UPDATE SET
+    """INSERT INTO mustcall_tally (upstream, model, subject, tenant, made, missed, first, last)
+    VALUES (:upstream, :model, :subject, :tenant, :made, :missed, :first, :last)
+    ON CONFLICT (upstream, model, subject, tenant) DO UPDATE SET
     made = excluded.made + CASE WHEN mustcall_tally.last < :before THEN 0 ELSE mustcall_tally.made END,
     missed = excluded.missed + CASE WHEN mustcall_tally.last < :before THEN 0 ELSE mustcall_tally.missed END,
     first = CASE WHEN mustcall_tally.last < :before THEN excluded.first ELSE mustcall_tally.first END,
     last = {greatest}(mustcall_tally.last, excluded.last)"""
 )
 TALLY_LIST = Statement(
-    """SELECT upstream, model, subject, made, missed, first, last FROM mustcall_tally WHERE last >= :since
-    ORDER BY upstream, model, subject"""
+    """SELECT upstream, model, subject, tenant, made, missed, first, last FROM mustcall_tally WHERE last >= :since
+    ORDER BY upstream, model, subject, tenant"""
 )
 TALLY_FORGET = Statement(
     """DELETE FROM mustcall_tally WHERE (:upstream = '' OR upstream = :upstream) AND (:model = '' OR model = :model)
-    RETURNING subject"""
+    AND (:tenant = '' OR tenant = :tenant) RETURNING subject"""
 )
 TALLY_EXPIRE = Statement("DELETE FROM mustcall_tally WHERE last < :before")
 FACT_EXPIRE = Statement("DELETE FROM mustcall_fact WHERE at < :before")
@@ -296,8 +298,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "charge": ("session", "turn", "step", "attempt"),
     "host": ("session", "host"),
     "breaker": ("name",),
-    "fact": ("upstream", "model", "field"),
-    "tally": ("upstream", "model", "subject"),
+    "fact": ("upstream", "model", "field", "tenant"),
+    "tally": ("upstream", "model", "subject", "tenant"),
 }
 
 

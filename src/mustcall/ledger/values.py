@@ -125,7 +125,7 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A learnt fact of a profile."""
+    """A learnt fact of a profile: whose turns taught it, how often it was seen, first and last when."""
 
     upstream: str
     model: str
@@ -133,6 +133,9 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes
     note: str
     at: float = 0.0
+    tenant: str = ""
+    seen: int = 1
+    first: float = 0.0
 
 
 class TallyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +148,7 @@ class TallyRow(msgspec.Struct, frozen=True, kw_only=True):
     missed: int
     first: float
     last: float
+    tenant: str = ""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):

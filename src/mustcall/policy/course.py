@@ -15,7 +15,7 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.parts import ToolCall
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool, functions_of
+from mustcall.core.tools import ChoiceMode, Tool, ToolChoice, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.names import Offered
 from mustcall.policy.answering import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
@@ -30,9 +30,9 @@ from mustcall.policy.lens import Lookout
 from mustcall.policy.names import NameMap
 from mustcall.policy.plan import Plan, Rung, RungKind, make_plan
 from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
-from mustcall.policy.rejection import Rejection, classify_rejection, lesson
+from mustcall.policy.rejection import Rejection, lesson, read_rejection
 from mustcall.policy.remedy import ACCEPTED, Decision, Remedy, Situation, decide
-from mustcall.policy.schemas import compile_schema, compile_tools
+from mustcall.policy.schemas import compile_schema, compile_tools, refused_schemas
 from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.wording import Wording, fill
 
@@ -50,11 +50,17 @@ _LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 501})
 
 
 class Lesson(msgspec.Struct, frozen=True):
-    """A profile fact that a rejection taught."""
+    """A profile fact that a rejection seems to teach; `words` are what said so in the upstream's error.
+
+    It is not known yet whether it is true: that shows when the request is sent again without what was refused.
+    """
 
     field: str
     value: object
     why: str
+    words: tuple[str, ...] = ()
+    #: The tool schemas it is about, where it is about schemas.
+    schemas: tuple[str, ...] = ()
 
 
 class Course:
@@ -367,10 +373,12 @@ class Course:
 
     def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
         """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
-        rejection = classify_rejection(error)
+        rejection, sign = read_rejection(error)
         if not self.may_call:
             return False, None
         sent = self.shaped()
+        if rejection is Rejection.FORCE_UNSUPPORTED and _is_unforced(sent.request.tool_choice):
+            rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
         if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
             words = (error.message, error.param or "")
             if any(map(_STREAM.search, words)):  # that it is streamed was not the caller's wish (rule 137)
@@ -383,37 +391,46 @@ class Course:
             return again, learnt if again else None
         self._refusals.add(rejection)
         taught = lesson(rejection)
-        learnt = Lesson(taught[0], taught[1], str(rejection)) if taught is not None else None
+        words = sign.words if sign is not None else ()
+        learnt = Lesson(taught[0], taught[1], str(rejection), words) if taught is not None else None
         if learnt is not None and learnt.field == "forced" and not self.plan.reasoning:
             # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
-            learnt = Lesson("forced", Forcing.NEVER, learnt.why)
+            learnt = msgspec.structs.replace(learnt, value=Forcing.NEVER)
+        if learnt is not None and learnt.field == "schema_target":
+            tools = zip(functions_of(self._caller.tools), self._offered, strict=False)
+            named = [(own.parameters, there.name) for own, there in tools if own.parameters is not None]
+            learnt = msgspec.structs.replace(learnt, schemas=refused_schemas(named, error.message))
         self._shaped = None
         if self.rung.kind is RungKind.GRAMMAR and rejection in _ABOUT_GRAMMAR:
             learnt = self._refused_grammar(rejection, error, sent)
         elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
             # It is not known whether it would be refused without tools as well.
-            learnt = Lesson("schema_with_tools", value=False, why=str(rejection))
+            learnt = Lesson("schema_with_tools", value=False, why=str(rejection), words=words)
         again = self._mend(rejection, learnt)
         # What would be sent again as it was would be refused again.
         again = again and not self._repeats(sent)
-        return again, learnt if again else None
+        lasting = sign is None or sign.lasting
+        return again, learnt if again and lasting else None
 
     def _refused_grammar(self, rejection: Rejection, error: ErrorInfo, sent: Shaped) -> Lesson | None:
         """Return what a refusal on the grammar rung teaches: that the server lacks its field, if it names it."""
         if self.rung.kind is not RungKind.GRAMMAR or rejection not in _ABOUT_GRAMMAR:
             return None
-        if not any(field in error.message or field == error.param for field in sent.extra):
+        words = tuple(field for field in sent.extra if field in error.message or field == error.param)
+        if not words:
             return None
         why = "grammar_unsupported"
         if self.profile.grammar_field is not None:
-            return Lesson("grammar_field", value=None, why=why)
-        return Lesson("grammar_output", value=False, why=why)
+            return Lesson("grammar_field", value=None, why=why, words=words)
+        return Lesson("grammar_output", value=False, why=why, words=words)
 
     def _unstreamed(self, error: ErrorInfo) -> Lesson | None:
         """Stop streaming for the rest of the turn; return what the refusal teaches about later ones."""
         self.profile = msgspec.structs.replace(self.profile, streams_forced=False)
         self._shaped = None
-        return Lesson("streams_forced", value=False, why="stream_refused") if error.status in _LASTING else None
+        if error.status not in _LASTING:
+            return None
+        return Lesson("streams_forced", value=False, why="stream_refused", words=("stream",))
 
     def _repeats(self, sent: Shaped) -> bool:
         shaped = self.shaped()
@@ -495,6 +512,10 @@ class Course:
         self._place += 1
         self._reminder = None
         return True
+
+
+def _is_unforced(choice: ToolChoice | None) -> bool:
+    return choice is not None and choice.mode in (ChoiceMode.AUTO, ChoiceMode.NONE)
 
 
 def _without_parallel(request: Request) -> Request:

@@ -29,7 +29,15 @@ from mustcall.policy.grounding import GroundingRule, is_offered, latest_input, m
 from mustcall.policy.wording import Wording
 from mustcall.wire.naming import flat_name
 
-__all__ = ["STEP_CAP_NOTICE", "Demand", "DemandSource", "settle_demand"]
+__all__ = [
+    "OWN_CHOICES",
+    "STEP_CAP_NOTICE",
+    "Demand",
+    "DemandSource",
+    "offers_nothing",
+    "renamed_locks",
+    "settle_demand",
+]
 
 #: What the model is told with the last request before the step cap (rule 109).
 STEP_CAP_NOTICE = Wording().step_cap
@@ -37,7 +45,7 @@ STEP_CAP_NOTICE = Wording().step_cap
 _FORCED = frozenset({ChoiceMode.REQUIRED, ChoiceMode.NAMED})
 
 #: Unknown request fields that hold a choice in the provider's own form.
-_OWN_FORMS = ("tool_choice", "function_call")
+OWN_CHOICES = ("tool_choice", "function_call")
 #: Unknown request fields behind which tools may be that the request does not show.
 _TOOLS_ELSEWHERE = ("prompt",)
 
@@ -73,6 +81,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Adaptation, ...] = ()
     #: Whether the provider runs every tool on offer by itself: then its own forced choice is all there is to do.
     hosted: bool = False
+    #: The tools on offer that are locked off: no way of asking may come down to one of them (rule 8).
+    locked: frozenset[str] = frozenset()
 
     @property
     def forced(self) -> bool:
@@ -100,6 +110,13 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(choice.mode)
 
+    def may_force(self, tool: Tool) -> bool:
+        """Tell whether a way of asking may come down to this tool: its call would do, and it is not locked off."""
+        if self.locked and _aliases(tool)[0] in self.locked:
+            return False
+        names = self.names
+        return names is None or tool.name in names
+
     def permits(self, call: ToolCall) -> bool:
         """Tell whether a call is one of those the demand is after, namespaces included."""
         names, choice = self.names, self.choice
@@ -123,6 +140,20 @@ def settle_demand(
     `answer_phase` is the choice of a structured answer's last step. The messages are only looked at where something
     is forced, capped or grounded.
     """
+    demand = _settled(request, controls, rules, answer_phase, notice)
+    if not controls.tools:
+        return demand
+    locked = frozenset(_aliases(tool)[0] for tool in request.tools if _is_locked(_aliases(tool), controls))
+    return msgspec.structs.replace(demand, locked=locked) if locked else demand
+
+
+def _settled(
+    request: Request,
+    controls: Controls,
+    rules: Sequence[GroundingRule],
+    answer_phase: ToolChoice | None,
+    notice: str,
+) -> Demand:
     choice = request.tool_choice
     notes: list[Adaptation] = []
     if controls.step_cap > 0 and request.tools and latest_input(request).rounds >= controls.step_cap:
@@ -135,7 +166,9 @@ def settle_demand(
     if choice is not None and (choice.mode is not ChoiceMode.AUTO or not request.tools):
         demand = _settle(choice, DemandSource.CALLER, request, controls, notes)
         return demand or _let_go(choice, request, notes)
-    if choice is None and _has_field(request, _OWN_FORMS):
+    if choice is None and _has_field(request, OWN_CHOICES):
+        if offers_nothing(request):
+            notes.append(Adaptation(AdaptationKind.FIELD_DROPPED, "tool_choice", "no tools are on offer"))
         return Demand(source=DemandSource.CALLER, notes=tuple(notes))
     if answer_phase is not None:
         demand = _settle(answer_phase, DemandSource.ANSWER_PHASE, request, controls, notes)
@@ -154,7 +187,7 @@ def _settle(
 ) -> Demand | None:
     """Return the demand this choice makes, None if it is dropped; why is noted, or raised where strict."""
     if choice.mode not in _FORCED:
-        if request.tools or _has_field(request, _TOOLS_ELSEWHERE):
+        if not offers_nothing(request):
             return Demand(choice=choice, source=source, notes=tuple(notes))
         notes.append(Adaptation(AdaptationKind.FIELD_DROPPED, "tool_choice", "no tools are on offer"))
         return None
@@ -178,6 +211,17 @@ def _settle(
         notes.append(Adaptation(AdaptationKind.FORCE_ADDED, subject, f"by {asker}"))
     hosted = bool(request.tools) and not any(isinstance(t, Tool) or t.value.get("name") for t in request.tools)
     return Demand(choice=choice, source=source, notes=tuple(notes), hosted=hosted)
+
+
+def renamed_locks(demand: Demand, own: Sequence[Tool | ProviderTool], sent: Sequence[Tool | ProviderTool]) -> Demand:
+    """Return the demand with locked tools known by the names they are sent under, too; the same object if none is."""
+    if not demand.locked:
+        return demand
+    pairs = zip(own, sent, strict=True)
+    return msgspec.structs.replace(
+        demand,
+        locked=demand.locked | {_aliases(there)[0] for here, there in pairs if _aliases(here)[0] in demand.locked},
+    )
 
 
 def _capped(choice: ToolChoice | None, controls: Controls, notice: str) -> Demand:
@@ -260,6 +304,11 @@ def _aliases(tool: Tool | ProviderTool) -> tuple[str, ...]:
         return (tool.name,) if tool.namespace is None else (flat_name(tool.namespace, tool.name), tool.name)
     name = tool.value.get("name")
     return (name,) if isinstance(name, str) else (tool.type,)
+
+
+def offers_nothing(request: Request) -> bool:
+    """Tell whether a request offers no tools, nor names a place where it may (rule 4)."""
+    return not request.tools and not _has_field(request, _TOOLS_ELSEWHERE)
 
 
 def _has_field(request: Request, names: Sequence[str]) -> bool:

@@ -18,15 +18,19 @@ import msgspec
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolResult
 from mustcall.core.request import Request
+from mustcall.policy.containing import TAG
 from mustcall.policy.wording import Wording
 
-__all__ = ["TAG", "Echoes", "Eraser", "echoes_in", "erase"]
+__all__ = ["Echoes", "Eraser", "echoes_in", "erase"]
 
-#: The name of the tags around tool results.
-TAG = "untrusted-data"
 _MARK = f"{TAG} from=".encode()
 _OPENS = f'<{TAG} from="'
-_BLOCK = re.compile(rf'<{TAG} from="[^"\n]*">\n.*?\n</{TAG}>', re.DOTALL)
+#: As we write one; a conversation that was begun before tags carried a digest has them without.
+_BLOCK = re.compile(
+    rf'<{TAG} from="[^"\n]*" id="([0-9a-f]+)"(?: escaped="\d+")?>\n.*?\n</{TAG} id="\1">'
+    rf'|<{TAG} from="[^"\n]*">\n.*?\n</{TAG}>',
+    re.DOTALL,
+)
 #: As a model writes one: with other attributes or with none, never closed, or with a text for which only its name goes.
 _WRITTEN = rf"(?i:</?{TAG}(?:[^<>\n]{{0,256}}(?:>|(?=[<\n]))|(?=[^<>\n]{{257}})))"
 _BEGUN = re.compile(rf"(?i:</?{TAG}[^<>\n]*)\Z")

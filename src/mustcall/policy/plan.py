@@ -136,12 +136,11 @@ def _chosen_by_words(request: Request, demand: Demand, profile: Profile) -> list
 
 
 def candidates(request: Request, demand: Demand) -> list[Tool]:
-    """Return the tools whose call would satisfy the demand."""
-    names = demand.names
+    """Return the tools whose call would satisfy the demand, those that are locked off left out."""
     return [
         tool
         for tool in request.tools
-        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and (names is None or tool.name in names)
+        if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION and demand.may_force(tool)
     ]
 
 
@@ -185,7 +184,8 @@ def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: 
         return constrained + asking[:1] if profile.constrain_first and constrained else asking + constrained
     if profile.constrain_first and constrained:
         return [*constrained, soft]
-    match profile.forced:
+    forced = profile.forced if profile.takes_choice else Forcing.NEVER
+    match forced:
         case Forcing.ALWAYS:
             return _native(constrained, text)
         case Forcing.WITHOUT_REASONING:
@@ -205,7 +205,7 @@ def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: 
             hard = [Rung(RungKind.HARD)] if reasoning and profile.reasoning_off else []
             return [Rung(RungKind.NATIVE), *hard, *constrained, soft, *text]
         case _:
-            assert_never(profile.forced)
+            assert_never(forced)
 
 
 def _native(constrained: list[Rung], text: list[Rung]) -> list[Rung]:

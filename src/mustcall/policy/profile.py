@@ -64,6 +64,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: native, prompt, hybrid or off (rule 70).
     protocol: Protocol = Protocol.HYBRID
     forced: Forcing = Forcing.UNKNOWN
+    #: Whether a tool choice is taken at all; if not, none is sent, and a demand is a directive (rule 7).
+    takes_choice: bool = True
     #: Whether one tool can be forced by name; if not, the tools are reduced to it and `required` is sent (rule 7).
     named: bool = True
     #: Whether the only tool on offer is forced by `required` rather than by its name (rule 6).
@@ -105,7 +107,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: Whether free text in a constrained call's arguments is held to what the message says: for models too small to
     #: write them.
     arguments_from_message: bool = False
-    #: Whether several calls may come in one reply.
+    #: Whether the setting that allows or forbids several calls in one reply is taken; if not, it is enforced here.
     parallel: bool = True
     #: Whether call arguments may be released as they stream, before they are complete (design, "Streaming").
     trusted_arguments: bool = False
@@ -123,6 +125,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: Whether a history with tool calls needs tools on offer (rule 104).
     history_needs_tools: bool = False
     schema_target: SchemaTarget = SchemaTarget.FULL
+    #: Digests of tool schemas that were refused as they are: these alone go out in the narrowest subset (rule 139).
+    narrowed_schemas: tuple[str, ...] = ()
     #: Tokens the context holds, prompt and reply together; 0 if that is not known. The upstream itself enforces it.
     context_length: int = 0
     #: The most tools one request may offer; 0 for no limit.

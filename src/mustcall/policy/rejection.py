@@ -23,6 +23,7 @@ __all__ = [
     "harvest",
     "holds_whole_generation",
     "lesson",
+    "read_rejection",
     "without_generation",
 ]
 
@@ -32,6 +33,7 @@ class Rejection(StrEnum):
 
     FORCE_WITH_REASONING = "force_with_reasoning"  # a forced choice while reasoning is on
     FORCE_UNSUPPORTED = "force_unsupported"  # any forced choice
+    CHOICE_UNSUPPORTED = "choice_unsupported"  # the field itself: `auto` too
     NAMED_UNSUPPORTED = "named_unsupported"  # a choice that names a tool; `required` may do
     PARALLEL_UNSUPPORTED = "parallel_unsupported"  # the parallel setting
     PREFILL = "prefill"  # a request that ends on an assistant turn
@@ -52,13 +54,15 @@ class Rejection(StrEnum):
 class Sign(msgspec.Struct, frozen=True):
     """Words (lower case, all of them) that mean a rejection, who says them, and how that was observed.
 
-    `assumed` is a wording that was not seen in a thread or a page, only known or generalised from others.
+    `assumed` is a wording that was not seen in a thread or a page, only known or generalised from others. One that is
+    not `lasting` is about what this one request holds, and teaches nothing about others.
     """
 
     rejection: Rejection
     words: tuple[str, ...]
     who: str
     observed: str
+    lasting: bool = True
 
 
 _R = Rejection
@@ -99,6 +103,12 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.PARALLEL_UNSUPPORTED, ("parallel_tool_calls", "unsupported"), "several", "assumed"),
     Sign(_R.PARALLEL_UNSUPPORTED, ("parallel_tool_calls", "extra inputs"), "several", "assumed"),
     Sign(_R.PARALLEL_UNSUPPORTED, ("disable_parallel_tool_use", "extra inputs"), "Messages doors", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unsupported parameter: 'tool_choice'",), "OpenAI doors", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unknown parameter", "tool_choice"), "OpenAI doors", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unknown field", "tool_choice"), "Rust and Go servers", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unrecognized", "tool_choice"), "several", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("unexpected keyword", "tool_choice"), "Python servers", "assumed"),
+    Sign(_R.CHOICE_UNSUPPORTED, ("tool_choice", "extra inputs"), "pydantic", "assumed"),
     Sign(_R.NAMED_UNSUPPORTED, ("invalid tool_choice type: 'object'",), "LM Studio", "issue"),
     Sign(_R.NAMED_UNSUPPORTED, ("tool_choice", "supported string values"), "LM Studio", "issue"),
     Sign(_R.NAMED_UNSUPPORTED, ("tool_choice", "invalid type: map, expected a string"), "Rust servers", "assumed"),
@@ -149,7 +159,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.OUTPUT_UNSUPPORTED, ("response format `json_schema`",), "Groq", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format", "not supported"), "several", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format", "unsupported"), "several", "assumed"),
-    Sign(_R.OUTPUT_UNSUPPORTED, ("invalid schema for response_format",), "OpenAI", "assumed"),
+    Sign(_R.OUTPUT_UNSUPPORTED, ("invalid schema for response_format",), "OpenAI", "assumed", lasting=False),
     Sign(_R.OUTPUT_UNSUPPORTED, ("output_config.format", "not supported"), "Messages doors", "assumed"),
     Sign(_R.OUTPUT_UNSUPPORTED, ("output_config", "extra inputs"), "Messages doors", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("invalid_function_parameters",), "OpenAI", "issue"),
@@ -175,13 +185,15 @@ SIGNS: tuple[Sign, ...] = (
 LESSONS: dict[Rejection, tuple[str, object]] = {
     Rejection.FORCE_WITH_REASONING: ("forced", Forcing.WITHOUT_REASONING),
     Rejection.FORCE_UNSUPPORTED: ("forced", Forcing.NEVER),
+    Rejection.CHOICE_UNSUPPORTED: ("takes_choice", False),
     Rejection.NAMED_UNSUPPORTED: ("named", False),
     Rejection.PARALLEL_UNSUPPORTED: ("parallel", False),
     Rejection.PREFILL: ("prefill", False),
     Rejection.REASONING_FIELD: ("reasoning_history", ReasoningPolicy.DROP),
     Rejection.REASONING_OFF_REFUSED: ("reasoning_off", False),
     Rejection.TOOLS_UNSUPPORTED: ("protocol", Protocol.PROMPT),
-    # Of the subsets known here Gemini's is the narrowest; local validation enforces what it drops (rule 130).
+    # Of the subsets known here Gemini's is the narrowest; local validation enforces what it drops (rule 130). It is
+    # learnt of the refused schemas alone.
     Rejection.SCHEMA_UNSUPPORTED: ("schema_target", SchemaTarget.GEMINI),
     Rejection.OUTPUT_UNSUPPORTED: ("schema_output", False),
     Rejection.OUTPUT_WITH_TOOLS: ("schema_with_tools", False),
@@ -199,20 +211,25 @@ _KEPT_OUT = "the model's output could not be read by the server"
 
 def classify_rejection(error: ErrorInfo) -> Rejection:
     """Return what an upstream's error refuses."""
+    return read_rejection(error)[0]
+
+
+def read_rejection(error: ErrorInfo) -> tuple[Rejection, Sign | None]:
+    """Return what an upstream's error refuses, and the sign that says so where it was told by one."""
     if error.status in _UNRELATED:
-        return Rejection.OTHER
+        return Rejection.OTHER, None
     if _generation(error) is not None:
-        return Rejection.GENERATION
+        return Rejection.GENERATION, None
     said = _said(error)
     for sign in SIGNS[:_GENERATION_SIGNS]:
         if all(words in said for words in sign.words):
-            return sign.rejection
+            return sign.rejection, sign
     if is_overflow(said):
-        return Rejection.OVERFLOW
+        return Rejection.OVERFLOW, None
     for sign in SIGNS[_GENERATION_SIGNS:]:
         if all(words in said for words in sign.words):
-            return sign.rejection
-    return Rejection.OTHER
+            return sign.rejection, sign
+    return Rejection.OTHER, None
 
 
 def lesson(rejection: Rejection) -> tuple[str, object] | None:

@@ -7,6 +7,9 @@ own schema (`arguments`). A schema that can go as it is comes back as the same o
 Cost: one encoding of each schema per request; the work itself is done once per schema and kept (bounded).
 """
 
+import hashlib
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, assert_never, cast
 
@@ -36,13 +39,15 @@ from mustcall.policy.subschemas import (
 )
 from mustcall.policy.validation import schema_fault
 
-__all__ = ["Compiled", "compile_schema", "compile_tools"]
+__all__ = ["Compiled", "compile_schema", "compile_tools", "refused_schemas", "schema_digest"]
 
 _LARGEST_CACHED = 65_536
 _MOST_FAULTS = 32
 _MOST_NESTED = 8
 _MOST_WORDS = 300
 _UNIONS = ("anyOf", "oneOf")
+#: What a schema says to its reader and to nobody else.
+_ANNOTATIONS = frozenset({"title", "description", "examples", "$comment"})
 _ANYTHING: JsonObject = {"type": "object", "properties": {}}
 
 #: Words a root may not hold, by target; FULL and GEMINI have no such list (Gemini's reducer has its own).
@@ -239,8 +244,8 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
     """
     if not request.tools:
         return request
-    offered, target = request.tools, profile.schema_target
-    tools, notes = _compiled.get(offered, target, make=lambda: _compile_all(offered, target))
+    offered, target, refused = request.tools, profile.schema_target, profile.narrowed_schemas
+    tools, notes = _compiled.get(offered, target, refused, make=lambda: _compile_all(offered, target, refused))
     for note in notes:
         log.add(note.kind, note.subject, note.detail)
     return request if tools is offered else request.evolve(tools=tools)
@@ -250,16 +255,53 @@ _Tools = tuple[Tool | ProviderTool, ...]
 _compiled: Remembered[tuple[_Tools, tuple[Adaptation, ...]]] = Remembered()
 
 
-def _compile_all(offered: _Tools, target: SchemaTarget) -> tuple[_Tools, tuple[Adaptation, ...]]:
-    """Return the tools with schemas for this target, the same tuple if nothing has to change, and what was changed."""
+def schema_digest(schema: JsonObject) -> str:
+    """Return what tells a schema from others: a digest of all of it but its titles, descriptions and examples."""
+    try:
+        bare = rewrite(schema, lambda node, _path: {key: node[key] for key in node if key not in _ANNOTATIONS})
+        text = msgspec.json.encode(bare, order="sorted")
+    except (ValueError, TypeError, RecursionError):
+        return ""
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def refused_schemas(tools: Sequence[tuple[JsonObject, str]], message: str) -> tuple[str, ...]:
+    """Return the digests of the schemas that a refusal may mean, each given with its tool's name.
+
+    Those it names, by the tool's name or its place; all if it names none. One that is in the narrowest form as it is
+    cannot be meant.
+    """
+    reducible = [
+        (place, schema, name)
+        for place, (schema, name) in enumerate(tools)
+        if compile_schema(schema, SchemaTarget.GEMINI).schema is not schema
+    ]
+    named = [one for one in reducible if _is_named(one[2], one[0], message)]
+    return tuple(dict.fromkeys(schema_digest(schema) for _, schema, _ in named or reducible))
+
+
+def _is_named(name: str, place: int, message: str) -> bool:
+    spelled = rf"(?<![\w-]){re.escape(name)}(?![\w-])|\btools[.\[]{place}\b|function_declarations\[{place}\]"
+    return bool(name) and re.search(spelled, message) is not None
+
+
+def _compile_all(
+    offered: _Tools, usual: SchemaTarget, refused: tuple[str, ...]
+) -> tuple[_Tools, tuple[Adaptation, ...]]:
+    """Return the tools with schemas for this target, the same tuple if nothing has to change, and what was changed.
+
+    Schemas that are known to be `refused` go out in the narrowest form there is.
+    """
     log = AdaptationLog()
     strict_left, optional_left = _MOST_STRICT, _MOST_OPTIONAL
-    limited = target is SchemaTarget.ANTHROPIC
+    limited = usual is SchemaTarget.ANTHROPIC
     tools: list[Tool | ProviderTool] = []
     for tool in offered:
         if not isinstance(tool, Tool) or tool.kind is CallKind.CUSTOM or tool.parameters is None:
             tools.append(tool)
             continue
+        narrow = bool(refused) and schema_digest(tool.parameters) in refused
+        target = SchemaTarget.GEMINI if narrow else usual
         compiled = compile_schema(tool.parameters, target, strict=bool(tool.strict))
         changes: dict[str, Any] = {}
         losses = compiled.losses

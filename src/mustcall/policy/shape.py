@@ -18,7 +18,7 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.dialects import Prompt, WrittenCall, is_plain
 from mustcall.policy.callform import bound_schema, call_schema
-from mustcall.policy.demand import Demand
+from mustcall.policy.demand import OWN_CHOICES, Demand, offers_nothing
 from mustcall.policy.grounding import latest_input
 from mustcall.policy.plan import Plan, Rung, RungKind, candidates
 from mustcall.policy.profile import Profile, Protocol
@@ -65,6 +65,8 @@ def shape(
             # A choice without tools is not sent (rule 4); the `none` that came with stub tools stands (rule 104).
             if demand.choice != request.tool_choice and (demand.choice is not None or not request.tools):
                 changes["tool_choice"] = demand.choice
+            if offers_nothing(request):
+                changes |= _without_fields(request, OWN_CHOICES)
         case RungKind.NATIVE | RungKind.HARD:
             changes |= _forced(request, demand, profile, log)
             if plan.rungs[0].kind is RungKind.SOFT:  # the first attempt's prompt stays the prefix of this one
@@ -89,6 +91,7 @@ def shape(
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
+    changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
     messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
@@ -102,6 +105,19 @@ def shape(
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         shaped = _as_text(shaped, profile, log)
     return Shaped(shaped, extra)
+
+
+def _not_taken(request: Request, choice: ToolChoice | None, profile: Profile, log: AdaptationLog) -> dict[str, Any]:
+    """Return the changes that leave out settings which this upstream does not take; they are enforced here."""
+    why = "it is not taken here; enforced by us instead"
+    changes: dict[str, Any] = {}
+    if not profile.parallel and request.parallel_tool_calls is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", why)
+        changes["parallel_tool_calls"] = None
+    if not profile.takes_choice and choice is not None:
+        log.add(AdaptationKind.FIELD_DROPPED, "tool_choice", why)
+        changes |= {"tool_choice": None, "parallel_tool_calls": None}  # on one wire that is a part of the choice
+    return changes
 
 
 def _constrained(
@@ -238,11 +254,18 @@ def _without_reasoning(request: Request, profile: Profile, extra: JsonObject, lo
     extra.update(profile.reasoning_off_fields)
     if extra:
         changes["reasoning"] = None
+    return changes | _without_fields(request, ("thinking",))
+
+
+def _without_fields(request: Request, names: Sequence[str]) -> dict[str, Any]:
+    """Return the changes that leave fields out that only the caller's own wire has a word for."""
     origin = request.origin
-    if origin is not None and "thinking" in origin.fields:
-        fields = {name: value for name, value in origin.fields.items() if name != "thinking"}
-        changes["origin"] = Origin(origin.wire, fields, None, origin.spelling)
-    return changes
+    if origin is None or not any(name in origin.fields for name in names):
+        return {}
+    fields, spelling = (
+        {name: value for name, value in held.items() if name not in names} for held in (origin.fields, origin.spelling)
+    )
+    return {"origin": Origin(origin.wire, fields, None, spelling)}
 
 
 def _listing(tools: Iterable[Tool]) -> str:

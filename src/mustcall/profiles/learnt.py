@@ -1,10 +1,13 @@
 """What turns taught: facts per endpoint and model, and counts of what worked (rules 33, 139).
 
-Bounded, and not believed any more after a while. What the operator configured is never overridden. What a refusal
-teaches is decided in `policy.rejection`, what counts say in `tallies`; the ledger keeps both and replicas share them.
+A fact is the tenant's whose turn taught it; others believe it once two tenants have learnt it each by itself, so that
+no single caller changes another's requests. It is believed for an hour at first; the turn after that tries again, and
+each time it turns out true the next trial is twice as far away, seven days at most. What the operator configured is
+never overridden. What a refusal teaches is decided in `policy.rejection`, what counts say in `tallies`; the ledger
+keeps both and replicas share them.
 """
 
-from collections import OrderedDict
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -13,77 +16,123 @@ import msgspec
 from mustcall.policy.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import LONGEST_NAME
-from mustcall.profiles.tallies import EXPIRY, Tallies, derive, may_reorder
+from mustcall.profiles.tallies import EXPIRY, WITNESSES, Tallies, derive, may_reorder
+from mustcall.profiles.tenants import PerTenant
 
-__all__ = ["Learnt", "LearntFact"]
+__all__ = ["SCHEMA", "Learnt", "LearntFact", "believed_for"]
 
+#: Before the digest of a tool schema that was refused: such a fact is about this one schema and no other.
+SCHEMA = "schema:"
+#: Seconds for which a fact is believed that was seen once.
+_FIRST_TRIAL = 3600.0
+#: Facts of one tenant about one model; of refused schemas there may be many, and the oldest go first.
+_MOST_FACTS = 128
 #: Facts that are not believed where the operator set another field, which says more than they do.
 _SETTLED_BY: dict[str, frozenset[str]] = {"grammar_output": frozenset({"grammar_field"})}
+_NARROWED = "narrowed_schemas"
+
+
+def believed_for(seen: int) -> float:
+    """Return for how many seconds a fact is believed that was seen so often, each time when it was tried again."""
+    return min(EXPIRY, _FIRST_TRIAL * 2.0 ** min(seen - 1, 16))
 
 
 class LearntFact(msgspec.Struct, frozen=True):
-    """One learnt fact, for display; `at` is when it was learnt, 0 if that was not noted."""
+    """One learnt fact of one tenant; `at` is when it was last learnt, 0 if that was not noted.
+
+    `seen` is how often it was learnt, trials that came after it had expired and shown it to be true still.
+    """
 
     endpoint: str
     model: str
     field: str
     fact: Fact
     at: float = 0.0
+    tenant: str = ""
+    seen: int = 1
+    first: float = 0.0
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What it is about."""
-        return self.endpoint, self.model, self.field
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is about, and whose it is."""
+        return self.endpoint, self.model, self.field, self.tenant
 
     def is_expired(self, now: float) -> bool:
         """Tell whether it is not believed any more. A fact without a date does not expire, nor any at time 0."""
-        return bool(self.at and now) and self.at <= now - EXPIRY
+        return bool(self.at and now) and self.at <= now - believed_for(self.seen)
+
+
+_Facts = dict[str, LearntFact]
 
 
 class Learnt:
-    """What was learnt so far, of at most `most` endpoints and models; the one used longest ago goes first."""
+    """What was learnt so far, for each tenant of at most `most` endpoints and models."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
-        self._facts: OrderedDict[tuple[str, str], dict[str, LearntFact]] = OrderedDict()
+        self._facts: PerTenant[_Facts] = PerTenant(most)
         self.tallies = Tallies(most)
 
-    def learn(self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0) -> bool:
+    def learn(
+        self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0, tenant: str = ""
+    ) -> bool:
         """Note a fact; return whether it is news. Raise `ConfigError` for a field or value no profile has.
 
-        One that is learnt again is believed from then on; one that expired is forgotten first. What is older than what
-        is known changes nothing.
+        One that is learnt again is believed from then on, and for longer if it had expired. What is older than what is
+        known changes nothing.
         """
         source = f"{endpoint}: {model[:LONGEST_NAME]}"
-        new = checked(field, value, source)
-        key = (endpoint, model)
-        known = self._facts.get(key, {})
-        old = known.get(field)
-        if old is not None and not old.is_expired(at):
-            if old.fact.value == new:
-                self._facts[key] = known | {field: msgspec.structs.replace(old, at=max(at, old.at))}
-                return False
-            if old.fact.value is Forcing.NEVER or 0 < at < old.at:
-                # A force that is refused as such is not allowed again by a refusal that blames the reasoning.
-                return False
+        new = _checked(field, value, source)
+        old = self._facts.known(endpoint, model).get(tenant, {}).get(field)
+        seen, first = 1, at
+        if old is not None:
+            same = old.fact.value == new
+            if not old.is_expired(at):
+                if same:
+                    self._put(msgspec.structs.replace(old, at=max(at, old.at)))
+                    return False
+                if old.fact.value is Forcing.NEVER or 0 < at < old.at:
+                    # A force that is refused as such is not allowed again by a refusal that blames the reasoning.
+                    return False
+            elif same:
+                seen, first = old.seen + 1, old.first
         if len(model) > LONGEST_NAME or self._most < 1:
             return False
         fact = Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)
-        self._facts[key] = known | {field: LearntFact(endpoint, model, field, fact, at)}
-        self._facts.move_to_end(key)
-        while len(self._facts) > self._most:
-            self._facts.popitem(last=False)
+        self._put(LearntFact(endpoint, model, field, fact, at, tenant, seen, first))
         return True
 
-    def forget(self, endpoint: str, model: str, field: str) -> None:
-        """Forget a fact."""
-        known = self._facts.get((endpoint, model), {})
-        known.pop(field, None)
+    def hear(self, told: LearntFact) -> None:
+        """Take over a fact that another replica has learnt; one that is known here and newer stays."""
+        new = _checked(told.field, told.fact.value, told.fact.source)
+        old = self._facts.known(told.endpoint, told.model).get(told.tenant, {}).get(told.field)
+        if old is not None and (told.at < old.at or (told.at == old.at and told.seen <= old.seen)):
+            return
+        if len(told.model) <= LONGEST_NAME and self._most > 0:
+            self._put(msgspec.structs.replace(told, fact=msgspec.structs.replace(told.fact, value=new)))
 
-    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float) -> None:
+    def _put(self, one: LearntFact) -> None:
+        known = dict(self._facts.known(one.endpoint, one.model).get(one.tenant, {}))
+        known.pop(one.field, None)
+        known[one.field] = one
+        while len(known) > _MOST_FACTS:
+            known.pop(next(iter(known)))
+        self._facts.put(one.endpoint, one.model, one.tenant, known)
+
+    def forget(self, endpoint: str, model: str, field: str, tenant: str = "") -> None:
+        """Forget a fact."""
+        known = dict(self._facts.known(endpoint, model).get(tenant, {}))
+        if known.pop(field, None) is None:
+            return
+        if known:
+            self._facts.put(endpoint, model, tenant, known)
+        else:
+            self._facts.remove(endpoint, model, tenant)
+
+    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count an attempt at a demanded call: by which rung or in which text format, and whether it came."""
         if len(model) <= LONGEST_NAME and self._most > 0:
-            self.tallies.observe(endpoint, model, subject, made=made, now=now)
+            self.tallies.observe(endpoint, model, subject, made=made, now=now, tenant=tenant)
 
     def apply(
         self,
@@ -93,35 +142,58 @@ class Learnt:
         *,
         configured: AbstractSet[str] = frozenset(),
         now: float = 0.0,
+        tenant: str = "",
     ) -> Profile:
-        """Return the profile with what was learnt; the same object if that changes nothing.
+        """Return the profile with what a tenant may believe; the same object if that changes nothing.
 
         Fields in `configured` stay as the operator set them, and so does what they decide together with others.
         """
-        key = (endpoint, model)
-        counts = self.tallies.counts(endpoint, model, now)
-        known = self._facts.get(key)
-        if known is None and not counts:
+        counts = self.tallies.counts(endpoint, model, now, tenant)
+        known = self._facts.known(endpoint, model)
+        if not known and not counts:
             return profile
         taught = profile
-        if known is not None:
-            self._facts.move_to_end(key)
-            taught = _with(
-                profile,
-                {
-                    one.field: one.fact.value
-                    for one in known.values()
-                    if not one.is_expired(now) and configured.isdisjoint(_SETTLED_BY.get(one.field, ()))
-                },
-                configured,
-            )
+        if known:
+            self._facts.touch(endpoint, model, tenant)
+            believed = _believed(known, tenant, now)
+            changes = {
+                field: value
+                for field, value in believed.items()
+                if not field.startswith(SCHEMA) and configured.isdisjoint(_SETTLED_BY.get(field, ()))
+            }
+            narrowed = sorted(field.removeprefix(SCHEMA) for field in believed if field.startswith(SCHEMA))
+            if narrowed and "schema_target" not in configured:
+                changes[_NARROWED] = tuple(narrowed)
+            taught = _with(profile, changes, configured)
         if not counts:
             return taught
         return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), configured)
 
     def facts(self) -> tuple[LearntFact, ...]:
-        """Return every fact learnt, the most recently used last."""
-        return tuple(one for known in self._facts.values() for one in known.values())
+        """Return every fact learnt, for each tenant the most recently used last."""
+        return tuple(one for *_, known in self._facts for one in known.values())
+
+
+def _checked(field: str, value: object, source: str) -> Any:
+    """Return a fact's value as its own type; raise `ConfigError`."""
+    return checked("schema_target" if field.startswith(SCHEMA) else field, value, source)
+
+
+def _believed(known: Mapping[str, _Facts], tenant: str, now: float) -> dict[str, Any]:
+    """Return what a tenant may believe: what its own turns taught, and what those of two others did."""
+    own = known.get(tenant, {})
+    believed = {one.field: one.fact.value for one in own.values() if not one.is_expired(now)}
+    if len(known) - (tenant in known) < WITNESSES:
+        return believed
+    said: dict[tuple[str, Any], int] = {}
+    for other, facts in known.items():
+        for field, one in facts.items() if other != tenant else ():
+            if field not in believed and not one.is_expired(now):
+                said[field, one.fact.value] = said.get((field, one.fact.value), 0) + 1
+    for (field, value), count in sorted(said.items(), key=lambda one: one[1]):  # what most say stands
+        if count >= WITNESSES:
+            believed[field] = value
+    return believed
 
 
 def _with(profile: Profile, changes: dict[str, Any], configured: AbstractSet[str]) -> Profile:

@@ -19,6 +19,7 @@ MEANINGS: dict[str, str] = {
     "name": "the profile's name in traces",
     "protocol": "how tools are used: the upstream's tool API, text, the API with text calls promoted, or not at all",
     "forced": "what a forced tool choice does",
+    "takes_choice": "whether a tool choice is taken at all; if not, none is sent and a demand is a directive",
     "named": "whether one tool can be forced by name; if not, the tools are reduced to it",
     "single_as_any": "whether the only tool on offer is forced by `required` rather than by its name",
     "reasoning": "when the model reasons",
@@ -38,7 +39,7 @@ MEANINGS: dict[str, str] = {
     "worked_examples": "whether a constrained call is asked for by example, and results are told in plain words",
     "words_choose": "whether the words of the message narrow the tools and decide, under `auto`, whether one is called",
     "arguments_from_message": "whether free text in a constrained call is held to what the message says",
-    "parallel": "whether several calls may come in one reply",
+    "parallel": "whether the setting that forbids several calls in one reply is taken; if not, it is enforced here",
     "trusted_arguments": "whether call arguments are released as they stream, before they are complete",
     "id_pattern": "what call ids must look like, beyond the wire's rule",
     "id_length": "the longest call id",
@@ -49,6 +50,7 @@ MEANINGS: dict[str, str] = {
     "reasoning_only_final": "whether a reply of nothing but reasoning is an answer",
     "history_needs_tools": "whether a history with calls needs tools on offer",
     "schema_target": "which subset of JSON Schema tool parameters are compiled to",
+    "narrowed_schemas": "digests of tool schemas that were refused, and go out in the narrowest subset; learnt",
     "context_length": "tokens the context holds, prompt and reply together; 0 if not known",
     "most_tools": "the most tools one request may offer; 0 for no limit",
     "dialects": "dialects looked for in text: `auto`, or names",
@@ -64,8 +66,8 @@ _HEAD = """\
 A profile says what an upstream really does. mustcall comes with the facts below, each with how it was observed:
 `docs` (the provider says so), `code` (public code does so), `issue` (people reported it), `measured` (seen by us),
 `assumed` (common knowledge that nobody looked up).
-They are where mustcall starts: none was checked against a live paid API. A fact that a refusal contradicts is
-corrected for the rest of the process.
+They are where mustcall starts: none was checked against a live paid API. What a refusal contradicts is learnt (see
+"Refusals" below).
 
 Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: a door's facts
 stand over a model's, a model at a door over the door, a longer pattern over a shorter one. In patterns `*`, `?` and
@@ -103,8 +105,16 @@ def markdown() -> str:
 _REFUSALS = """\
 ## Refusals
 
-An error whose words are known is not the end of a turn: it says what to do otherwise, and most say something about
-the upstream that is remembered per endpoint and model until the process ends.
+An error whose words are known is not the end of a turn: it says what to do otherwise, and the request is sent again
+with that one change. If the upstream then answers, the change is learnt for the endpoint and model:
+
+- Nothing is learnt from a request that is refused again, and nothing from words that occur in the request itself: the
+  error may have quoted them.
+- A fact is its caller's: it changes the requests of the key whose turn taught it. Two other keys must have learnt it,
+  each by itself, before it changes anybody else's. The same holds for counts of which way of asking worked.
+- A refused tool schema is a fact about that schema (without its titles and descriptions), not about others.
+- A fact is believed for an hour, then the next turn tries again. Each time it proves true it is believed twice as
+  long, seven days at most. `mustcall profiles list` shows what is believed, `mustcall profiles forget` removes it.
 """
 
 

@@ -3,12 +3,12 @@
 A subject is a rung of the ladder (`rung:schema`), a rung whose reply ran into the deadline (`late:native`), the
 provider's own calls under its own forced choice (`enforced`), a text format the model wrote a call in
 (`dialect:fenced_json`), or the provider's own calls as such (`arguments`): whether they needed no repair.
-Counts are kept for each endpoint and model: those all replicas share (`totals`) and those of this process that are not
-shared yet (`news`). What is derived from them is one table at the end of this file.
+Counts are kept for each endpoint, model and tenant: those all replicas share (`totals`) and those of this process that
+are not shared yet (`news`). A tenant sees its own and what two other tenants have seen alike (`_confirmed`). What is
+derived from them is one table at the end of this file.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -18,6 +18,7 @@ from mustcall.core.verdict import Verdict
 from mustcall.dialects import known
 from mustcall.policy.plan import Rung, RungKind, first_rungs
 from mustcall.policy.profile import Forcing, Profile
+from mustcall.profiles.tenants import PerTenant
 
 __all__ = [
     "ARGUMENTS",
@@ -27,6 +28,7 @@ __all__ = [
     "LATE",
     "MISSES",
     "RUNG",
+    "WITNESSES",
     "Count",
     "Tallies",
     "Tally",
@@ -42,6 +44,8 @@ ENFORCED = "enforced"
 ARGUMENTS = "arguments"
 #: Seconds after which what was learnt is not believed any more (rule 139).
 EXPIRY = 7 * 86_400.0
+#: Other tenants that must have learnt something, each by itself, before a tenant believes it.
+WITNESSES = 2
 #: Forced calls that must have come as the provider's own, and none missed, before the choice counts as enforced.
 _ENOUGH = 5
 #: Calls in a row that needed no repair, and none that did, before arguments are trusted to stream (rule 145).
@@ -99,38 +103,24 @@ class Tally(msgspec.Struct, frozen=True):
     model: str
     subject: str
     count: Count
+    tenant: str = ""
 
 
 _Counts = dict[str, Count]
 
 
 class Tallies:
-    """The counts of at most `most` endpoints and models; the one used longest ago goes first."""
+    """The counts of at most `most` endpoints and models for each tenant; the one used longest ago goes first."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._totals: OrderedDict[tuple[str, str], _Counts] = OrderedDict()
-        self._news: dict[tuple[str, str], _Counts] = {}
+        self._totals: PerTenant[_Counts] = PerTenant(most)
+        self._news: PerTenant[_Counts] = PerTenant(most)
 
-    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float) -> None:
+    def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
-        one = Count(int(made), int(not made), now, now)
-        self._add(self._totals, (endpoint, model), subject, one)
-        self._add(self._news, (endpoint, model), subject, one)
-        self._totals.move_to_end((endpoint, model))
-        self._bound()
-
-    def _bound(self) -> None:
-        while len(self._totals) > self._most:
-            key, _ = self._totals.popitem(last=False)
-            self._news.pop(key, None)
-
-    @staticmethod
-    def _add(store: dict[tuple[str, str], _Counts], key: tuple[str, str], subject: str, count: Count) -> None:
-        """Add a count; one that is not believed any more starts anew."""
-        counts = store.setdefault(key, {})
-        known = counts.get(subject)
-        counts[subject] = count if known is None or known.last <= count.last - EXPIRY else known + count
+        tally = Tally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
+        _add(self._totals, tally)
+        _add(self._news, tally)
 
     def news(self) -> tuple[Tally, ...]:
         """Return what was counted here and is not shared yet."""
@@ -143,43 +133,74 @@ class Tallies:
     def mark_shared(self, written: Iterable[Tally]) -> None:
         """Take note that these counts of this process are in the ledger: they are news no longer."""
         for tally in written:
-            key = (tally.endpoint, tally.model)
-            counts = self._news.get(key, {})
+            counts = dict(self._news.known(tally.endpoint, tally.model).get(tally.tenant, {}))
             left = counts.get(tally.subject, Count())
             rest = Count(left.made - tally.count.made, left.missed - tally.count.missed, left.first, left.last)
             if rest.made > 0 or rest.missed > 0:  # counted while the ledger was written to
                 counts[tally.subject] = rest
             else:
                 counts.pop(tally.subject, None)
-            if not counts:
-                self._news.pop(key, None)
+            if counts:
+                self._news.put(tally.endpoint, tally.model, tally.tenant, counts)
+            else:
+                self._news.remove(tally.endpoint, tally.model, tally.tenant)
 
     def take_over(self, totals: Iterable[Tally]) -> None:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
-        for tally in totals:
-            self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
-        for tally in _listed(self._news):
-            self._add(self._totals, (tally.endpoint, tally.model), tally.subject, tally.count)
-        self._bound()
+        for tally in (*totals, *_listed(self._news)):
+            _add(self._totals, tally)
 
-    def trusts(self, endpoint: str, model: str, now: float) -> bool:
-        """Tell whether arguments are trusted and need not be counted today."""
-        count = self._totals.get((endpoint, model), {}).get(ARGUMENTS)
+    def trusts(self, endpoint: str, model: str, now: float, tenant: str = "") -> bool:
+        """Tell whether a tenant trusts arguments and they need not be counted today."""
+        count = self.counts(endpoint, model, 0.0, tenant).get(ARGUMENTS)
         return count is not None and _is_trusted(count) and count.last > now - _CONFIRMED
 
-    def counts(self, endpoint: str, model: str, now: float) -> _Counts:
-        """Return the counts of a model that are still believed."""
-        known = self._totals.get((endpoint, model))
-        if known is None:
+    def counts(self, endpoint: str, model: str, now: float, tenant: str = "") -> _Counts:
+        """Return the counts of a model that a tenant believes: its own, and what others have confirmed."""
+        known = self._totals.known(endpoint, model)
+        if not known:
             return {}
-        return {subject: count for subject, count in known.items() if not now or count.last > now - EXPIRY}
+        own = _believed(known.get(tenant, {}), now)
+        if len(known) - (tenant in known) < WITNESSES:
+            return own
+        others = _confirmed([_believed(counts, now) for other, counts in known.items() if other != tenant])
+        return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
 
 
-def _listed(store: dict[tuple[str, str], _Counts]) -> Iterable[Tally]:
-    for (endpoint, model), counts in store.items():
+def _add(store: PerTenant[_Counts], tally: Tally) -> None:
+    """Add a count; one that is not believed any more starts anew."""
+    counts = dict(store.known(tally.endpoint, tally.model).get(tally.tenant, {}))
+    known, count = counts.get(tally.subject), tally.count
+    counts[tally.subject] = count if known is None or known.last <= count.last - EXPIRY else known + count
+    store.put(tally.endpoint, tally.model, tally.tenant, counts)
+
+
+def _believed(counts: Mapping[str, Count], now: float) -> _Counts:
+    return {subject: count for subject, count in counts.items() if not now or count.last > now - EXPIRY}
+
+
+def _confirmed(tenants: list[_Counts]) -> _Counts:
+    """Return what several tenants have seen alike: the count of the one that has seen the second most of it.
+
+    A tenant says of a subject that it mostly makes the call or that it mostly does not. What most tenants say stands
+    if two of them say so; one alone, however often it counted, adds nothing.
+    """
+    confirmed: _Counts = {}
+    for subject in {subject: None for counts in tenants for subject in counts}:
+        seen = [counts[subject] for counts in tenants if subject in counts]
+        good = sorted((one for one in seen if one.made > one.missed), key=lambda one: -one.made)
+        bad = sorted((one for one in seen if one.missed > one.made), key=lambda one: -one.missed)
+        camp = good if len(good) > len(bad) else bad
+        if len(camp) >= WITNESSES and len(good) != len(bad):
+            confirmed[subject] = camp[WITNESSES - 1]
+    return confirmed
+
+
+def _listed(store: PerTenant[_Counts]) -> Iterable[Tally]:
+    for endpoint, model, tenant, counts in store:
         for subject, count in counts.items():
-            yield Tally(endpoint, model, subject, count)
+            yield Tally(endpoint, model, subject, count, tenant)
 
 
 def may_reorder(profile: Profile, configured: AbstractSet[str]) -> bool:

@@ -1,7 +1,8 @@
 """What stands in a folder, and what a text file says: bounded, and only inside the allowed roots.
 
 Names and contents are shown as text that any wire can carry: control characters and undecodable bytes are escaped.
-A file is read if it is an ordinary file of text, of at most 2 MiB, some lines at a time.
+A file is read if it is an ordinary file of text, of at most 2 MiB, some lines at a time, and has this one name only: by
+a second one it may lie where it may not be read. What a file is, is asked of the open file.
 """
 
 import heapq
@@ -12,8 +13,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from mustcall.core.errors import ToolError
+from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.toolkit.roots import Purpose, Roots
+from mustcall.toolkit.within import opened_within, scanned_within
 
 __all__ = ["list_directory", "plain", "read_file"]
 
@@ -30,18 +32,19 @@ _UNPLAIN = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u20
 
 def list_directory(roots: Roots, path: str) -> str:
     """Return the entries of a folder: a line for the folder, then one for each entry, folders with a slash."""
-    place = roots.admit(path, Purpose.LIST)
+    root, place = roots.locate(path, Purpose.LIST)
     try:
-        with os.scandir(place) as entries:
+        with scanned_within(root, place) as entries:
             seen = list(itertools.islice(entries, _MOST_SCANNED))
+            shown = heapq.nsmallest(_MOST_ENTRIES, seen, key=lambda entry: entry.name)
+            listed = list(map(_entry, shown))
     except OSError as error:
         raise ToolError(_explain(path, error, "a folder")) from None
-    shown = heapq.nsmallest(_MOST_ENTRIES, seen, key=lambda entry: entry.name)
     count = f"{len(seen)} entries" if len(seen) != 1 else "1 entry"
     if len(seen) == _MOST_SCANNED:
         count = f"{_MOST_SCANNED} entries or more"
-    folder = plain(os.fspath(place))
-    lines = [f"{count} in {folder}:" if seen else f"{folder} is empty", *map(_entry, shown)]
+    name = plain(os.fspath(place))
+    lines = [f"{count} in {name}:" if seen else f"{name} is empty", *listed]
     if len(seen) > len(shown):
         lines.append(f"… and {len(seen) - len(shown)} more")
     return "\n".join(lines)
@@ -49,8 +52,7 @@ def list_directory(roots: Roots, path: str) -> str:
 
 def read_file(roots: Roots, path: str, first_line: int = 1) -> str:
     """Return some lines of a text file, from `first_line` on, and which ones they are if they are not all."""
-    place = roots.admit(path, Purpose.READ)
-    lines = _text(path, _bytes(path, place)).splitlines()
+    lines = _text(path, _bytes(path, *roots.locate(path, Purpose.READ))).splitlines()
     if not lines:
         return "(the file is empty)"
     if first_line > len(lines):
@@ -102,27 +104,23 @@ def _size(count: int) -> str:
     return f"{size:.1f} TB"
 
 
-def _bytes(path: str, place: Path) -> bytes:
-    """Return what a file holds. It is opened so that neither a pipe nor a link put there meanwhile is followed."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+def _bytes(path: str, root: Path, place: Path) -> bytes:
+    """Return what a file below a root holds."""
     try:
-        descriptor = os.open(place, flags)
+        with opened_within(root, place) as descriptor:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise ToolError(f"{path!r} is a folder; list_directory shows what is in it")
+            if not stat.S_ISREG(status.st_mode):
+                raise ToolError(f"{path!r} is not an ordinary file")
+            if status.st_nlink > 1:
+                raise ToolRefused(f"{path!r} has a second name elsewhere (a hard link), and such files are not read")
+            if status.st_size > _LARGEST:
+                raise ToolError(f"{path!r} has {_size(status.st_size)}; files of at most {_size(_LARGEST)} are read")
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read(_LARGEST)
     except OSError as error:
         raise ToolError(_explain(path, error, "a file")) from None
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise ToolError(f"{path!r} is a folder; list_directory shows what is in it")
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolError(f"{path!r} is not an ordinary file")
-        if status.st_size > _LARGEST:
-            raise ToolError(f"{path!r} has {_size(status.st_size)}; files of at most {_size(_LARGEST)} are read")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(_LARGEST)
-    except OSError as error:
-        raise ToolError(_explain(path, error, "a file")) from None
-    finally:
-        os.close(descriptor)
 
 
 def _text(path: str, data: bytes) -> str:

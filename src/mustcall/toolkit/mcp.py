@@ -12,7 +12,6 @@ A name that not every wire takes is made legal here and mapped back when the too
 import asyncio
 import contextlib
 import hashlib
-import logging
 import re
 import shlex
 import tempfile
@@ -26,13 +25,14 @@ from mustcall.core.errors import ConfigError, ToolError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolReturn, ToolSettings
+from mustcall.telemetry.logs import log_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
 __all__ = ["McpServer", "legal_name"]
 
-_logger = logging.getLogger("mustcall.tools")
+_logger = log_of("mustcall.tools")
 
 _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 50
@@ -97,6 +97,7 @@ class McpServer:
         self._patience = patience
         self._taken = set[str]() if taken is None else taken
         self._originals: dict[str, str] = {}
+        self._given: dict[str, str] = {}
         self._session: ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
@@ -220,7 +221,7 @@ class McpServer:
         return self._session
 
     def _offer(self, tool: _Listed) -> SourcedTool:
-        name = next((given for given, original in self._originals.items() if original == tool.name), None)
+        name = self._given.get(tool.name)
         if name is None:
             name = legal_name(tool.name)
             number = 1
@@ -230,6 +231,7 @@ class McpServer:
                 number += 1
             self._taken.add(name)
             self._originals[name] = tool.name
+            self._given[tool.name] = name
         reads = bool((tool.annotations or {}).get("readOnlyHint"))
         schema = {"type": "object", **tool.input_schema}
         settings = ToolSettings(timeout=self._patience + 1, side_effect=not reads)

@@ -3,8 +3,9 @@
 Two lists, because they risk different things: under `listable` folders names may be seen, under `readable` ones
 contents, too. Contents go to whoever runs the model, so nothing is readable that the person did not choose: the folder
 they are working in, and what `--root` names. A path is resolved first - `..`, symbolic links and all - and judged by
-where it ends up. Hidden files below a root (`.ssh`, `.env`, `.git`) are listed and never read; neither is anything of
-the kernel's own file systems. What is outside is refused in the same words whether it is there or not.
+where it ends up; it is opened from its root on (`within`), so that what changes meanwhile leads nowhere else. Hidden
+files below a root (`.ssh`, `.env`, `.git`) are listed and never read; neither is anything of the kernel's own file
+systems. What is outside is refused in the same words whether it is there or not.
 """
 
 import os
@@ -40,6 +41,10 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
 
     def admit(self, path: str, purpose: Purpose) -> Path:
         """Return where a path leads if that is allowed for the purpose; raise `ToolError` otherwise."""
+        return self.locate(path, purpose)[1]
+
+    def locate(self, path: str, purpose: Purpose) -> tuple[Path, Path]:
+        """Return where a path leads, behind the root that allows it; raise `ToolError` if none does."""
         if "\0" in path or len(path) > _LONGEST:
             raise ToolError("the path cannot be one: it is too long or holds a NUL character")
         try:
@@ -54,9 +59,11 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
         inside = [root for root in roots if place.is_relative_to(root)]
         if not inside or any(place.is_relative_to(kernel) for kernel in _KERNEL):
             raise ToolRefused(f"{path!r} is outside what may be {_DONE[purpose]}: {_names(roots)}")
-        if purpose is Purpose.READ and all(_is_hidden(place, root) for root in inside):
-            raise ToolRefused(f"{path!r} is hidden (a name with a leading dot), and hidden files are not read")
-        return place
+        if purpose is Purpose.READ:
+            inside = [root for root in inside if not _is_hidden(place, root)]
+            if not inside:
+                raise ToolRefused(f"{path!r} is hidden (a name with a leading dot), and hidden files are not read")
+        return inside[0], place
 
 
 _DONE = {Purpose.LIST: "listed", Purpose.READ: "read"}

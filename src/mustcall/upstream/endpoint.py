@@ -8,7 +8,7 @@ from mustcall.core.origin import Wire
 from mustcall.policy.backoff import Backoff
 from mustcall.upstream.seam import Timeouts
 
-__all__ = ["Endpoint", "caller_key", "request_headers"]
+__all__ = ["Endpoint", "caller_key", "forwarded", "request_headers"]
 
 #: Caller headers that mean something to the provider itself and travel on the same wire, by the start of their name.
 _FORWARDED_PREFIXES = ("anthropic-", "openai-")
@@ -57,15 +57,18 @@ def request_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire:
         "user-agent": "mustcall",
     }
     if same_wire:
-        headers |= {
-            name: value for name, value in caller.items() if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)
-        }
+        headers |= forwarded(caller)
     if endpoint.wire is Wire.MESSAGES:
         headers.setdefault("anthropic-version", _ANTHROPIC_VERSION)
     headers.update(_key_headers(endpoint, caller, same_wire=same_wire))
     for name, value in endpoint.headers.items():
         headers[name.lower()] = value
     return headers
+
+
+def forwarded(caller: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's headers that an upstream of the same wire sees, its key not counted."""
+    return {name: value for name, value in caller.items() if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)}
 
 
 def _key_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire: bool) -> dict[str, str]:

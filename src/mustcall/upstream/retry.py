@@ -15,6 +15,7 @@ import msgspec
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamTimeout
 from mustcall.policy.backoff import Backoff, is_transient, retry_after
+from mustcall.policy.budget import has_time
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
 __all__ = ["Answer", "Clock", "SystemClock", "Tries", "send_patiently"]
@@ -56,14 +57,17 @@ class Tries:
     """The transport retries of one turn.
 
     They are counted apart from every other counter (rule 111) and, where `may` says so, under the turn's ceiling
-    (rule 96); `note` is told of each.
+    (rule 96); `note` is told of each. None begins with less than `least` seconds left (rule 97).
     """
 
-    __slots__ = ("_may", "_note", "used")
+    __slots__ = ("_may", "_note", "least", "used")
 
-    def __init__(self, may: Callable[[], bool] | None = None, note: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, may: Callable[[], bool] | None = None, note: Callable[[], None] | None = None, least: float = 0.0
+    ) -> None:
         self._may = may
         self._note = note
+        self.least = least
         self.used = 0
 
     def wait(self, backoff: Backoff, asked: float | None, clock: Clock, deadline: float) -> float | None:
@@ -71,7 +75,9 @@ class Tries:
         if self._may is not None and not self._may():
             return None
         wait = backoff.wait(self.used + 1, asked, clock.jitter())
-        return None if wait is None or clock.monotonic() + wait >= deadline else wait
+        if wait is None or clock.monotonic() + wait >= deadline:
+            return None
+        return wait if has_time(deadline, clock.monotonic() + wait, self.least) else None
 
     def spend(self) -> None:
         """Count one more."""
@@ -108,7 +114,7 @@ async def send_patiently(
         answer: Answer | None = None
         asked: float | None = None
         left = deadline - clock.monotonic()
-        if left <= 0:
+        if left <= 0 or not has_time(deadline, clock.monotonic(), tries.least):
             raise UpstreamTimeout("the time for this request ran out before the upstream answered")
         limited = call
         if call.timeouts.read > left:

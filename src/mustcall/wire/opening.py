@@ -7,12 +7,14 @@ Most of a body are its tools, and an agent sends the same ones every time. Tools
 through again: they are compared, which is fifty times as fast, and given as they were the first time.
 """
 
+import re
+
 import msgspec
 
 from mustcall.core.memo import Bounded
 from mustcall.wire.codec import Peek
 
-__all__ = ["Fields", "KnownTools", "glimpse", "open_body"]
+__all__ = ["Fields", "KnownTools", "doubled_field", "glimpse", "open_body"]
 
 Fields = dict[str, msgspec.Raw]
 
@@ -21,6 +23,11 @@ _text = msgspec.json.Decoder(str)
 _STREAMS = {b"true": True, b"false": False, b"null": False}
 _ABSENT = msgspec.Raw(b"false")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+#: What leads to the first value of an object, and from one value to the next or to the end.
+_NAMED = rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*'
+_FIRST = re.compile(rb"[ \t\r\n]*\{" + _NAMED, re.DOTALL)
+_NEXT = re.compile(rb"[ \t\r\n]*(?:," + _NAMED + rb"|\})", re.DOTALL)
 
 _TOOLS = b'"tools":'
 #: Stands for tools that are known while the rest of a body is read.
@@ -104,6 +111,30 @@ def _around_tools(body: bytes) -> Fields | None:
         return None
     fields["tools"] = tools
     return fields
+
+
+def doubled_field(body: bytes, fields: Fields) -> str | None:
+    """Return the name of a field that a body has twice, None if each is there once.
+
+    Of two that have one name readers take either: we would price and route by one of them, and the upstream read the
+    other. What is written without blanks is counted, which is all it takes; otherwise the names are looked through,
+    and each value is passed over by comparing it.
+    """
+    written = 1 + sum(map(len, fields)) + sum(map(len, fields.values())) + 4 * len(fields)  # "name":value, and braces
+    if written == len(body) or not fields:
+        return None
+    step = _FIRST.match(body)
+    for _ in fields:
+        if step is None or step[1] is None:
+            break
+        name = _text.decode(step[1])
+        value, place = fields[name], step.end()
+        if not body.startswith(value, place):
+            return name
+        step = _NEXT.match(body, place + len(value))
+        if step is None:  # a number that begins like the one of the same name
+            return name
+    return None if step is None or step[1] is None else _text.decode(step[1])
 
 
 def glimpse(fields: Fields) -> Peek | None:

@@ -125,7 +125,7 @@ async def test_output_is_never_a_call(wire: str, output: str) -> None:
         "<untrusted-data>", "&lt;untrusted-data>"
     )
     turns = bodies[1]["input" if wire == "responses" else "messages"]
-    assert turns[-1:] == results(wire, 0, wrapped(safe, "odd"))
+    assert turns[-1:] == results(wire, 0, wrapped(safe, "odd", safe.count("&lt;")))
 
 
 async def test_nothing_runs_twice() -> None:

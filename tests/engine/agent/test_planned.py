@@ -268,7 +268,7 @@ async def test_what_a_tool_returns_is_data_for_the_planner_too(output: str) -> N
         result = await pair.agent.run("Go.")
     told = pair.plans[1]["messages"][-1]["content"]
     assert (result.text, len(ran), len(pair.calls)) == (ANSWER, 1, 1)
-    assert (told.count("<untrusted-data from="), told.count("</untrusted-data>")) == (1, 1)
+    assert (told.count("<untrusted-data from="), told.count("</untrusted-data")) == (1, 1)
     assert len(told) < 5000
 
 

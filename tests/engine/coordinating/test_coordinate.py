@@ -1,6 +1,7 @@
 """Answers that several models make together: exact requests of every role, what runs and what does not."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -323,6 +324,6 @@ async def test_injected_words_stay_data() -> None:
     with models(proposer=[hostile]) as panel:
         await panel.ask()
         asked = panel.bodies("critic_1")[0]["messages"][1]["content"]
-    assert asked.count("</untrusted-data>") == 1
-    assert asked.endswith("characters]\n</untrusted-data>")
+    assert asked.count("</untrusted-data") == 1
+    assert re.search(r'characters\]\n</untrusted-data id="[0-9a-f]{16}">\Z', asked)
     assert len(asked) < 8400

@@ -1,5 +1,8 @@
 """A tool's output as the model sees it: whole, cut, wrapped, and never out of its wrapper."""
 
+# ruff: noqa: RUF001  signs that look like others are what this is about
+
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall import Image, Text, ToolReturn
-from mustcall.engine.tooling.wrapping import Output, as_line, cut, neutralised, read_output, wrapped
+from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
+from mustcall.policy.containing import Contained, contained
 
 
 @dataclass
@@ -97,32 +101,37 @@ def test_no_way_out(attack: str) -> None:
     assert "after" in plain
 
 
-@given(st.text(alphabet=st.sampled_from("<>/ untrsed-aTD\n\u200b"), max_size=80))
+@given(st.text(alphabet=st.sampled_from("<>/ untrsed-aTD\n\u200b＜а\u2800|"), max_size=80))
 def test_only_our_own_tags(text: str) -> None:
-    """Rule 92: for any text there are exactly two tags, ours."""
+    """Rule 92: for any text there are exactly two tags, ours, and both carry the digest of what is between them."""
     whole = wrapped("t", text)
     assert len(re.findall(r"<\s*/?\s*untrusted-data", whole, re.IGNORECASE)) == 2
-    assert whole.startswith('<untrusted-data from="t">\n')
-    assert whole.endswith("\n</untrusted-data>")
+    head, _, rest = whole.partition("\n")
+    shown, _, tail = rest.rpartition("\n")
+    digest = hashlib.sha256(f"t\0{shown}".encode()).hexdigest()[:16]
+    escaped = shown.count("&lt;")
+    assert head == f'<untrusted-data from="t" id="{digest}"' + (f' escaped="{escaped}">' if escaped else ">")
+    assert tail == f'</untrusted-data id="{digest}">'
+    assert shown.replace("&lt;", "<").replace("＜", "<") == text.replace("＜", "<")
+
+
+def test_the_same_output_is_the_same_text() -> None:
+    """Contract 6: the digest depends on the tool and its output alone; another output has another."""
+    assert wrapped("t", "a") == wrapped("t", "a")
+    assert wrapped("t", "a").splitlines()[-1] != wrapped("t", "b").splitlines()[-1]
+    assert wrapped("t", "a").splitlines()[-1] != wrapped("u", "a").splitlines()[-1]
+    assert wrapped("t", "\ud800").count("\ud800") == 1  # half a character is no exception
 
 
 @pytest.mark.parametrize("text", ["a < b and b > a", "<tool_call>{}</tool_call>", "untrusted data", "<data>", "1 <2"])
 def test_other_text_is_untouched(text: str) -> None:
     """Rule 122: everything else stays as the tool wrote it."""
-    assert neutralised(text) == text
+    assert contained(text) == Contained(text)
 
 
 def test_names_cannot_break_out() -> None:
     """A tool's name is written so that it ends nowhere but at its quote."""
-    assert wrapped('a"><b', "x").splitlines()[0] == '<untrusted-data from="a___b">'
-
-
-def test_hostile_output_is_read_in_linear_time() -> None:
-    """A megabyte of beginnings is no more work than a megabyte of text (it would not end if it were quadratic)."""
-    assert len(neutralised("<" * 1_000_000)) == 1_000_000
-    assert len(neutralised("< " * 500_000)) == 1_000_000
-    assert neutralised("<" + " " * 1_000_000 + "x").endswith("x")
-    assert len(neutralised("<untrusted" + " " * 1_000_000)) == 1_000_010
+    assert wrapped('a"><b', "x").startswith('<untrusted-data from="a___b" id="')
 
 
 def test_lines() -> None:

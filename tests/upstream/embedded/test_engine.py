@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import hashlib
 import json
+import os
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
@@ -12,7 +14,9 @@ import pytest
 
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.upstream.embedded import engine as engine_module
+from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, Refused
+from mustcall.upstream.embedded.store import Store, locate
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 from support.embedded import Endless
@@ -119,3 +123,51 @@ async def test_a_library_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monk
     assert isinstance(told, Broken)
     assert "libgomp.so.1: cannot open" in told.message
     assert "apt-get install libgomp1 libstdc++6" in told.message
+
+
+# --- which file is run ------------------------------------------------------------------------------------------------
+
+
+async def _first_event(file: Path, sha256: str) -> object:
+    """What the first request to a model file hears first."""
+    made = Engine(file, sha256=sha256)
+    job = made.submit(b"first")
+    try:
+        return await job.next()
+    finally:
+        job.cancel()
+        await asyncio.to_thread(made.close)
+
+
+async def test_only_the_weights_that_were_fetched_are_run(
+    endless: Endless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the same size in the place of known weights is not loaded; the right one is, and is read once."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF one")
+    digest = hashlib.sha256(b"GGUF one").hexdigest()
+    assert isinstance(await _first_event(file, digest), Chunk)
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))  # pyright: ignore[reportUnknownLambdaType]
+        assert isinstance(await _first_event(file, digest), Chunk)
+    told = file.stat()
+    file.write_bytes(b"GGUF two")
+    os.utime(file, ns=(told.st_atime_ns, told.st_mtime_ns))  # size, inode and date are those of the right one
+    broken = await _first_event(file, digest)
+    assert isinstance(broken, Broken)
+    assert "is not the one that was fetched" in broken.message
+    assert len(endless.begun) == 2
+
+
+def test_a_name_stands_for_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that go by a name of the catalogue must have its hash; a file that goes by its path may be any."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
+    weights = find_weights(FALLBACK)
+    file = Store().path(weights)
+    file.parent.mkdir()
+    with file.open("wb") as placed:
+        placed.write(b"GGUF")
+        placed.truncate(weights.size)
+    assert locate(FALLBACK).sha256 == weights.sha256
+    assert locate(str(file)).sha256 == ""

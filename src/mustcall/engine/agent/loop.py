@@ -5,7 +5,6 @@ turn engine (`engine.turns`); here are only the step cap (rule 109), the advice 
 messages a step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
 """
 
-import logging
 import os
 from inspect import isawaitable
 from typing import Any
@@ -58,10 +57,11 @@ from mustcall.policy.grounding import latest_input
 from mustcall.policy.loops import Loop, loop_of
 from mustcall.policy.profile import Profile
 from mustcall.policy.wording import fill
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Run"]
 
-_logger = logging.getLogger("mustcall.engine")
+_logger = log_of("mustcall.engine")
 
 
 class Run:

@@ -5,7 +5,6 @@ does one whose critics all agree; the answer is then made from the last complete
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from inspect import isawaitable
 
@@ -19,10 +18,11 @@ from mustcall.engine.coordinating.events import CoordinateEvent, OnEvent, RoleFi
 from mustcall.engine.coordinating.members import Member
 from mustcall.engine.coordinating.prompts import ask_critic, ask_proposer, ask_synthesizer
 from mustcall.engine.coordinating.results import CoordinateResult, RoleRun, WorkerTools
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Course", "Panel", "Progress"]
 
-_logger = logging.getLogger("mustcall.engine")
+_logger = log_of("mustcall.engine")
 
 
 class Progress:

@@ -6,17 +6,17 @@ again for a while, told as such: what the database kept of a try whose answer wa
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from mustcall.core.errors import FenceLost, LedgerError, LedgerUnavailable
 from mustcall.ledger import Ledger, NewEvent, Run, RunEnd
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Hold"]
 
-_logger = logging.getLogger("mustcall.runs")
+_logger = log_of("mustcall.runs")
 
 #: Seconds for which a write is tried again while the ledger does not answer, at the least.
 _PATIENCE = 15.0

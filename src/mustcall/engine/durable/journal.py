@@ -5,7 +5,6 @@ model's turn in the middle of a step is held back and written before anything el
 follows from it is written at once, it is not written at all. The last turn is written with the end of the run.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,10 +18,11 @@ from mustcall.engine.durable.folding import INTENT, MODEL, RESULT, TAKEN, Folded
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.tooling.running import Executed
 from mustcall.ledger import NewEvent, RunEnd, RunStatus
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Journal"]
 
-_logger = logging.getLogger("mustcall.runs")
+_logger = log_of("mustcall.runs")
 
 #: What an upstream answers to a request that will never be right.
 _HOPELESS = frozenset({400, 404, 413, 422})

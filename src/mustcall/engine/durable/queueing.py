@@ -8,20 +8,20 @@ back into the queue through DBOS's own interface. dbos is imported when it is ne
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mustcall.core.errors import ConfigError
 from mustcall.engine.durable.engines import Resume
+from mustcall.telemetry.logs import log_of
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
 
 __all__ = ["DbosEngine", "Deserted", "Task"]
 
-_logger = logging.getLogger("mustcall.runs")
+_logger = log_of("mustcall.runs")
 
 _APPLICATION = "mustcall"
 _QUEUE = "mustcall"

@@ -6,7 +6,6 @@ says what is left to do: a run that is not over is in its queue, or held by some
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Sequence
 from typing import TypeVar
@@ -29,10 +28,11 @@ from mustcall.engine.durable.owners import is_gone, is_worker, new_owner
 from mustcall.engine.durable.queueing import DbosEngine, Task
 from mustcall.engine.durable.runs import KIND
 from mustcall.ledger import Ledger, Run, RunStatus, default_place
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Worker", "postgres_worker"]
 
-_logger = logging.getLogger("mustcall.runs")
+_logger = log_of("mustcall.runs")
 
 #: Seconds before a run that failed and is not over is tried again. What does not pass by itself is tried so often.
 _PAUSES = (1.0, 5.0, 15.0, 60.0)

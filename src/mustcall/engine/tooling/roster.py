@@ -1,6 +1,5 @@
 """The tools of a run by their names: functions as they are, and what sources list once they are open."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -10,10 +9,11 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
 from mustcall.engine.tooling.functions import tool
+from mustcall.telemetry.logs import log_of
 
 __all__ = ["Roster", "ToolLike", "open_roster", "read_tools"]
 
-_logger = logging.getLogger("mustcall.tools")
+_logger = log_of("mustcall.tools")
 
 ToolLike = FunctionTool | ToolSource | Callable[..., Any]
 """What an agent takes as a tool: one, a source of many, or a function to make one from."""

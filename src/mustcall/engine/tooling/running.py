@@ -7,7 +7,6 @@ the details go to the log (rule 110). Nothing here decides what happens next.
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -26,11 +25,12 @@ from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, 
 from mustcall.policy.arguments import check_arguments
 from mustcall.policy.validation import describe_problems
 from mustcall.policy.wording import Wording, fill
+from mustcall.telemetry.logs import log_of
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Begin", "Executed", "Runner"]
 
-_logger = logging.getLogger("mustcall.tools")
+_logger = log_of("mustcall.tools")
 
 Begin = Callable[[ToolCall], Awaitable[None]]
 """Told of a call when it has been checked and approved, just before its tool is begun."""

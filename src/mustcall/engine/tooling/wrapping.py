@@ -1,11 +1,14 @@
 """A tool's output as the model sees it: text, cut to a length, wrapped as data that is not to be obeyed (rule 92).
 
-The wrapper is a pair of tags. Whatever in the output looks like one of them, in any case and with invisible characters
-in between, loses its `<`, so that only our own tag ends the data. The same output is always the same text.
+The wrapper is a pair of tags that carry a digest of what is between them: no output can write its own digest, so none
+ends its wrapper, whatever a model takes for a tag. What looks like one of the tags, or like a control token of a chat
+template, is made harmless besides (`policy.containing`), and the opening tag says how many signs were changed. The
+same output is always the same text.
 
 Cost: linear in the output that is kept.
 """
 
+import hashlib
 import re
 from typing import Any
 
@@ -13,18 +16,10 @@ import msgspec
 
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import ToolReturn
-from mustcall.policy.echoes import TAG
+from mustcall.policy.containing import TAG, contained
 
-__all__ = ["Output", "as_line", "cut", "neutralised", "read_output", "wrapped"]
+__all__ = ["Output", "as_line", "cut", "read_output", "wrapped"]
 
-#: Characters that show nothing; a tag with some of them in it still reads as the tag.
-_INVISIBLE = (
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
-)
-_LOOKALIKE = re.compile(
-    "<(?=" + r"[^\w<>]*" + _INVISIBLE.join("untrusted") + r"[^a-zA-Z<>]*" + _INVISIBLE.join("data") + ")", re.IGNORECASE
-)
 _LONGEST_LINE = 300
 
 Media = Image | File | Audio
@@ -85,15 +80,21 @@ def cut(text: str, cap: int) -> str:
 def wrapped(tool: str, text: str) -> str:
     """Return an output's text between the tags that mark it as data."""
     name = re.sub(r"[^\w.:/-]", "_", tool)
-    return f'<{TAG} from="{name}">\n{neutralised(text)}\n</{TAG}>'
+    held = contained(text)
+    digest = hashlib.sha256(_sent(f"{name}\0{held.text}")).hexdigest()[:16]
+    note = f' escaped="{held.escaped}"' if held.escaped else ""
+    return f'<{TAG} from="{name}" id="{digest}"{note}>\n{held.text}\n</{TAG} id="{digest}">'
 
 
-def neutralised(text: str) -> str:
-    """Return a text that holds neither of the wrapper's tags."""
-    return _LOOKALIKE.sub("&lt;", text)
+def _sent(text: str) -> bytes:
+    """Return a text's bytes as they are sent, halves of characters replaced."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def as_line(text: str) -> str:
     """Return a text as one short line (rule 110)."""
-    line = neutralised(" ".join(text[: 4 * _LONGEST_LINE].split()))
+    line = contained(" ".join(text[: 4 * _LONGEST_LINE].split())).text
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"

@@ -21,8 +21,10 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.upstream.embedded.catalogue import CONTEXT
+from mustcall.upstream.embedded.fingerprint import weights_hash
 
 __all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused", "engine_problem"]
 
@@ -118,9 +120,11 @@ class Job:
 class Engine:
     """A model file and the thread that runs it. `most_waiting` requests may wait behind the one being worked on."""
 
-    def __init__(self, path: Path, *, context: int = CONTEXT, most_waiting: int = 64) -> None:
+    def __init__(self, path: Path, *, context: int = CONTEXT, most_waiting: int = 64, sha256: str = "") -> None:
         self.context = context
         self._path = path
+        #: What the file must be; empty where nobody said.
+        self._sha256 = sha256
         self._most = most_waiting + 1
         #: Waiting ones in their order; one that is given up leaves at once, and its body with it.
         self._waiting: dict[Job, None] = {}
@@ -179,6 +183,7 @@ class Engine:
         while (job := self._next()) is not None:
             try:
                 if server is None:
+                    _verify(self._path, self._sha256)
                     server = _load(self._path, self.context)
                 if not job.cancelled:  # while the model was loaded
                     self._run(server, job)
@@ -219,6 +224,21 @@ def _refusal(error: Any) -> Refused:
         return Refused(str(error))
     fields = cast("JsonObject", error)  # read from JSON, so its keys are strings
     return Refused(str(fields.get("message")), fields)
+
+
+def _verify(path: Path, sha256: str) -> None:
+    """See that a file is the one its name stands for: what was put in its place since it was fetched is not run."""
+    if not sha256:
+        return
+    try:
+        found = weights_hash(path)
+    except ConfigError as error:
+        raise _LoadFailed(error.message) from None
+    if found != sha256:
+        raise _LoadFailed(
+            f"the model file {path} is not the one that was fetched (its SHA-256 begins with {found[:12]}, not "
+            f"{sha256[:12]}); remove it and fetch it again: mustcall models remove, then mustcall models pull"
+        )
 
 
 def _load(path: Path, context: int) -> _Server:

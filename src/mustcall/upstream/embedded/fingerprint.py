@@ -1,7 +1,7 @@
-"""The SHA-256 of a model file, by which a measurement says which weights it ran.
+"""The SHA-256 of a model file: a measurement says by it which weights it ran, and no others are loaded under a name.
 
 Every byte is read once; the result is kept in the user's cache under what the system tells of the file (device, inode,
-size, time of change), so that a gigabyte is not read again for each run. A cache that cannot be used costs time only.
+size, times of change), so that a gigabyte is not read again for each run. A cache that cannot be used costs time only.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ def weights_hash(file: Path, directory: Path | None = None) -> str:
 
 def _identity(file: Path) -> str:
     told = file.stat()
-    return f"{told.st_dev}-{told.st_ino}-{told.st_size}-{told.st_mtime_ns}"
+    return f"{told.st_dev}-{told.st_ino}-{told.st_size}-{told.st_mtime_ns}-{told.st_ctime_ns}"
 
 
 def _read(known: Path) -> dict[str, str]:

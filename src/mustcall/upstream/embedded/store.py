@@ -34,6 +34,8 @@ class Located(msgspec.Struct, frozen=True):
 
     name: str
     path: Path
+    #: The hash it must have, where it goes by a name of the catalogue.
+    sha256: str = ""
 
 
 class Store:
@@ -119,7 +121,7 @@ def locate(source: str, store: Store | None = None) -> Located:
             f"the weights of {weights.name} are not here yet ({megabytes(weights)}); fetch them once with: "
             f"{_command(weights)}"
         )
-    return Located(weights.name, kept.path(weights))
+    return Located(weights.name, kept.path(weights), weights.sha256)
 
 
 def named_address(base_url: str) -> str:

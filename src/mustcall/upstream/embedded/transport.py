@@ -158,7 +158,7 @@ class EmbeddedTransport:
     def _engine(self, located: Located) -> Engine:
         key = str(located.path)
         if key not in self._engines:
-            self._engines[key] = Engine(located.path, most_waiting=self._most_waiting)
+            self._engines[key] = Engine(located.path, most_waiting=self._most_waiting, sha256=located.sha256)
         return self._engines[key]
 
     async def close(self) -> None:

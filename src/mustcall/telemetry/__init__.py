@@ -1,0 +1,1 @@
+"""What the layer tells of its work: lines in the log."""
