@@ -424,7 +424,7 @@ class Turn:
     def _judge(self, reply: Reply, found: Found) -> Judgement:
         judged = self._echoing.noted(judge(self._case(reply), reply, found))
         record = self.record.attempts[-1]
-        record.verdict, record.usage = judged.verdict, reply.usage
+        record.note(judged, found, reply.usage)
         if self._setting.tally is not None:
             self._setting.tally.heard(reply)
         record.seconds = self._setting.clock.monotonic() - record.started
