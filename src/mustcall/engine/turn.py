@@ -283,7 +283,7 @@ class Turn:
 
     @property
     def _provenance(self) -> Provenance:
-        return Provenance(issuer=self._endpoint.name, token=self._token)
+        return Provenance(issuer=self._course.issuer, token=self._token)
 
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)
@@ -478,6 +478,7 @@ class Turn:
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
+        self._setting.issued.note(reply, self._course.issuer)
         self.record.adaptations = self._adaptations()
 
     def _adaptations(self) -> tuple[Adaptation, ...]:

@@ -90,7 +90,9 @@ def _malformed(attempt: AttemptRecord, wording: Wording) -> Malformed | None:
         case Verdict.UNKNOWN_TOOL:
             return Malformed(name, CallStatus.UNKNOWN_TOOL, wording.unknown_tool)
         case Verdict.TEXT_CALL | Verdict.PHANTOM_CALL:
-            return Malformed(name, CallStatus.PARSE_ERROR, wording.format_correction)
+            # A text call that could be read has a problem only where its arguments do not fit.
+            status = CallStatus.SCHEMA_ERROR if attempt.problem else CallStatus.PARSE_ERROR
+            return Malformed(name, status, wording.format_correction)
         case Verdict.TRUNCATED if attempt.cut_call:
             return Malformed(name, CallStatus.PARSE_ERROR, wording.truncated)
         case _:
