@@ -186,6 +186,20 @@ def test_what_is_not_to_be_stored_is_not(tmp_path: Path) -> None:
     assert said(served.requests[1]) == [("user", "a"), ("assistant", "Hello."), ("user", "b")]
 
 
+@pytest.mark.parametrize(("responses", "kept"), [(True, True), (False, False)])
+def test_whether_what_was_said_is_written(tmp_path: Path, responses: bool, kept: bool) -> None:
+    """Rule 136: stored responses hold prompt and answer in clear; with `responses = false` neither is written."""
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("The answer is ultramarine."))) as served,
+        gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}", responses=responses) as gateway,
+        client(gateway) as ai,
+    ):
+        made = ai.responses.create(model="m", input="The prompt is vermilion.")
+        assert made.output_text == "The answer is ultramarine."
+    written = b"".join(file.read_bytes() for file in tmp_path.glob("l.db*"))
+    assert (b"vermilion" in written, b"ultramarine" in written) == (kept, kept)
+
+
 def test_another_key_sees_nothing(tmp_path: Path) -> None:
     """One caller's response is not there for another: not to read, not to delete, not to go on from."""
     with (

@@ -16,7 +16,6 @@ from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.grounding import (
     Found,
     GroundingRule,
-    always_include,
     check_rules,
     find_rule,
     latest_input,
@@ -208,14 +207,6 @@ def test_all_text_parts_are_scanned() -> None:
 def test_no_rules_cost_nothing() -> None:
     """Rule 18: without rules nothing is found or kept."""
     assert matching_rules([], ask(user("hero os"))) == ()
-    assert always_include([], ask(user("hero os"))) == frozenset()
-
-
-def test_targets_of_active_rules_are_always_included() -> None:
-    """Rule 19: the target survives tool selection, also on later steps of the same message."""
-    first = (user("hero os"), assistant(CALL), results(RESULT))
-    assert always_include([HERO], ask(*first)) == {"search_hero_docs"}
-    assert always_include([HERO], ask(*first, user("thanks"))) == frozenset()
 
 
 def test_text_behind_results_is_the_users() -> None:

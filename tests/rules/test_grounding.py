@@ -5,12 +5,9 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.message import Message, Role
-from mustcall.core.parts import Text
-from mustcall.core.request import Request
 from mustcall.engine.turns import House
 from mustcall.gateway.settings import load_settings
-from mustcall.policy.grounding import GroundingRule, always_include
+from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.wording import Wording
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Think, Turn
@@ -292,18 +289,6 @@ def test_the_bytes_are_the_callers_own() -> None:
     ):
         assert post(f"{gateway.base_url}/chat/completions", body).status == 200
         assert [one.raw for one in upstream.requests] == [body]
-
-
-def test_the_target_is_always_included() -> None:
-    """Rule 19: a selection of tools is told to keep the target of each rule that matches, results or not."""
-    shell = GroundingRule(name="shell", triggers="shell", tool="run_shell")
-
-    def wanted(*texts: str) -> frozenset[str]:
-        messages = tuple(Message(role=Role.USER, parts=(Text(text=text),)) for text in texts)
-        return always_include((HERO, shell), Request(model=MODEL, messages=messages))
-
-    assert wanted("A shell for Hero OS?") == {"search_hero_docs", "run_shell"}
-    assert wanted("What is Hero OS?", "How is the weather?") == frozenset()
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -173,6 +173,10 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
         click.echo(f"  note: {line}", err=True)
     if settings.ledger is not None:
         click.echo(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
+        if settings.ledger.responses:
+            click.echo(
+                "  stored responses are kept unencrypted, prompts and answers included ([ledger] responses = false)"
+            )
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")

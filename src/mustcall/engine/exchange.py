@@ -108,7 +108,7 @@ async def exchange(
         if most is not None and request.max_tokens is not None and request.max_tokens > most:
             log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
-        target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
+        target = Target(issuer=endpoint.issuer(outgoing.model), default_max_tokens=endpoint.default_max_tokens)
         try:
             body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))
         except RecursionError:  # what can just be read cannot always be written
@@ -123,7 +123,8 @@ async def exchange(
     answer = await send_patiently(
         transport, call, endpoint.backoff, theirs.decode_error, clock=clock, deadline=deadline, log=log
     )
-    crossing = _Crossing(inbound, request, endpoint, log, int(clock.now()))
+    sent = model or (request.model if request is not None else "")
+    crossing = _Crossing(inbound, request, endpoint, log, int(clock.now()), issuer=endpoint.issuer(sent))
     try:
         if answer.error_body is not None:
             return crossing.error(answer, answer.error_body)
@@ -149,6 +150,8 @@ class _Crossing:
         endpoint: Endpoint,
         log: AdaptationLog,
         created: int,
+        *,
+        issuer: str,
     ) -> None:
         self._inbound = inbound
         self._decoded = request
@@ -156,7 +159,7 @@ class _Crossing:
         self._theirs = codec_for(endpoint.wire)
         self._same_wire = inbound.wire is endpoint.wire
         self._log = log
-        self._provenance = Provenance(issuer=endpoint.name, token=inbound.token)
+        self._provenance = Provenance(issuer=issuer, token=inbound.token)
         self._stamp = inbound.stamp(created)
 
     @property

@@ -124,7 +124,7 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Hous
         course = set_course(
             request,
             known.profile,
-            endpoint.name,
+            endpoint.issuer(model),
             controls=controls,
             wording=house.wording,
             rules=house.rules,
@@ -200,7 +200,7 @@ class _Shaping(msgspec.Struct, frozen=True):
         if not untouched and most is not None and wanted is not None and wanted > most:
             log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{wanted} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
-        target = Target(issuer=endpoint.name, default_max_tokens=endpoint.default_max_tokens)
+        target = Target(issuer=endpoint.issuer(self.model), default_max_tokens=endpoint.default_max_tokens)
         try:
             body = {**codec_for(endpoint.wire).encode_request(outgoing, target, log), **extra}
         except RecursionError:

@@ -68,7 +68,7 @@ class Outgoing:
             self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
         target = Target(
-            issuer=self._endpoint.name,
+            issuer=self._course.issuer,
             default_max_tokens=self._endpoint.default_max_tokens,
             thinks_when_forced=self._course.profile.forced is Forcing.ALWAYS,
         )

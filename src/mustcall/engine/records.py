@@ -16,8 +16,9 @@ from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.budget import Charge, CostCap, charge_for
 from mustcall.policy.judge import Judgement
+from mustcall.policy.lens import Found
 from mustcall.policy.plan import Rung
-from mustcall.policy.remedy import Remedy
+from mustcall.policy.remedy import ACCEPTED, Remedy
 from mustcall.profiles.prices import Prices
 
 __all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
@@ -38,6 +39,11 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     verdict: Verdict | None = None
     remedy: Remedy | None = None
     error: str | None = None
+    #: The tool a call of the reply meant that could not be made, as far as its name could be read, and what was wrong.
+    tool: str = ""
+    problem: str = ""
+    unreadable: bool = False
+    cut_call: bool = False
     #: How a reply broke off, or what error it ended in; for breakers, never for callers.
     failure: ErrorInfo | None = None
     usage: Usage | None = None
@@ -51,6 +57,13 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     def digest(self) -> str:
         """A short name for the bytes that were sent."""
         return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
+
+    def note(self, judged: Judgement, found: Found, usage: Usage | None) -> None:
+        """Keep the verdict; where it is not simply accepted, also which tool the reply meant and what was wrong."""
+        self.verdict, self.usage = judged.verdict, usage
+        if judged.verdict not in ACCEPTED:
+            self.tool, self.problem = _meant(judged, found)[:64], judged.problem
+            self.unreadable, self.cut_call = judged.unreadable, judged.cut_call
 
     def lean(self) -> "AttemptRecord":
         """Return the record without the body, which holds the whole conversation once more."""
@@ -138,6 +151,14 @@ class TurnRecord(msgspec.Struct, kw_only=True):
                 for entry in self.adaptations
             ],
         }
+
+
+def _meant(judged: Judgement, found: Found) -> str:
+    """Return the tool that a call meant which could not be made; empty where no name could be read."""
+    if judged.verdict is Verdict.BAD_ARGUMENTS and judged.problem:
+        return judged.problem.partition(": ")[0]
+    written = (entry.name for entry in (*found.calls, *found.malformed))
+    return next((name for name in (*(call.name for call in judged.reply.calls), *written) if name), "")
 
 
 def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> ModelError:

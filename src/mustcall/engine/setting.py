@@ -6,6 +6,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.reply import Reply
+from mustcall.engine.issuing import Issued
 from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt
@@ -29,6 +30,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     transport: Transport
     clock: Clock
     learnt: Learnt
+    issued: Issued = msgspec.field(default_factory=Issued)
     controls: Controls = Controls()
     wording: Wording = Wording()
     notes: tuple[Adaptation, ...] = ()

@@ -288,7 +288,7 @@ class Turn:
 
     @property
     def _provenance(self) -> Provenance:
-        return Provenance(issuer=self._endpoint.name, token=self._token)
+        return Provenance(issuer=self._course.issuer, token=self._token)
 
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)
@@ -431,7 +431,7 @@ class Turn:
         self._teaching.answered()
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
-        record.verdict, record.usage = judged.verdict, reply.usage
+        record.note(judged, found, reply.usage)
         if self._setting.tally is not None:
             self._setting.tally.heard(reply)
         record.seconds = self._setting.clock.monotonic() - record.started
@@ -482,6 +482,7 @@ class Turn:
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
+        self._setting.issued.note(reply, self._course.issuer)
         self.record.adaptations = self._adaptations()
 
     def _adaptations(self) -> tuple[Adaptation, ...]:

@@ -12,6 +12,7 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.issuing import Issued
 from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
@@ -100,6 +101,7 @@ class Turns:
         self._clock = clock
         self.house = house or House()
         self.learnt = learnt or Learnt()
+        self.issued = Issued()
 
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
@@ -155,11 +157,12 @@ class Turns:
             subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
             lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
             return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
-        request = codec_for(inbound.wire).decode_request(inbound.body, inbound.fields)
+        issuer = endpoint.issuer(model or asked)
+        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
         course = set_course(
             request,
             profile,
-            endpoint.name,
+            issuer,
             controls=controls,
             wording=self.house.wording,
             rules=self.house.rules,
@@ -169,6 +172,7 @@ class Turns:
             transport=transport,
             clock=self._clock,
             learnt=self.learnt,
+            issued=self.issued,
             controls=controls,
             wording=self.house.wording,
             tally=metered,

@@ -84,7 +84,7 @@ class Course:
         self._request = request
         self._controls = controls
         self._wording = wording
-        self._issuer = issuer
+        self.issuer = issuer
         self._offered = functions_of(names.outgoing(caller).tools)
         self.names = names
         #: Whether the upstream keeps its replies, for the caller to go on from.
@@ -460,7 +460,7 @@ class Course:
 
     def _without_reasoning(self, request: Request) -> Request:
         """Drop earlier reasoning; nothing binds the history then, so what could not be mended before is mended now."""
-        return mend_history(drop_reasoning(request), self.profile, self._issuer, self.log, self._wording)
+        return mend_history(drop_reasoning(request), self.profile, self.issuer, self.log, self._wording)
 
     def _replan(self, learnt: Lesson) -> bool:
         """Plan anew with what was learnt; tell whether that changes what would be sent (rule 33)."""

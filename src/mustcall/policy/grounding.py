@@ -36,7 +36,6 @@ __all__ = [
     "Found",
     "GroundingRule",
     "LatestInput",
-    "always_include",
     "check_rules",
     "find_rule",
     "input_of",
@@ -136,16 +135,6 @@ def matching_rules(rules: Sequence[GroundingRule], request: Request) -> tuple[Fo
     if latest.answered:
         return ()
     return tuple(Found(rule, is_offered(request, rule.tool)) for rule in _matches(rules, latest.texts))
-
-
-def always_include(rules: Sequence[GroundingRule], request: Request) -> frozenset[str]:
-    """Return the tools that no selection step may take away while the user's message is being answered (rule 19).
-
-    Wider than the force: the model may need the tool again after its first result.
-    """
-    if not rules:
-        return frozenset()
-    return frozenset(rule.tool for rule in _matches(rules, latest_input(request).texts))
 
 
 def offered_tool(request: Request, name: str, namespace: str | None = None) -> Tool | None:

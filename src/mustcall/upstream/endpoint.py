@@ -40,6 +40,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Whether `previous_response_id` means something to it."""
         return self.wire is Wire.RESPONSES and self.stateful
 
+    def issuer(self, model: str) -> str:
+        """Return who signs what a model thinks here: one model cannot read another's, at the same endpoint neither."""
+        return f"{self.name}/{model}"
+
     def __repr__(self) -> str:
         return f"Endpoint(name={self.name!r}, wire={self.wire!s}, base_url={self.base_url!r})"
 

@@ -300,9 +300,7 @@ MISFIT = '{"name": "get_weather", "arguments": {"town": "Oslo"}}'
         (
             broken(MISFIT),
             CallStatus.SCHEMA_ERROR,
-            fill(
-                WORDS.tool_misfit, tool="get_weather", problem="top level: no fields but city; city: string, required"
-            ),
+            fill(WORDS.bad_arguments, problem="get_weather: top level: no fields but city; city: string, required"),
         ),
     ],
     ids=["parse", "schema"],
@@ -327,14 +325,57 @@ async def test_a_malformed_envelope_without_hops() -> None:
 
 
 async def test_what_the_turn_cannot_mend_costs_a_hop() -> None:
-    """Rule 85: under a tool API the turn retries by itself first; what stays malformed costs one hop, not the run."""
+    """Rules 83, 85: the turn retries as long as hops pay for it; what stays malformed ends the tools, not the run."""
     bad = Turn(Call("get_weather", '{"town": "Oslo"}'))
-    result, bodies, _ = await answer("chat", [bad, bad, bad, call(), GOOD])
+    result, bodies, _ = await answer("chat", [bad, bad, bad, GOOD])
     assert [(each.name, each.status) for each in result.calls] == [
         ("get_weather", CallStatus.SCHEMA_ERROR),
-        ("get_weather", CallStatus.OK),
+        ("get_weather", CallStatus.SCHEMA_ERROR),
+        ("get_weather", CallStatus.HOP_BUDGET_EXHAUSTED),
     ]
+    assert (result.output, len(bodies), bodies[-1]["tool_choice"]) == (OSLO, 4, "none")
+
+
+async def test_what_the_turn_cannot_mend_is_refused() -> None:
+    """Rule 85: what stays malformed while hops are left costs one too, and the next request says what is wrong."""
+    bad = Turn(Call("get_weather", '{"town": "Oslo"}'))
+    result, bodies, _ = await answer("chat", [bad, bad, bad, call(), GOOD], hops=4)
+    misfit = [("get_weather", CallStatus.SCHEMA_ERROR)] * 3
+    assert [(each.name, each.status) for each in result.calls] == [*misfit, ("get_weather", CallStatus.OK)]
+    wrong = "top level: no fields but city; city: string, required"
+    sentence = fill(WORDS.tool_misfit, tool="get_weather", problem=wrong)
+    reminder = fill(WORDS.bad_arguments, problem=f"get_weather: {wrong}")
+    asked = [user("chat", "Weather?")]
+    bodies_before = [body("chat", [*asked, *said], stream=False) for said in ([], *[[user("chat", reminder)]] * 2)]
+    assert bodies[:4] == [*bodies_before, body("chat", [*asked, user("chat", sentence)], stream=False)]
     assert (result.output, len(bodies)) == (OSLO, 5)
+
+
+MALFORMED: dict[str, tuple[str, Turn, CallStatus]] = {
+    "misfit": ("get_weather", Turn(Call("get_weather", {"town": "Oslo"})), CallStatus.SCHEMA_ERROR),
+    "no JSON": ("get_weather", Turn(Call("get_weather", "{city")), CallStatus.PARSE_ERROR),
+    "not on offer": ("get_time", Turn(Call("get_time", {})), CallStatus.UNKNOWN_TOOL),
+    "text": ("get_weather", broken('{"name": "get_weather", "arguments": {"town": "Oslo"}}'), CallStatus.SCHEMA_ERROR),
+    "broken text": ("get_weather", broken('{"name": "get_weather", "arguments": {"city": '), CallStatus.PARSE_ERROR),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+@pytest.mark.parametrize("protocol", ["native", "hybrid", "prompt"])
+@streaming
+async def test_a_mended_call_costs_a_hop(protocol: str, what: str, stream: bool) -> None:
+    """Rules 85, 89: under each protocol the malformed call took the only hop, and is recorded under its name."""
+    name, written, status = MALFORMED[what]
+    good = broken('{"name": "get_weather", "arguments": {"city": "Oslo"}}') if protocol == "prompt" else call()
+    if protocol == "prompt" and not isinstance(written.parts[0], Say):
+        made = {"misfit": '{"town": "Oslo"}', "no JSON": "{city", "not on offer": "{}"}[what]
+        written = broken(f'{{"name": "{name}", "arguments": {made}}}')
+    result, bodies, _ = await answer("chat", [written, good, GOOD], hops=1, stream=stream, facts={"protocol": protocol})
+    assert [(each.name, each.status) for each in result.calls] == [
+        (name, status),
+        ("get_weather", CallStatus.HOP_BUDGET_EXHAUSTED),
+    ]
+    assert (result.output, len(bodies)) == (OSLO, 3)
 
 
 async def test_surplus_calls_are_recorded() -> None:

@@ -176,7 +176,7 @@ async def test_only_accepted_tools_run() -> None:
         offered = [[tool["function"]["name"] for tool in sent["tools"]] for sent in panel.bodies("proposer")]
     assert ran == []
     assert offered == [["get_weather"]] * 2
-    assert statuses(result, "proposer") == [(1, "", "refused")]
+    assert statuses(result, "proposer") == [(1, "shell", "refused")]
     with models(proposer=script) as panel:
         result = await panel.ask(worker_tools=["shell"], allowed=[shell])
     assert (ran, statuses(result, "proposer")) == (["rm"], [(1, "shell", "ok")])
@@ -244,7 +244,7 @@ async def test_sources() -> None:
         with pytest.raises(ConfigError, match="by their names"):
             await panel.ask(worker_tools=[notes], allowed=[notes])
     assert notes.happened == ["open", "close", "open", "close"]
-    assert statuses(result, "proposer") == [(1, "", "refused")]
+    assert statuses(result, "proposer") == [(1, "drop_notes", "refused")]
 
 
 async def test_excluded_roles() -> None:
@@ -263,17 +263,22 @@ async def test_excluded_roles() -> None:
 @pytest.mark.parametrize(
     ("bad", "status", "name"),
     [
-        (Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"city": </tool_call>')), "parse_error", ""),
-        (Turn(Call("get_weather", {"town": "Oslo"})), "schema_error", ""),
-        (Turn(Call("nothing", {})), "refused", ""),
+        (
+            Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"city": </tool_call>')),
+            "parse_error",
+            "get_weather",
+        ),
+        (Turn(Say("<tool_call>{{{</tool_call>")), "parse_error", ""),
+        (Turn(Call("get_weather", {"town": "Oslo"})), "schema_error", "get_weather"),
+        (Turn(Call("nothing", {})), "refused", "nothing"),
     ],
-    ids=["parse_error", "schema_error", "refused"],
+    ids=["parse_error", "no_name", "schema_error", "refused"],
 )
 async def test_tries_that_were_no_calls(bad: Turn, status: str, name: str) -> None:
-    """Rules 89, 90: a call that cannot be read, does not fit or is not on offer is recorded, and nothing runs."""
+    """Rules 85, 89, 90: a call that cannot be read, does not fit or is not on offer costs a hop and is recorded."""
     with models(proposer=[bad, weather(), PROPOSAL]) as panel:
         result = await panel.ask(worker_tools=[get_weather])
-    assert statuses(result, "proposer") == [(1, name, status), (1, "get_weather", "ok")]
+    assert statuses(result, "proposer") == [(1, name, status), (2, "get_weather", "ok")]
 
 
 async def test_a_call_in_the_final_round() -> None:
@@ -288,16 +293,17 @@ async def test_a_call_in_the_final_round() -> None:
 
 
 async def test_each_call_is_recorded_once() -> None:
-    """Rule 89: what stayed malformed is one try fewer and one call, and what came beside a call took no hop."""
+    """Rules 85, 89: each malformed call is one call and one hop, and what came beside a call took no hop."""
     bad, two = Turn(Call("get_weather", {"town": "Oslo"})), Turn(*weather().parts, *weather().parts)
     with models(proposer=[bad, bad, bad, two, PROPOSAL]) as panel:
-        result = await panel.ask(worker_tools=[get_weather], options=Options(parallel_tool_calls=False))
+        options = Options(parallel_tool_calls=False)
+        result = await panel.ask(worker_tools=[get_weather], hop_budget=4, options=options)
     assert statuses(result, "proposer") == [
-        (1, "", "schema_error"),
-        (1, "", "schema_error"),
         (1, "get_weather", "schema_error"),
-        (2, "get_weather", "ok"),
-        (3, "get_weather", "ignored_extra"),
+        (2, "get_weather", "schema_error"),
+        (3, "get_weather", "schema_error"),
+        (4, "get_weather", "ok"),
+        (5, "get_weather", "ignored_extra"),
     ]
 
 

@@ -44,6 +44,7 @@ from mustcall.engine.answers.envelopes import (
     ended_without,
     ignored_calls,
     malformed_call,
+    mended_calls,
     validated_once,
 )
 from mustcall.engine.records import TurnRecord
@@ -258,13 +259,15 @@ class Run:
             if self._compares:
                 await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
                 return
-            malformed = malformed_call(error, plan.wording)
+            malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
                 raise self._ended(error, asked) from None
+            await self._pay_for_mended(emit)
             await self._refuse(malformed, emit)
             return
         self._notice = None
         if plan.answering is not None:
+            await self._pay_for_mended(emit)
             self._calls += ignored_calls(self._steps[-1], self._number)
         calls = () if asked.capped else reply.calls
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
@@ -342,15 +345,24 @@ class Run:
         self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + usage
 
     async def _refuse(self, malformed: Malformed, emit: Emit) -> None:
-        """Let a malformed call cost a hop; the next request says what was wrong with it (rule 85)."""
+        """Let the malformed call a turn failed with cost a hop; the next request says what was wrong (rule 85)."""
         self._saying, self._notice = [], None
         await self._tell(StepFinished(self._steps[-1], self._number, self._steps[-1].usage or Usage()), emit)
+        self._notice = malformed.sentence if self._hops else None
+        await self._pay_for(malformed, emit)
+
+    async def _pay_for_mended(self, emit: Emit) -> None:
+        """Let each malformed call that the turn's retries mended cost a hop: they said what was wrong (rule 85)."""
+        for malformed in mended_calls(self._steps[-1], self._plan.wording):
+            await self._pay_for(malformed, emit)
+
+    async def _pay_for(self, malformed: Malformed, emit: Emit) -> None:
+        """Take a hop for a malformed call and record it; without one left, one final round follows (rule 83)."""
         if self._hops == 0:
             self._closing = True
             malformed = msgspec.structs.replace(malformed, status=CallStatus.HOP_BUDGET_EXHAUSTED)
         else:
             self._hops -= 1
-            self._notice = malformed.sentence
         record = malformed.record(self._number)
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
@@ -406,7 +418,7 @@ class Run:
             request = request.evolve(output=answering.form(profile, tools=beside))
         if not (last and roster.tools):
             if answering is not None:
-                controls = controls_before(controls, profile)
+                controls = controls_before(controls, profile, self._hops)
             return Asked(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)

@@ -81,6 +81,7 @@ class Step:
         self._token = os.urandom(12).hex()
         self._progress = Progress()
         self._reply: Reply | None = None
+        self._issuer = endpoint.issuer("")
 
     @property
     def record(self) -> TurnRecord | None:
@@ -101,6 +102,7 @@ class Step:
 
     async def take(self, request: Request, controls: Controls, say: Say) -> Reply:
         """Take the turn and return its reply; raise `MustcallError`. Text is said as it may be seen."""
+        self._issuer = self._endpoint.issuer(request.model)
         inbound = self._inbound(request)
         if self._purse is not None:
             self._metered = self._turns.charged(
@@ -125,7 +127,7 @@ class Step:
         return self._reply
 
     def _inbound(self, request: Request) -> Inbound:
-        target = Target(issuer=self._endpoint.name, default_max_tokens=self._endpoint.default_max_tokens)
+        target = Target(issuer=self._issuer, default_max_tokens=self._endpoint.default_max_tokens)
         # What the wire cannot carry is left out here exactly as for a caller of another wire.
         body = {**self._codec.encode_request(request, target, AdaptationLog()), **self._extra}
         return Inbound(
@@ -140,7 +142,7 @@ class Step:
 
     @property
     def _provenance(self) -> Provenance:
-        return Provenance(issuer=self._endpoint.name, token=self._token)
+        return Provenance(issuer=self._issuer, token=self._token)
 
     async def _read_whole(self, whole: WholeReply, say: Say) -> Reply:
         if whole.status >= 400:

@@ -1,7 +1,8 @@
 """Calls of a bounded tool phase that never ran: malformed ones, and those beyond what one reply may call.
 
-A call that stays malformed once the turn has tried what it may costs a hop and is answered with one neutral sentence
-(rule 85); each is in the run's record all the same (rule 89). Whether hops are left is the loop's.
+Every malformed call costs a hop, under each protocol and whether a retry of the turn mended it or not; what is wrong is
+said in one neutral sentence, by the turn's retry or by the next request (rule 85). Each is in the run's record (rule
+89). Whether hops are left is the loop's.
 """
 
 from collections.abc import Iterable
@@ -21,11 +22,13 @@ from mustcall.core.errors import (
     UnknownToolCalled,
 )
 from mustcall.core.parts import ToolCall
-from mustcall.engine.records import TurnRecord
+from mustcall.core.verdict import Verdict
+from mustcall.engine.records import AttemptRecord, TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.controls import Controls
 from mustcall.policy.judge import SURPLUS
-from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.profile import Profile
+from mustcall.policy.remedy import Remedy
 from mustcall.policy.wording import Wording, fill
 
 __all__ = [
@@ -36,8 +39,15 @@ __all__ = [
     "ended_without",
     "ignored_calls",
     "malformed_call",
+    "mended_calls",
     "validated_once",
 ]
+
+
+#: What a turn fails with whose last reply was a malformed call.
+_OF_CALLS = (BadArguments, UnknownToolCalled, TextToolCallError, PhantomCall, TruncatedReply)
+#: The limits of retries that a malformed call may cost.
+_PAID = ("text_call", "bad_arguments", "unknown_tool", "truncated")
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -52,37 +62,53 @@ class Malformed(msgspec.Struct, frozen=True):
         return _never_ran(self.name, self.status, self.sentence, step)
 
 
-def malformed_call(error: ModelError, wording: Wording) -> Malformed | None:
+def malformed_call(error: ModelError, record: TurnRecord, wording: Wording) -> Malformed | None:
     """Return the malformed call a turn failed with, None if it failed for another reason."""
-    details = error.details or {}
-    name, problem = str(details.get("tool") or ""), str(details.get("problem") or "")
-    match error:
-        case BadArguments():
+    tried = _malformed(record.attempts[-1], wording) if record.attempts else None
+    return tried if isinstance(error, _OF_CALLS) else None
+
+
+def mended_calls(record: TurnRecord, wording: Wording) -> Iterable[Malformed]:
+    """Return the malformed calls of a turn that were tried again; the reply it ended with is not among them."""
+    for attempt in record.attempts:
+        if attempt.remedy in (Remedy.RESAMPLE, Remedy.REMIND, Remedy.CLIMB):
+            tried = _malformed(attempt, wording)
+            if tried is not None:
+                yield tried
+
+
+def _malformed(attempt: AttemptRecord, wording: Wording) -> Malformed | None:
+    """Return the malformed call of an attempt, None if that is not what was wrong with it."""
+    name = attempt.tool
+    match attempt.verdict:
+        case Verdict.BAD_ARGUMENTS:
             # The problem begins with the tool's name.
-            before, _, after = problem.partition(": ")
-            name, wrong = name or before, after or "its arguments"
-            status = CallStatus.PARSE_ERROR if details.get("unreadable") else CallStatus.SCHEMA_ERROR
+            wrong = attempt.problem.partition(": ")[2] or "its arguments"
+            status = CallStatus.PARSE_ERROR if attempt.unreadable else CallStatus.SCHEMA_ERROR
             told = fill(wording.tool_misfit, tool=name, problem=wrong)
             return Malformed(name, status, told if name else fill(wording.bad_arguments, problem=wrong))
-        case UnknownToolCalled():
+        case Verdict.UNKNOWN_TOOL:
             return Malformed(name, CallStatus.UNKNOWN_TOOL, wording.unknown_tool)
-        case TextToolCallError() | PhantomCall():
-            return Malformed(name, CallStatus.PARSE_ERROR, wording.format_correction)
-        case TruncatedReply() if details.get("cut_call"):
+        case Verdict.TEXT_CALL | Verdict.PHANTOM_CALL:
+            # A text call that could be read has a problem only where its arguments do not fit.
+            status = CallStatus.SCHEMA_ERROR if attempt.problem else CallStatus.PARSE_ERROR
+            return Malformed(name, status, wording.format_correction)
+        case Verdict.TRUNCATED if attempt.cut_call:
             return Malformed(name, CallStatus.PARSE_ERROR, wording.truncated)
         case _:
             return None
 
 
-def controls_before(controls: Controls, profile: Profile) -> Controls:
+def controls_before(controls: Controls, profile: Profile, hops: int) -> Controls:
     """Return the controls of a turn before the last.
 
-    Malformed calls cost a hop at once where text is the channel for calls (rule 85), and an answer is asked for once
+    A malformed call is tried again as long as there are hops to pay for it (rule 85), and an answer is asked for once
     more where the schema need not have held it (rule 84).
     """
     limits = controls.limits
-    if (controls.protocol or profile.protocol) is Protocol.PROMPT:
-        limits = msgspec.structs.replace(limits, text_call=0, bad_arguments=0, unknown_tool=0)
+    paid = {name: hops for name in _PAID if getattr(limits, name) > hops}
+    if paid:
+        limits = msgspec.structs.replace(limits, **paid)
     if profile.schema_output is None:
         limits = msgspec.structs.replace(limits, bad_answer=min(limits.bad_answer, 1))
     return controls if limits is controls.limits else msgspec.structs.replace(controls, limits=limits)
@@ -128,7 +154,7 @@ def ignored_calls(record: TurnRecord, step: int) -> Iterable[ExecutedCall]:
 def calls_at_the_end(error: ModelError, record: TurnRecord, wording: Wording, step: int) -> Iterable[ExecutedCall]:
     """Return the calls of a final round that failed; none of them could run any more."""
     yield from ignored_calls(record, step)
-    malformed = malformed_call(error, wording)
+    malformed = malformed_call(error, record, wording)
     if malformed is not None:
         yield msgspec.structs.replace(malformed, status=CallStatus.IGNORED_EXTRA).record(step)
 

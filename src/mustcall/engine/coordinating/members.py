@@ -4,13 +4,10 @@ A member is an agent with one role. Everything about its turns, its tools and th
 a run becomes the record of a role's work.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.verdict import Verdict
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
@@ -18,10 +15,8 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.beside import listening
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
-from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.judge import SURPLUS
-from mustcall.policy.remedy import Remedy
 
 __all__ = ["Member", "Participant", "inner_calls", "read_participant"]
 
@@ -91,13 +86,6 @@ class Member(msgspec.Struct, frozen=True):
         return None if run_id is None else f"{run_id}/{self.name}/{number}"
 
 
-#: What a discarded attempt says of the call it tried to make.
-_TRIED = {
-    Verdict.TEXT_CALL: InnerStatus.PARSE_ERROR,
-    Verdict.PHANTOM_CALL: InnerStatus.PARSE_ERROR,
-    Verdict.UNKNOWN_TOOL: InnerStatus.REFUSED,
-    Verdict.BAD_ARGUMENTS: InnerStatus.SCHEMA_ERROR,
-}
 #: Calls that took no hop.
 _FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED, CallStatus.IGNORED_EXTRA)
 
@@ -109,7 +97,6 @@ def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
     for number, step in enumerate(result.steps, 1):
         # What a reply called beyond what it may comes after what it called.
         made = sorted(_made_in(result, number), key=lambda each: each.status is CallStatus.IGNORED_EXTRA)
-        found += [InnerCall(hop=taken + 1, name="", status=_TRIED[verdict]) for verdict in _tried(step, made)]
         for each in made:
             runs = each.status not in _FREE
             taken += runs
@@ -124,16 +111,6 @@ def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
 
 def _made_in(result: RunResult, number: int) -> list[ExecutedCall]:
     return [each for each in result.calls if each.step == number]
-
-
-def _tried(step: TurnRecord, made: list[ExecutedCall]) -> Iterable[Verdict]:
-    """Yield what was wrong with each discarded attempt at a call; the one a turn failed with may be a call already."""
-    attempts = step.attempts
-    if made and attempts and attempts[-1].remedy is Remedy.FAIL:
-        attempts = attempts[:-1]
-    for each in attempts:
-        if each.verdict is not None and each.verdict in _TRIED and each.remedy is not Remedy.SALVAGE:
-            yield each.verdict
 
 
 def _status(status: CallStatus) -> InnerStatus:
