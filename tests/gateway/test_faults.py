@@ -207,8 +207,8 @@ def test_slow_client_is_not_a_slow_upstream() -> None:
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
             client.settimeout(10)
             client.sendall(
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
-                % (len(body), body)
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(body), body)
             )
             received = [client.recv(1000)]
             threading.Event().wait(1.0)  # longer than the idle timeout, with the pipes full

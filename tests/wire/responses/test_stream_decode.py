@@ -296,6 +296,7 @@ def test_calls_sharing_a_call_id(
     assemble: Any,
     ids: tuple[str | None, ...],
     indexes: tuple[int | None, ...],
+    *,
     done: bool,
     final: bool,
 ) -> None:
