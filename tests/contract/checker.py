@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jsonschema_rs
 import msgspec
@@ -355,14 +355,13 @@ def _parse(written: Any) -> Any:
 
 def _is_part(part: Any, whole: Any) -> bool:
     """Tell whether a value says nothing that another does not: fields and last items may be missing."""
-    match part, whole:
-        case dict(), dict():
-            fields: dict[str, Any] = whole
-            return all(key in fields and _is_part(item, fields[key]) for key, item in part.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        case list(), list():
-            return len(part) <= len(whole) and all(map(_is_part, part, whole))  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            return bool(_rounded(part) == _rounded(whole))
+    if isinstance(part, dict) and isinstance(whole, dict):
+        fields = cast("dict[str, Any]", whole)
+        return all(key in fields and _is_part(item, fields[key]) for key, item in cast("dict[str, Any]", part).items())
+    if isinstance(part, list) and isinstance(whole, list):
+        items, others = cast("list[Any]", part), cast("list[Any]", whole)
+        return len(items) <= len(others) and all(map(_is_part, items, others))
+    return bool(_rounded(part) == _rounded(whole))
 
 
 def _canonical(call: tuple[str, Any]) -> str:

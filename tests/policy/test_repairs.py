@@ -177,7 +177,7 @@ def test_nothing_to_salvage(written: str, schema: JsonObject) -> None:
     assert check(written, schema).salvage is None
 
 
-values = st.fixed_dictionaries(
+values: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
     {"city": st.text()},
     optional={
         "days": st.integers(),

@@ -88,14 +88,15 @@ class Mender:
 
     def _only_item(self, value: list[Any], schemas: list[JsonObject]) -> Any:
         """Return the only item of a list where a single value of its type is declared, else the list."""
-        kind = _SCALARS.get(type(value[0])) if len(value) == 1 else None
+        only: object = value[0] if len(value) == 1 else None
+        kind = _SCALARS.get(type(only))
         if kind is None:
             return value
         types = self._types(self._applying(schemas, ""))
         if types is None or "array" in types:
             return value
         wanted = types & {"number", "integer"} if kind == "number" else types & {kind}
-        return value[0] if wanted else value
+        return only if wanted else value
 
     def _applying(self, schemas: list[JsonObject], kind: str) -> list[JsonObject]:
         found: list[JsonObject] = []
