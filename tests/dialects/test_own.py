@@ -24,7 +24,8 @@ def nothing_left() -> Iterator[None]:
 
 def settings(**fields: Any) -> DialectSettings:
     """Return settings of a dialect."""
-    return DialectSettings(**{"name": "mine", "open": "@@call", "close": "@@end", **fields})
+    told: dict[str, Any] = {"name": "mine", "open": "@@call", "close": "@@end", **fields}
+    return DialectSettings(**told)
 
 
 @pytest.mark.parametrize("body", list(Body))

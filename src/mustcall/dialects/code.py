@@ -98,6 +98,8 @@ class Lines:
         line = text.rfind("\n") + 1
         if line:
             self._prior = self._ends_in_code(text, line - 1)
+            # What stands on the lines before this one, if it came in the same piece.
+            self.fresh = self.fresh and not text[:line].strip(_BLANKS)
             self._head = self._indent = ""
             self.blank, self._code = True, False
         if self.blank:
@@ -119,21 +121,25 @@ class Lines:
             self._before, self._written = self._written, text
 
     def _ends_in_code(self, text: str, end: int) -> bool:
-        """Tell whether the line that ends here is blank or indented code, which only a blank line before it begins."""
+        """Tell whether the line that ends here is blank or indented code: behind text, a blank line and such lines."""
+        indented = False
         while True:
             start = text.rfind("\n", 0, end) + 1
             if not start:
                 break
             line = text[start:end]
             if not line.strip(_BLANKS):
-                return True
+                return not indented or not self.fresh or bool(text[:start].strip(_BLANKS))
             if not _is_indented(line):
                 return False
+            indented = True
             end = start - 1
         if not self.blank:
             return self._code
         line = self._indent + text[:end]
-        return not line.strip(_BLANKS) or (self._prior and _is_indented(line))
+        if not line.strip(_BLANKS):
+            return not indented or not self.fresh
+        return self._prior and not self.fresh and _is_indented(line)
 
     def begin(self) -> None:
         """Begin anew: what came before was markup."""
