@@ -64,15 +64,16 @@ def running_gateway(upstream: int, folder: Path, port: int = 0) -> Generator[tup
         "--port",
         str(port),
     ]
-    process = subprocess.Popen(  # noqa: S603
-        command,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=(folder / "gateway.log").open("w"),
-        text=True,
-        preexec_fn=_limit,  # noqa: PLW1509  nothing runs in this process but this function
-    )
+    with (folder / "gateway.log").open("w") as log:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            preexec_fn=_limit,  # noqa: PLW1509  nothing runs in this process but this function
+        )
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -84,6 +85,8 @@ def running_gateway(upstream: int, folder: Path, port: int = 0) -> Generator[tup
     finally:
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _limit() -> None:

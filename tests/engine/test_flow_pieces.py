@@ -105,7 +105,8 @@ def crlf(data: bytes) -> bytes:
 def test_a_part_that_ends_in_other_line_ends_takes_its_stencil_along() -> None:
     """Rule 53: text after another part is a new part, and a call in it that comes in two pieces stays inside."""
     flow = flow_of(Wire.CHAT)
-    pieces = [chunk(content="Hello "), chunk(content="there. "), crlf(chunk(reasoning_content="Hm."))]
+    pieces = [chunk(role="assistant", content="Hello "), chunk(content="there. ")]
+    pieces.append(crlf(chunk(reasoning_content="Hm.")))
     pieces += [chunk(content="So <tool_"), chunk(content=CALL.removeprefix("<tool_"))]
     out = carried(flow, *pieces)
     assert out == b"".join(pieces[:3])

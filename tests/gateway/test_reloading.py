@@ -14,7 +14,7 @@ import tempfile
 import termios
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -118,18 +118,35 @@ def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
 
 @contextmanager
 def halting() -> Generator[tuple[str, threading.Event]]:
-    """An upstream that streams one word, waits to be told, and then streams the rest."""
+    """An upstream that streams one word, waits to be told, and then streams the rest; to others it says `old`."""
     told = threading.Event()
+    message = {"role": "assistant", "content": "old"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    old = json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}).encode()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
-            connection, _ = server.accept()
+        def stream(connection: socket.socket) -> None:
             with connection:
                 connection.recv(65_536)
                 head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
                 connection.sendall(head + _event({"role": "assistant", "content": "first "}))
                 told.wait(PATIENCE)
                 connection.sendall(_event({"content": "last"}) + _event({}, "stop") + b"data: [DONE]\n\n")
+
+        def serve() -> None:
+            server.settimeout(PATIENCE)
+            connection, _ = server.accept()
+            server.settimeout(0.2)
+            streaming = threading.Thread(target=stream, args=(connection,), daemon=True)
+            streaming.start()
+            while not told.is_set():  # a worker that has not reloaded yet still asks here
+                with suppress(TimeoutError):
+                    other, _ = server.accept()
+                    with other:
+                        other.recv(65_536)
+                        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+                        other.sendall(head + b"content-length: %d\r\n\r\n%b" % (len(old), old))
+            streaming.join(PATIENCE)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

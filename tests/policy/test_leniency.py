@@ -229,10 +229,11 @@ def test_no_cut_invents_a_value(value: dict[str, Any], data: Any) -> None:
 
 def _is_part(part: Any, whole: Any) -> bool:
     if isinstance(part, dict) and isinstance(whole, dict):
-        return all(key in whole and _is_part(item, whole[key]) for key, item in cast("dict[str, Any]", part).items())
+        fields, others = cast("dict[str, Any]", part), cast("dict[str, Any]", whole)
+        return all(key in others and _is_part(item, others[key]) for key, item in fields.items())
     if isinstance(part, list) and isinstance(whole, list):
-        items, others = cast("list[Any]", part), cast("list[Any]", whole)
-        return len(items) <= len(others) and all(map(_is_part, items, others))
+        items, more = cast("list[Any]", part), cast("list[Any]", whole)
+        return len(items) <= len(more) and all(map(_is_part, items, more))
     return type(part) is type(whole) and part == whole
 
 

@@ -315,7 +315,7 @@ def test_a_message_starts_with_the_delivered_attempts_usage(upstream: str) -> No
     with Rig(first, second, upstream=upstream) as rig:
         seen = post(rig.url + PATHS["messages"], body, KEYS)
         assert len(rig.bodies) == 2
-    events = [event for event in events_of(seen.body) if isinstance(event, dict)]
+    events = [cast("dict[str, Any]", event) for event in events_of(seen.body) if isinstance(event, dict)]
     assert events[0]["type"] == "message_start"
     assert events[0]["message"]["usage"]["input_tokens"] == 120
     assert next(event["usage"] for event in events if event["type"] == "message_delta")["output_tokens"] == 20

@@ -54,7 +54,8 @@ def test_trailing_assistant_turn_gets_a_user_turn(wire: str, stream: bool) -> No
     with Rig(FINE, upstream=wire) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [with_turns(wire, asked, *asked[KEY[wire]], ours(wire, "Continue."))]
-    assert (got.text, got.outcome[1]) == ("Fine.", "1")
+    # The headers of a stream leave before the number of attempts is known.
+    assert (got.text, got.outcome[1]) == ("Fine.", "" if stream else "1")
     assert got.adaptations == ["history_mended:user"]
 
 
@@ -86,7 +87,7 @@ def test_refused_prefill_is_sent_once_more_without_the_turn(stream: bool) -> Non
         first = rig.ask("messages", asked)
         assert [one.refused_by for one in rig.requests] == ["ends_with_user", None]
         assert [one.body for one in rig.requests] == [asked, shorter]
-        assert (first.text, first.outcome[1]) == ("Fine.", "2")
+        assert (first.text, first.outcome[1]) == ("Fine.", "" if stream else "2")
         second = rig.ask("messages", asked)
         assert [one.body for one in rig.requests[2:]] == [mended]
         assert second.text == "Fine."

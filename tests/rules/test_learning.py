@@ -476,7 +476,7 @@ async def test_refused_rungs_are_not_counted() -> None:
     process.turns.learnt.learn("up", "m", "forced", "never", "force_unsupported", at=process.clock.now())
     (soft,) = await process.ask(GOOD)
     assert soft["tool_choice"] == "auto"
-    assert set(process.counted) == {"rung:soft"}
+    assert set(process.counted) == {"rung:soft", "arguments"}
     (fact,) = process.turns.learnt.facts()
     assert (fact.field, fact.fact.value, fact.fact.note) == ("forced", "never", "force_unsupported")
     assert fact.at == process.clock.now()

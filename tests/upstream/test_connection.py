@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from mustcall.core.errors import UpstreamUnavailable
+from mustcall.core.limits import DEFAULTS
 from mustcall.upstream.answer import Garbled, Hangup, Phase
 from mustcall.upstream.connection import HIGH_WATER, Connection
 from mustcall.upstream.http import HttpReply
@@ -382,7 +383,7 @@ def test_an_answer_closed_while_it_is_waited_for() -> None:
         origin = Origin(asyncio.get_running_loop(), "127.0.0.1", 1, None, tls=False)
         ends.begin()
         ends.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok")
-        reply = HttpReply(ends.connection, origin, call_to("http://127.0.0.1:1"))
+        reply = HttpReply(ends.connection, origin, call_to("http://127.0.0.1:1"), DEFAULTS)
         async with aclosing(reply.chunks()) as chunks:
             assert await anext(chunks) == b"ok"
             waiting = asyncio.ensure_future(anext(chunks))

@@ -6,7 +6,6 @@ Refusals are answered in HTTP, the connection is closed, and the log has one lin
 """
 
 import asyncio
-import logging
 from collections import Counter
 from time import monotonic
 from typing import Any, cast
@@ -15,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mustcall.core.limits import Limits
 from mustcall.gateway.joining import JoiningProtocol
+from mustcall.telemetry.logs import log_of
 
 try:
     import resource
@@ -23,7 +23,7 @@ except ImportError:  # not a POSIX system
 
 __all__ = ["Front", "FrontProtocol", "RareLog"]
 
-_log = logging.getLogger("mustcall.gateway")
+_log = log_of("mustcall.gateway")
 
 _SWEEP_SECONDS = 1.0
 _QUIET_SECONDS = 10.0

@@ -124,13 +124,15 @@ def doubled_field(body: bytes, fields: Fields) -> str | None:
     if written == len(body) or not fields:
         return None
     step = _FIRST.match(body)
+    seen: set[str] = set()
     for _ in fields:
         if step is None or step[1] is None:
             break
         name = _text.decode(step[1])
         value, place = fields[name], step.end()
-        if not body.startswith(value, place):
+        if name in seen or not body.startswith(value, place):
             return name
+        seen.add(name)
         step = _NEXT.match(body, place + len(value))
         if step is None:  # a number that begins like the one of the same name
             return name

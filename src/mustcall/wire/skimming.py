@@ -220,6 +220,7 @@ class _OutputMessage(msgspec.Struct, gc=False, tag="message"):
     id: Given
     content: tuple[_OutputText, ...]
     role: Literal["assistant"] = "assistant"
+    status: str | None = None
     phase: None = None
 
 
@@ -228,6 +229,7 @@ class _OutputCall(msgspec.Struct, gc=False, tag="function_call"):
     name: Given
     arguments: str
     id: Given | None = None
+    status: str | None = None
     namespace: None = None
 
 

@@ -123,10 +123,12 @@ def test_the_setting_is_checked() -> None:
 _HELLO = '{"name": "hello", "arguments": {"message": "Hello!"}}'
 
 
-async def greeted(script: list[Answer], question: str = "Hello!", **more: str) -> tuple[RunResult, str, list[Any]]:
+async def greeted(
+    script: list[Answer], question: str = "Hello!", *, model: str = "tiny-0.5b", check_answers: str = "small"
+) -> tuple[RunResult, str, list[Any]]:
     """Stream a greeting; return the result, what was seen of it, and what the upstream was sent."""
     with ScriptedUpstream(script) as upstream:
-        agent = agent_on(upstream, "chat", tools=[add], **{"model": "tiny-0.5b", "check_answers": "small", **more})
+        agent = agent_on(upstream, "chat", tools=[add], model=model, check_answers=check_answers)
         events, result = await collect(agent.stream(question))
         seen = "".join(event.text for event in events if isinstance(event, TextDelta))
         return result, seen, [request.body for request in upstream.requests]

@@ -346,8 +346,10 @@ async def test_what_the_turn_cannot_mend_is_refused() -> None:
     sentence = fill(WORDS.tool_misfit, tool="get_weather", problem=wrong)
     reminder = fill(WORDS.bad_arguments, problem=f"get_weather: {wrong}")
     asked = [user("chat", "Weather?")]
-    bodies_before = [body("chat", [*asked, *said], stream=False) for said in ([], *[[user("chat", reminder)]] * 2)]
-    assert bodies[:4] == [*bodies_before, body("chat", [*asked, user("chat", sentence)], stream=False)]
+    told = [*asked, user("chat", sentence)]
+    reminded = user("chat", reminder)
+    sent = [asked, [*asked, reminded], told, [*told, reminded]]  # each turn asks once more (rule 141)
+    assert bodies[:4] == [body("chat", messages, stream=False) for messages in sent]
     assert (result.output, len(bodies)) == (OSLO, 5)
 
 

@@ -139,6 +139,10 @@ async def _first_event(file: Path, sha256: str) -> object:
         await asyncio.to_thread(made.close)
 
 
+def _read_again(*_: object) -> None:
+    pytest.fail("read again")
+
+
 async def test_only_the_weights_that_were_fetched_are_run(
     endless: Endless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +153,7 @@ async def test_only_the_weights_that_were_fetched_are_run(
     digest = hashlib.sha256(b"GGUF one").hexdigest()
     assert isinstance(await _first_event(file, digest), Chunk)
     with monkeypatch.context() as patched:
-        patched.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))  # pyright: ignore[reportUnknownLambdaType]
+        patched.setattr(hashlib, "file_digest", _read_again)
         assert isinstance(await _first_event(file, digest), Chunk)
     told = file.stat()
     file.write_bytes(b"GGUF two")

@@ -206,7 +206,7 @@ class PlannedRun(Run):
         try:
             reply, usage = await self._take(turns, plan, asked, _unheard)
         except ModelError as error:
-            malformed = malformed_call(error, words)
+            malformed = malformed_call(error, self._steps[-1], words) if self._steps else None
             if plan.answering is None or malformed is None:
                 raise
             await self._refuse(malformed, emit)

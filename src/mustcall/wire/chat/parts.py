@@ -302,7 +302,8 @@ def reasoning_state(field: str, details: list[Any], issuer: str) -> OpaqueState:
 
 def names_field_only(state: OpaqueState) -> bool:
     """Tell whether a state says no more than the field its text came in: then it fits any text."""
-    return state.form is _CHAT and isinstance(state.data, dict) and set(state.data) == {"field"}
+    data = maybe_object(state.data)
+    return state.form is _CHAT and data is not None and set(data) == {"field"}
 
 
 def encode_reasoning(part: Reasoning, state: OpaqueState | None) -> JsonObject:
