@@ -88,3 +88,26 @@ def test_a_healthy_turn_leaves_no_cycles(caller: Wire, upstream: Wire, *, stream
             gc.enable()
 
     assert asyncio.run(scene()) == 0
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"model":"m"}', b'{"model":"m","messages":[],"model":"n"}', b"[" * 5000])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_refused_request_leaves_no_cycles(wire: Wire, body: bytes) -> None:
+    """An error that keeps its frames keeps the body in them, however large, until the collector comes."""
+    settings = settings_from_flags(f"{wire}=http://127.0.0.1:1/v1")
+
+    async def scene() -> int:
+        gateway = Gateway(settings, _Upstream([whole_body(wire, call=True)], "application/json"))
+        for _ in range(3):
+            sent = await _ask(gateway, wire, body)
+            assert sent[0]["status"] == 400
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await _ask(gateway, wire, body)
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(scene()) == 0

@@ -5,7 +5,7 @@ asked.
 """
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 

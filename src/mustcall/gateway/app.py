@@ -225,7 +225,7 @@ class Gateway:
             # The server ends what is left after its grace period. The caller gets a typed error all the same.
             problem: MustcallError = GatewayBusy("the gateway is stopping; try again in a moment")
         except MustcallError as error:
-            problem = error
+            problem = _without_frames(error)
         except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets a typed error
             _log.exception("request %s failed", call.request_id)
             problem = MustcallError("the gateway failed; the operator's log has the request id")
@@ -432,6 +432,15 @@ def _headers_of(scope: Scope) -> dict[str, str]:
     for name, values in again.items():
         headers[name] = ", ".join(values)
     return headers
+
+
+def _without_frames(error: MustcallError) -> MustcallError:
+    """Return the error without the frames it came through: one of them holds it, and others hold the request."""
+    told: BaseException | None = error
+    while told is not None:
+        told.__traceback__ = None
+        told = told.__cause__ or told.__context__
+    return error
 
 
 class _Call:
