@@ -234,7 +234,8 @@ def _is_part(part: Any, whole: Any) -> bool:
     if isinstance(part, list) and isinstance(whole, list):
         items, more = cast("list[Any]", part), cast("list[Any]", whole)
         return len(items) <= len(more) and all(map(_is_part, items, more))
-    return type(part) is type(whole) and part == whole
+    one, other = cast("object", part), cast("object", whole)
+    return type(one) is type(other) and one == other
 
 
 @given(st.text(alphabet="{}[]:,'\"\\/*#`~ \n\tabTrue01.-eN$_", max_size=60))
