@@ -70,7 +70,7 @@ REASONS: dict[str, Reason] = {
         "503",
         "one key must not shut out all others",
     ),
-    "body_elements": Reason("values in a request's JSON", "413", "values cost memory and time long before their bytes do"),
+    "body_elements": Reason("values in a request's JSON", "413", "many small values cost more than their bytes"),
     "bodies_bytes": Reason(
         "bytes of all request bodies held at once", "503", "a body is held until its reply is complete"
     ),
