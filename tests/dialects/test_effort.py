@@ -1,14 +1,11 @@
 """Hostile text is bounded: markup counts towards one limit, and nothing depends on how the text was cut."""
 
-import sys
-from types import FrameType
-from typing import Any
-
 import pytest
 
 from dialects.scanning import cuts, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, ScanEvent, WrittenCall, find_dialect
+from support.counting import counted_lines
 
 PING = (Tool(name="ping", parameters={"type": "object", "properties": {}}),)
 CALL = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
@@ -96,21 +93,10 @@ def test_many_parameters(dialect: str, key: str) -> None:
         tool = Tool(name="wide", parameters={"type": "object", "properties": properties})
         text = find_dialect(dialect).render([WrittenCall("wide", {key.format(number): "v" for number in range(count)})])
         scan(["warm up"], tools=[tool])
-        lines = 0
-
-        def count_line(_: FrameType, event: str, __: Any) -> Any:
-            nonlocal lines
-            lines += event == "line"
-            return count_line
-
-        before = sys.gettrace()
-        sys.settrace(count_line)
-        try:
+        with counted_lines() as lines:
             events = scan([text], tools=[tool])
-        finally:
-            sys.settrace(before)
         assert made(events) == 1
-        return lines
+        return lines.run
 
     steps(10)  # what is made once and kept
     assert steps(300) < 2.5 * steps(150)

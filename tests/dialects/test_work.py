@@ -1,7 +1,5 @@
 """Rule 68 by counting: twice the text is about twice the work, in lines run and characters searched, not in time."""
 
-import sys
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from dialects.scanning import scan
 from mustcall.core.tools import Tool
 from mustcall.dialects import marks
+from support.counting import counted_lines
 
 TOOLS = (
     Tool(name="ping", parameters={"type": "object", "properties": {}}),
@@ -42,20 +41,9 @@ HOSTILE = {
 def work(text: str, size: int, **options: Any) -> int:
     """Return how many lines a scan runs for a text in pieces of a size."""
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    lines = 0
-
-    def count(_: FrameType, event: str, __: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
+    with counted_lines() as lines:
         scan(pieces, tools=TOOLS, **options)
-    finally:
-        sys.settrace(before)
-    return lines
+    return lines.run
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

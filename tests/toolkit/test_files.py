@@ -1,6 +1,7 @@
 """Folders and text files, as a model is shown them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,8 +153,19 @@ def _swap(inside: Path, outside: Path, step: str) -> None:
     real.symlink_to(target)
 
 
-@pytest.mark.parametrize("step", ["a", "a/b", "a/b/f.txt"])
-def test_a_link_put_there_meanwhile(split: tuple[Path, Path], step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "use", "path"),
+    [
+        ("a", read_file, "a/b/f.txt"),
+        ("a/b", read_file, "a/b/f.txt"),
+        ("a/b/f.txt", read_file, "a/b/f.txt"),
+        ("a", list_directory, "a/b"),
+        ("a/b", list_directory, "a/b"),
+    ],
+)
+def test_a_link_put_there_meanwhile(
+    split: tuple[Path, Path], step: str, use: Callable[[Roots, str], str], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A path that was judged and then replaced, at any of its steps, leads nowhere: neither read nor listed."""
     inside, outside = split
     roots = roots_at([inside], inside)
@@ -166,24 +178,7 @@ def test_a_link_put_there_meanwhile(split: tuple[Path, Path], step: str, monkeyp
 
     monkeypatch.setattr(Roots, "locate", raced)
     with pytest.raises(ToolError):
-        read_file(roots, "a/b/f.txt")
-
-
-@pytest.mark.parametrize("step", ["a", "a/b"])
-def test_a_folder_replaced_meanwhile(split: tuple[Path, Path], step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder is listed as it was judged, or not at all."""
-    inside, outside = split
-    roots = roots_at([inside], inside)
-    locate = Roots.locate
-
-    def raced(self: Roots, path: str, purpose: Purpose) -> tuple[Path, Path]:
-        found = locate(self, path, purpose)
-        _swap(inside, outside, step)
-        return found
-
-    monkeypatch.setattr(Roots, "locate", raced)
-    with pytest.raises(ToolError):
-        list_directory(roots, "a/b")
+        use(roots, path)
 
 
 def test_hard_links_are_not_read(split: tuple[Path, Path]) -> None:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -20,6 +18,7 @@ from mustcall.toolkit.mcp import (
     _Listed,  # pyright: ignore[reportPrivateUsage]  what a server says of a tool
     legal_name,
 )
+from support.counting import counted_lines
 
 SERVER = Path(__file__).parent / "servers" / "mcp_server.py"
 COMMAND = shlex.join([sys.executable, str(SERVER)])
@@ -223,21 +222,10 @@ def test_many_tools_are_no_more_than_many_times_one() -> None:
     def steps(count: int) -> int:
         server = McpServer("python server.py")
         listed = [_Listed(name=f"tool {number}", input_schema={}) for number in range(count)]
-        lines = 0
-
-        def count_line(_: FrameType, event: str, __: Any) -> Any:
-            nonlocal lines
-            lines += event == "line"
-            return count_line
-
-        before = sys.gettrace()
-        sys.settrace(count_line)
-        try:
+        with counted_lines() as lines:
             named = [[server._offer(tool).name for tool in listed] for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
-        finally:
-            sys.settrace(before)
         assert named[0] == named[1]
         assert len(set(named[0])) == count
-        return lines
+        return lines.run
 
     assert steps(400) < 2.5 * steps(200)

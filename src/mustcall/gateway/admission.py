@@ -5,32 +5,23 @@ counted as they come and given back when the reply is complete. No key of severa
 knows no HTTP.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import Limits
+from mustcall.upstream.bounds import holds_more
 
 __all__ = ["Admission", "Held", "check_elements"]
 
 
 async def check_elements(body: bytes, most: int) -> None:
     """Raise `BodyTooLarge` for a JSON text of too many values; other tasks run meanwhile."""
-    if len(body) <= UNCOUNTED:
-        return
-    counting = count_elements(body, most)
-    try:
-        while True:
-            next(counting)
-            await asyncio.sleep(0)
-    except StopIteration as counted:
-        if counted.value > most:
-            raise BodyTooLarge(
-                f"the body holds more than {most} values; this gateway takes no more ([limits] body_elements)"
-            ) from None
+    if await holds_more(body, most):
+        raise BodyTooLarge(
+            f"the body holds more than {most} values; this gateway takes no more ([limits] body_elements)"
+        )
 
 
 class Held:

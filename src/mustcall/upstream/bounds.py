@@ -12,7 +12,7 @@ from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.limits import Limits
 from mustcall.upstream import failures
 
-__all__ = ["PIECE", "check_body", "in_turns", "read_bounded"]
+__all__ = ["PIECE", "check_body", "holds_more", "in_turns", "read_bounded"]
 
 #: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
 PIECE = 16 * 1024
@@ -33,21 +33,25 @@ async def read_bounded(chunks: AsyncGenerator[bytes], limits: Limits) -> bytes:
     return body
 
 
+async def holds_more(body: bytes, most: int) -> bool:
+    """Tell whether a JSON text has more than so many values; other tasks run meanwhile."""
+    if len(body) <= UNCOUNTED:
+        return False
+    counting = count_elements(body, most)
+    while True:
+        try:
+            next(counting)
+        except StopIteration as counted:
+            return counted.value > most
+        await asyncio.sleep(0)
+
+
 async def check_body(body: bytes, limits: Limits) -> None:
     """Raise `UpstreamGarbage` for a whole body over the limits."""
     if len(body) > limits.reply_bytes:
         raise failures.answer_too_large(limits.reply_bytes)
-    if len(body) <= UNCOUNTED:
-        return
-    most = limits.reply_elements
-    counting = count_elements(body, most)
-    try:
-        while True:
-            next(counting)
-            await asyncio.sleep(0)
-    except StopIteration as counted:
-        if counted.value > most:
-            raise failures.answer_too_fine(most) from None
+    if await holds_more(body, limits.reply_elements):
+        raise failures.answer_too_fine(limits.reply_elements)
 
 
 async def in_turns(chunks: AsyncGenerator[bytes], limits: Limits) -> AsyncGenerator[bytes]:
