@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import dbos
 import psycopg
 import pytest
 
@@ -194,3 +196,80 @@ async def test_a_task_that_is_over_and_submitted_again_is_carried_out_again() ->
     await asyncio.wait({serving})
     await engine.close()
     assert tasks == ["r@0", "r@0"]
+
+
+@pytest.mark.parametrize("method", ["submit", "cancel", "serve"])
+async def test_closing_waits_for_calls_that_nobody_waits_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread goes on when its caller is cancelled; the connection that it holds is closed after it."""
+    order: list[str] = []
+    called, go_on = threading.Event(), threading.Event()
+
+    class Client:
+        """Waits in every call until it is let go."""
+
+        def __init__(self, **_: Any) -> None:
+            order.append("connected")
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def call(*_: Any, **__: Any) -> list[Any]:
+                called.set()
+                assert go_on.wait(30)
+                order.append(name)
+                return []
+
+            return call
+
+        def destroy(self) -> None:
+            order.append("destroyed")
+
+    async def deserted(_: Sequence[tuple[str, float]]) -> list[str]:
+        return []
+
+    monkeypatch.setattr(dbos, "DBOSClient", Client)
+    monkeypatch.setattr(DbosEngine, "_launch", lambda *_: None)
+    engine = DbosEngine("postgresql://unused", name="one", deserted=deserted, beat=0.0)
+    calls = {"submit": engine.submit("r"), "cancel": engine.cancel("r"), "serve": engine.serve(_unused, 1)}
+    task = asyncio.create_task(calls.pop(method))
+    for other in calls.values():
+        other.close()
+    assert await asyncio.to_thread(called.wait, 30)
+    task.cancel()
+    await asyncio.wait({task})
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    assert order == ["connected"]
+    go_on.set()
+    await closing
+    verb = {"submit": "enqueue", "cancel": "cancel_workflow", "serve": "list_workflows"}[method]
+    assert order == ["connected", verb, "destroyed"]
+
+
+async def test_a_launch_that_nobody_waits_for_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker stopped while DBOS starts leaves no DBOS behind."""
+    begun, go_on = threading.Event(), threading.Event()
+    stopped: list[dict[str, Any]] = []
+
+    def launch(engine: DbosEngine, *_: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        engine._launched = True  # pyright: ignore[reportPrivateUsage]
+
+    async def deserted(_: Sequence[tuple[str, float]]) -> list[str]:
+        return []
+
+    monkeypatch.setattr(DbosEngine, "_launch", launch)
+    monkeypatch.setattr(dbos.DBOS, "destroy", lambda **options: stopped.append(options))
+    engine = DbosEngine("postgresql://unused", name="one", deserted=deserted)
+    task = asyncio.create_task(engine.serve(_unused, 1))
+    assert await asyncio.to_thread(begun.wait, 30)
+    task.cancel()
+    await asyncio.wait({task})
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    assert len(stopped) == 1
+
+
+async def _unused(_: str) -> None:
+    raise AssertionError("nothing is carried out")

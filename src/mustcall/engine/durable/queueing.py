@@ -8,9 +8,10 @@ back into the queue through DBOS's own interface. dbos is imported when it is ne
 import asyncio
 import concurrent.futures
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustcall.core.errors import ConfigError
 from mustcall.engine.durable.engines import Resume
@@ -41,6 +42,9 @@ Deserted = Callable[[Sequence[Task]], Awaitable[Sequence[str]]]
 """Says which of these tasks nobody works on any more."""
 
 
+_T = TypeVar("_T")
+
+
 class DbosEngine:
     """Tasks in one database (`Engine`). A process serves at most one: DBOS is one for each process."""
 
@@ -50,7 +54,9 @@ class DbosEngine:
         self._deserted = deserted
         self._beat = beat
         self._client: DBOSClient | None = None
-        self._serving = False
+        self._connecting = threading.Lock()
+        self._launched = False
+        self._calls: set[asyncio.Future[Any]] = set()
 
     async def submit(self, task: str) -> None:
         """Put a task into the queue; one that waits or is under way is left as it is.
@@ -58,27 +64,18 @@ class DbosEngine:
         One that is over, and was to no avail because it is submitted again, is carried out once more: DBOS knows a
         task by its name, so it gets another one.
         """
-        client = await self._connected()
         for number in range(_AGAIN):
-            options: Any = {
-                "workflow_name": _WORKFLOW,
-                "queue_name": _QUEUE,
-                "workflow_id": f"{task}#{number}" if number else task,
-                "app_version": _VERSION,
-            }
-            handle: Any = await client.enqueue_async(options, task)
-            if (await handle.get_status()).status not in _OVER:
+            if await self._call(self._enqueue, task, f"{task}#{number}" if number else task):
                 return
         _logger.warning("the task %s was carried out %s times to no avail", task, _AGAIN)
 
     async def cancel(self, task: str) -> None:
         """Take a task out of the queue."""
-        await (await self._connected()).cancel_workflow_async(task)
+        await self._call(lambda: self._connected().cancel_workflow(task))
 
     async def serve(self, resume: Resume, concurrency: int) -> None:
         """Carry tasks out until cancelled; what dead processes left is put back into the queue all the while."""
-        await asyncio.to_thread(self._launch, resume, concurrency, asyncio.get_running_loop())
-        self._serving = True
+        await self._call(self._launch, resume, concurrency, asyncio.get_running_loop())
         while True:
             await asyncio.sleep(self._beat)
             try:
@@ -87,21 +84,40 @@ class DbosEngine:
                 _logger.warning("what others have under way could not be looked at: %s", type(error).__name__)
 
     async def close(self) -> None:
-        """Stop DBOS and close every connection."""
+        """Stop DBOS and close every connection, after the calls that are still under way in threads.
+
+        Whoever asked for such a call may be cancelled; its thread goes on, and a connection that it holds while the
+        others are closed would stay open.
+        """
+        while self._calls:
+            await asyncio.wait(self._calls)
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(client.destroy)
-        if self._serving:
+        if self._launched:
             from dbos import DBOS  # noqa: PLC0415  loaded by now
 
-            self._serving = False
+            self._launched = False
             await asyncio.to_thread(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=5)
+
+    async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call a function that waits for the database, in a thread; `close` waits for it even if nobody else does."""
+        call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        self._calls.add(call)
+        call.add_done_callback(self._over)
+        return await asyncio.shield(call)
+
+    def _over(self, call: "asyncio.Future[Any]") -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # read, for whoever asked may be gone
 
     async def _hand_over(self) -> None:
         """Put back what processes had under way that nobody works on any more."""
-        client = await self._connected()
-        listed = await client.list_workflows_async(
-            status="PENDING", name=_WORKFLOW, limit=_LISTED, load_input=False, load_output=False
+        listed = await self._call(
+            lambda: self._connected().list_workflows(
+                status="PENDING", name=_WORKFLOW, limit=_LISTED, load_input=False, load_output=False
+            )
         )
         now = time.time()
         others = [
@@ -109,18 +125,31 @@ class DbosEngine:
         ]
         for task in await self._deserted(others) if others else ():
             _logger.info("the task %s is taken over from a process that is gone", task)
-            await client.resume_workflow_async(task, queue_name=_QUEUE)
+            await self._call(self._resume, task)
 
-    async def _connected(self) -> "DBOSClient":
-        if self._client is None:
-            from dbos import DBOSClient  # noqa: PLC0415  an extra, imported only if it is used
+    def _resume(self, task: str) -> None:
+        self._connected().resume_workflow(task, queue_name=_QUEUE)
 
-            self._client = await asyncio.to_thread(
-                lambda: DBOSClient(
+    def _enqueue(self, task: str, name: str) -> bool:
+        """Submit a task under a name; False if what has this name is over."""
+        options: Any = {
+            "workflow_name": _WORKFLOW,
+            "queue_name": _QUEUE,
+            "workflow_id": name,
+            "app_version": _VERSION,
+        }
+        handle: Any = self._connected().enqueue(options, task)
+        return handle.get_status().status not in _OVER
+
+    def _connected(self) -> "DBOSClient":
+        with self._connecting:
+            if self._client is None:
+                from dbos import DBOSClient  # noqa: PLC0415  an extra, imported only if it is used
+
+                self._client = DBOSClient(
                     system_database_url=self._url, application_name=_APPLICATION, retry_connection_errors=False
                 )
-            )
-        return self._client
+            return self._client
 
     def _launch(self, resume: Resume, concurrency: int, loop: asyncio.AbstractEventLoop) -> None:
         """Start DBOS; its threads wait while a task is carried out on our loop."""
@@ -146,7 +175,10 @@ class DbosEngine:
                 asyncio.run_coroutine_threadsafe(resume(task), loop).result()
 
         del carry_out  # DBOS knows it by its name
-        DBOS.launch()
-        if DBOS.executor_id != self._name:
+        try:
+            DBOS.launch()
+        finally:
+            self._launched = DBOS.executor_id == self._name
+        if not self._launched:
             raise ConfigError("this process has a DBOS of its own already; run `mustcall worker` in one that has none")
         DBOS.register_queue(_QUEUE, worker_concurrency=concurrency, polling_interval_sec=_POLL)
