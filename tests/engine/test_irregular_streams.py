@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.errors import ErrorInfo
+from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.delivery import Delivery
@@ -128,5 +128,5 @@ def test_our_own_bytes_begin_on_a_new_line() -> None:
     codec = codec_for(Wire.CHAT)
     delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=0), AdaptationLog())
     delivery.forward(b"data: {}\r\n\r", [])
-    assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"\ndata: ")
-    assert delivery.fail(ErrorInfo(message="broken", status=502, code="x")).startswith(b"data: ")
+    assert delivery.fail(UpstreamGarbage("broken")).startswith(b"\ndata: ")
+    assert delivery.fail(UpstreamGarbage("broken")).startswith(b"data: ")

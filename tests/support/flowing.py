@@ -34,7 +34,7 @@ class Flowing:
                 break
         else:
             out.append(flow.close())
-        assert flow.failure is None
+        assert flow.error is None
         reply = flow.reply()
         if flow.raw and not flow.irregular:
             return b"".join([*out, flow.rest()]), True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.errors import ErrorInfo
+from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event, Failed, Started
 from mustcall.core.request import Request
 from mustcall.policy.gate import Shown
@@ -20,7 +20,9 @@ __all__ = ["Delivery"]
 class Delivery:
     """One stream to one caller."""
 
-    __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_request", "_split", "_stamp", "names", "shown")
+    nothing = b""
+
+    __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_names", "_request", "_split", "_stamp", "shown")
 
     def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, *, kept: bool = False) -> None:
         self._codec = codec
@@ -35,7 +37,7 @@ class Delivery:
         self._split = False
         self.shown = Shown()
         #: The ids under which items went out as bytes, once it is asked.
-        self.names: Callable[[], Sequence[str]] = tuple
+        self._names: Callable[[], Sequence[str]] = tuple
 
     @property
     def begun(self) -> bool:
@@ -55,6 +57,10 @@ class Delivery:
         if self._kept or (self._stamp.stored and self.shown and not self.written):
             return self._codec.keepalive
         return self._on_a_new_line(self._writer().sign())
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take where the ids are known under which items go out as bytes."""
+        self._names = names
 
     def forward(self, block: bytes, events: list[Event]) -> bytes:
         """Send bytes as they came; `events` are what they mean."""
@@ -77,9 +83,17 @@ class Delivery:
         self.shown.record(listed)
         return self._on_a_new_line(written)
 
-    def fail(self, error: ErrorInfo) -> bytes:
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """Return what went out together."""
+        return b"".join(pieces)
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell whether the wire says this error in a stream even where nothing went out."""
+        return error.code in self._codec.streamed_errors
+
+    def fail(self, error: MustcallError) -> bytes:
         """End the stream with an error in the wire's own form."""
-        return self._on_a_new_line(self._writer().feed(Failed(error)))
+        return self._on_a_new_line(self._writer().feed(Failed(error.info())))
 
     def _on_a_new_line(self, written: bytes) -> bytes:
         """Return our own bytes behind forwarded ones, whose last line end may lack its second half."""
@@ -93,5 +107,5 @@ class Delivery:
             begun = next((event for event in self.shown.events if isinstance(event, Started)), None)
             stamp = self._stamp if begun is None else msgspec.structs.replace(self._stamp, id=begun.id)
             self._encoder = self._codec.stream_encoder(self._request, stamp, self._log)
-            self._encoder.resume(self.shown.events, self.names(), self._last)
+            self._encoder.resume(self.shown.events, self._names(), self._last)
         return self._encoder

@@ -8,12 +8,14 @@ Cost: each event is decoded and scanned once, runs of text deltas by their stenc
 they came.
 """
 
+from typing import Generic
+
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
-from mustcall.engine.delivery import Delivery
+from mustcall.engine.outlets import Outlet, P
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
@@ -32,8 +34,8 @@ _GROUPS = 8
 _STENCILS = 16
 
 
-class Flow:
-    """The stream of one attempt. At its end either `failure` is set or `reply` can be taken.
+class Flow(Generic[P]):
+    """The stream of one attempt. At its end either `error` is set or `reply` can be taken.
 
     `shared` is the wire of both sides, if it is one.
     """
@@ -44,7 +46,7 @@ class Flow:
         shared: Wire | None,
         lens: Lens,
         gate: Gate,
-        delivery: Delivery | None,
+        outlet: Outlet[P],
         *,
         raw: bool,
     ) -> None:
@@ -53,7 +55,8 @@ class Flow:
         regularity = self._regularity = None if shared is None else regularity_for(shared)
         self._regular = True
         self._gate = gate
-        self._delivery = delivery
+        self._outlet = outlet
+        self._nothing = outlet.nothing
         self._assembler = Assembler()
         self._held: list[bytes] = []
         self._released: list[Event] = []
@@ -65,11 +68,11 @@ class Flow:
         self.lens = lens
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
-        if raw and regularity is not None and delivery is not None:
-            delivery.names = lambda: regularity.names
-        self.failure: ErrorInfo | None = None
+        if raw and regularity is not None:
+            outlet.named_by(lambda: regularity.names)
+        self.error: MustcallError | None = None
         self._deltas = 0
-        #: Whether the failure is the upstream's own word, in the bytes that came.
+        #: Whether the error is the upstream's own word, in the bytes that came.
         self.said_so = False
 
     @property
@@ -87,7 +90,7 @@ class Flow:
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
         stencil = self._stencil
         if stencil is not None and self._flows and not self._sse.holds:
@@ -97,7 +100,7 @@ class Flow:
                 return self._feed_text(piece, self._part, run[0])
         block = self._sse.frame(piece)
         if not block:
-            return b""
+            return self._nothing
         try:
             if self.raw and not self._gate.stopped and b"\r" not in block:
                 return self._feed_flowing(block)
@@ -106,9 +109,9 @@ class Flow:
         except RecursionError:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
 
-    def _feed_flowing(self, block: bytes) -> bytes:
+    def _feed_flowing(self, block: bytes) -> P:
         """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time."""
-        out: list[bytes] = []
+        out: list[P] = []
         start, size, groups = 0, len(block), _GROUPS
         while start < size:
             run = self._stencil.run(block, start) if self._stencil is not None and self._flows else None
@@ -128,14 +131,14 @@ class Flow:
                     self._ended = True
                     break
             start = end
-        return out[0] if len(out) == 1 else b"".join(out)
+        return out[0] if len(out) == 1 else self._outlet.joined(out)
 
     @property
     def _flows(self) -> bool:
         """Whether text goes out as it comes, with nothing waiting before it."""
         return self.raw and self._gate.begun and not self._gate.stopped and not self._held
 
-    def _feed_group(self, block: bytes) -> bytes:
+    def _feed_group(self, block: bytes) -> P:
         """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
         self._stencil = None
         data = self._feed(block, self._sse.read(block))
@@ -152,19 +155,19 @@ class Flow:
         peeled = self._decoder.peel(event)
         return None if peeled is None else peeled[1]
 
-    def _feed_text(self, block: bytes, part: int, text: str) -> bytes:
+    def _feed_text(self, block: bytes, part: int, text: str) -> P:
         """Take bytes that are nothing but text of one part: most of most replies."""
         only = self._decoder.take_text(part, text)
         self._assembler.feed(only)
         shown = self.lens.feed(only)
-        if len(shown) == 1 and shown[0] is only and self._delivery is not None:
-            return self._delivery.forward_one(block, only)
+        if len(shown) == 1 and shown[0] is only:
+            return self._outlet.forward_one(block, only)
         self._show(shown)
         return self._let_out(block)
 
     def fail(self, error: MustcallError) -> None:
         """End the stream with a failure that is not the upstream's own word."""
-        self.failure = error.info()
+        self.error = error
 
     def reply(self) -> Reply:
         """Return the reply as a whole, or what is wanted of it."""
@@ -206,18 +209,18 @@ class Flow:
         """Whether the bytes were not strictly the caller's wire: what they mean must not be said in their form."""
         return self._regularity is not None and not (self._regular and self._regularity.complete)
 
-    def rest(self) -> bytes:
+    def rest(self) -> P:
         """Return the bytes that waited, as they came."""
         held, self._held = b"".join(self._held), []
-        return held if self._delivery is None else self._delivery.forward(held, [])
+        return self._outlet.forward(held, [])
 
-    def last_words(self) -> bytes:
+    def last_words(self) -> P:
         """Return the text that may be seen and waited only because it came in one piece with what may not."""
         self.raw = False
         self._held.clear()
         return self._write()
 
-    def close(self) -> bytes:
+    def close(self) -> P:
         """Take the end of the bytes and return what may go out."""
         block, events = self._sse.close_block()
         # A server may hang up right after its last line, without the blank one that ends the event.
@@ -227,10 +230,10 @@ class Flow:
             self.said_so = False  # the decoder's word: no byte of it came
         return data
 
-    def _feed(self, block: bytes, events: list[SseEvent]) -> bytes:
+    def _feed(self, block: bytes, events: list[SseEvent]) -> P:
         """Take the events of one piece and return what may go out."""
         if not block:
-            return b""
+            return self._nothing
         regularity = self._regularity
         if regularity is not None and self._regular and not regularity.takes(block, events):
             # Bytes that wait are void: what they mean is written anew.
@@ -243,7 +246,7 @@ class Flow:
         self._take(decoded)
         return self._let_out(block)
 
-    def _let_out(self, block: bytes) -> bytes:
+    def _let_out(self, block: bytes) -> P:
         """Return what may go out after a piece: its bytes if all they mean may be seen, else they wait."""
         gate, lens = self._gate, self.lens
         if lens.touched and not gate.stopped:
@@ -253,17 +256,16 @@ class Flow:
             return self._write()
         self._held.append(block)
         if not gate.begun or gate.stopped or lens.pending or not (self._regularity and self._regularity.settled):
-            return b""
+            return self._nothing
         released, self._released = self._released, []
         held, self._held = b"".join(self._held), []
-        return held if self._delivery is None else self._delivery.forward(held, released)
+        return self._outlet.forward(held, released)
 
-    def _write(self) -> bytes:
-        if not self._released or self._delivery is None:
-            self._released.clear()
-            return b""
+    def _write(self) -> P:
+        if not self._released:
+            return self._nothing
         released, self._released = self._released, []
-        return self._delivery.write(released)
+        return self._outlet.write(released)
 
     def _take(self, events: list[Event]) -> None:
         """Fold events into the reply and let out what may be seen."""
@@ -275,8 +277,8 @@ class Flow:
                 self._ended = True
             elif isinstance(event, Failed):
                 self._ended = True
-                self.failure = without_generation(event.error)
-                self.said_so = self.failure is event.error
+                told = without_generation(event.error)
+                self.error, self.said_so = UpstreamRejected(told), told is event.error
             self._show(self.lens.feed(event))
 
     def _show(self, events: list[Event]) -> None:

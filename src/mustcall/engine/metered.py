@@ -144,14 +144,14 @@ class Metered:
         try:
             taken = await taking
         except BaseException:
-            await self._close()
+            await self.finish()
             raise
         if isinstance(taken, StreamedReply):
             chunks = self._followed(taken.chunks)
             await anext(chunks)  # one that never began could not be closed, and its call never settled
             noted = (*taken.adaptations, *self._purse.notes)
             return msgspec.structs.replace(taken, chunks=chunks, adaptations=noted)
-        await self._close()
+        await self.finish()
         noted = tuple(dict.fromkeys((*taken.adaptations, *self._purse.notes)))
         return msgspec.structs.replace(taken, adaptations=noted)
 
@@ -162,9 +162,9 @@ class Metered:
                 async for piece in pieces:
                     yield piece
         finally:
-            await self._close()
+            await self.finish()
 
-    async def _close(self) -> None:
+    async def finish(self) -> None:
         """Settle the last call and complete the turn's record: a call that was refused was not made."""
         await self._end()
         record = self._progress.record

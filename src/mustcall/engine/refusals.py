@@ -3,27 +3,27 @@
 It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.course`'s.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-
-from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
-from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.policy.judge import is_blank
 from mustcall.policy.lens import Lens
 from mustcall.policy.rejection import harvest, holds_whole_generation
 
-__all__ = ["Refused", "ended_stream", "harvested"]
+__all__ = ["Refused", "harvested"]
 
 
 class Refused(Exception):
-    """The upstream's own refusal is the turn's outcome; `reply` holds it in the caller's shape."""
+    """The upstream's own refusal is the turn's outcome: `told` is what may be said of it.
 
-    def __init__(self, reply: WholeReply | StreamedReply, error: ErrorInfo) -> None:
+    `body` are its own bytes where the caller may have them.
+    """
+
+    def __init__(self, told: ErrorInfo, status: int, body: bytes | None) -> None:
         super().__init__()
-        self.reply = reply
-        self.error = error
+        self.told = told
+        self.status = status
+        self.body = body
 
 
 def harvested(error: ErrorInfo, lens: Lens, token: str, model: str) -> Reply | None:
@@ -45,14 +45,3 @@ def harvested(error: ErrorInfo, lens: Lens, token: str, model: str) -> Reply | N
         return reply
     found = lens.read(reply)
     return reply if found.calls and is_blank(found.cleaned or ()) else None
-
-
-def ended_stream(data: bytes, headers: Mapping[str, str], adaptations: tuple[Adaptation, ...]) -> StreamedReply:
-    """Return a stream that is over with its first bytes."""
-    return StreamedReply(status=200, first=data, chunks=_nothing(), upstream_headers=headers, adaptations=adaptations)
-
-
-async def _nothing() -> AsyncGenerator[bytes]:
-    """Yield nothing: the whole stream is its first bytes."""
-    return
-    yield b""

@@ -7,15 +7,13 @@ upstream sends, only `MustcallError` leaves this module.
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-
-import msgspec
+from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import (
     ErrorInfo,
     ModelError,
     MustcallError,
-    UpstreamGarbage,
     UpstreamRejected,
     UpstreamUnavailable,
 )
@@ -25,23 +23,24 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.counting import Counting
-from mustcall.engine.delivery import Delivery
 from mustcall.engine.echoing import Echoing
-from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
+from mustcall.engine.exchange import Inbound, drain, is_event_stream
 from mustcall.engine.flow import Flow
 from mustcall.engine.outgoing import Outgoing
+from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, ended_stream, harvested
+from mustcall.engine.refusals import Refused, harvested
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
 from mustcall.policy.backoff import is_transient
 from mustcall.policy.budget import has_time
 from mustcall.policy.course import Course
-from mustcall.policy.gate import Gate
+from mustcall.policy.gate import Gate, Shown
 from mustcall.policy.judge import Case, Judgement, judge
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.oddities import odd_tools
+from mustcall.policy.profile import Protocol
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
@@ -56,7 +55,6 @@ from mustcall.wire.outline import is_error_of
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.skimming import skim
-from mustcall.wire.written import write_body
 
 __all__ = ["Turn"]
 
@@ -66,7 +64,7 @@ _TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
 class Turn:
-    """One caller's request up to its one outcome."""
+    """One request up to its one outcome. `takes_bytes` says that the caller can be given the upstream's own bytes."""
 
     def __init__(
         self,
@@ -79,26 +77,29 @@ class Turn:
         setting: Setting,
         progress: Progress,
         deadline: float,
+        takes_bytes: bool,
     ) -> None:
-        self._inbound = inbound
-        self._request = request
+        self.inbound = inbound
+        self.request = request
         self._course = course
         self._endpoint = endpoint
         self._model = model
         self._setting = setting
         self._progress = progress
         self._deadline = deadline
-        self._mine = codec_for(inbound.wire)
+        self._takes_bytes = takes_bytes
         self._theirs = codec_for(endpoint.wire)
         self._same_wire = inbound.wire is endpoint.wire
         self._shared = inbound.wire if self._same_wire else None
         self._names = course.names
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
-        self._log = AdaptationLog()
+        self.log = self._log = AdaptationLog()
+        self.raw: bytes | None = None
+        #: The headers of the upstream's last answer.
+        self.headers: Mapping[str, str] = {}
         self._counting = Counting(course, progress, streams=inbound.stream)
         least = setting.controls.limits.least_seconds
         self._tries = Tries(self._counting.may, self._counting.note, least)
-        self._stamp = inbound.stamp(int(setting.clock.now()))
         asked = model or request.model
         self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
@@ -109,11 +110,14 @@ class Turn:
 
     # --- the two ways a caller waits ---------------------------------------------------------------------------------
 
-    async def whole(self) -> WholeReply | StreamedReply:
-        """Return the outcome in one piece."""
+    async def reply(self) -> Reply:
+        """Return the accepted reply; `raw` holds the upstream's own bytes of it where they may be forwarded.
+
+        Raise `Refused` for the upstream's own refusal, and `MustcallError`.
+        """
         try:
             while True:
-                reply, raw, headers = await self._whole_attempt()
+                reply, raw = await self._whole_attempt()
                 judged = self._judge(reply, self._lens().read(reply))
                 if self._skimmed and (judged.keeps or (self._same_wire and judged.reply is not reply)):
                     # It was only skimmed, and is to be written on its own wire.
@@ -122,50 +126,26 @@ class Turn:
                 accepted = self._settle(judged, None)
                 if accepted is None:
                     continue
-                body = raw if raw is not None and accepted is reply and not self._setting.metadata else None
-                return self._answer(200, self._encode_reply(accepted) if body is None else body, headers)
-        except Refused as refused:
-            return refused.reply
+                self.raw = raw if raw is not None and accepted is reply and not self._setting.metadata else None
+                return accepted if self.raw is not None else self._new(accepted)
         except MustcallError as error:
-            raise self._failed(error) from None
+            raise self.failed(error) from None
 
-    async def stream(self) -> WholeReply | StreamedReply:
-        """Return the outcome as it comes: once its first bytes are there, or as a plain error before that."""
-        chunks = self._chunks()
-        left = max(0.0, self._deadline - self._setting.clock.monotonic())
-        try:
-            with IdleTimer(left):
-                first = await anext(chunks, None)
-        except TimeoutError:
-            late = self._teaching.out_of_time("the upstream's answer did not begin within the time for this request")
-            raise self._failed(late) from None
-        except Refused as refused:
-            return refused.reply
-        except MustcallError as error:
-            raise self._failed(error) from None
-        if first is None:
-            raise self._failed(UpstreamUnavailable("the upstream's stream ended before it began"))
-        return StreamedReply(
-            status=200,
-            first=first,
-            chunks=chunks,
-            upstream_headers=self._headers,
-            adaptations=self._adaptations(),
-        )
+    async def pieces(self, outlet: Outlet[P]) -> AsyncGenerator[P]:
+        """Yield what the outlet makes of one attempt after the other until one is accepted.
 
-    async def _chunks(self) -> AsyncGenerator[bytes]:
-        """Stream one attempt after the other until one is accepted; a failure is an event once something went out."""
-        delivery = self._progress.delivery = self._delivery()
+        A failure is raised until something went out; then it is what the outlet makes of it.
+        """
         try:
             while True:
                 answer = await self._send()
-                flow: Flow | None = None
+                flow: Flow[P] | None = None
                 if answer.error_body is not None or not is_event_stream(answer.reply.headers):
-                    reply = await self._unstreamed(answer, delivery)
+                    reply = await self._unstreamed(answer, outlet.shown)
                     if reply is None:
                         continue
                 else:
-                    flow = self._flow(delivery)
+                    flow = self._flow(outlet)
                     # One generator from the upstream's bytes to the caller's: every layer would cost each event.
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
@@ -187,13 +167,13 @@ class Turn:
                         flow.fail(error)
                     finally:
                         await answer.reply.close()
-                    if flow.failure is not None:
-                        if await self._again_after(flow.failure, delivery):
+                    if flow.error is not None:
+                        if await self._again_after(flow.error.info(), outlet.shown):
                             continue
-                        yield self._give_up(flow, delivery)
+                        yield self._give_up(flow, flow.error, outlet)
                         return
                     reply = flow.reply()
-                data, over = self._conclude(reply, flow, delivery)
+                data, over = self._conclude(reply, flow, outlet)
                 if data:
                     yield data
                 if over:
@@ -201,16 +181,37 @@ class Turn:
                 self._progress.holding = True
         except (MustcallError, Refused) as error:
             self._progress.holding = False
-            if not delivery.begun:
+            failure = UpstreamRejected(error.told) if isinstance(error, Refused) else self.failed(error)
+            if not outlet.begun:
                 raise
-            yield delivery.fail(error.error if isinstance(error, Refused) else self._failed(error).info())
+            yield outlet.fail(failure)
+
+    async def first(self, pieces: AsyncGenerator[P]) -> P:
+        """Return the first of `pieces`, in the time of the turn; raise `Refused` and `MustcallError`."""
+        left = max(0.0, self._deadline - self._setting.clock.monotonic())
+        try:
+            with IdleTimer(left):
+                first = await anext(pieces, None)
+        except TimeoutError:
+            late = self._teaching.out_of_time("the upstream's answer did not begin within the time for this request")
+            raise self.failed(late) from None
+        if first is None:
+            raise self.failed(UpstreamUnavailable("the upstream's stream ended before it began"))
+        return first
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """What was changed so far."""
+        notes = self._course.plan.demand.notes
+        noted = (*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)
+        return tuple(dict.fromkeys(noted)) if noted else ()
 
     def _check_deadline(self) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
         if self._setting.clock.monotonic() >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
 
-    async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
+    async def _unstreamed(self, answer: Answer, shown: Shown) -> Reply | None:
         """Read what came in one piece although a stream was asked for; return None to send again."""
         if answer.error_body is not None:
             return self._harvest(answer, answer.error_body)
@@ -219,72 +220,72 @@ class Turn:
         try:
             reply, _ = await self._decode_whole(answer.reply, skims=False)
         except MustcallError as error:
-            if await self._again_after(error.info(), delivery):
+            if await self._again_after(error.info(), shown):
                 return None
             raise
         return reply
 
-    def _delivery(self) -> Delivery:
-        kept = self._is_stateful and not self._inbound.stored
-        return Delivery(self._mine, self._request, self._stamp, self._log, kept=kept)
-
-    def _flow(self, delivery: Delivery) -> Flow:
-        gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
+    def _flow(self, outlet: Outlet[P]) -> Flow[P]:
+        gate = Gate(closed=self._holds or bool(outlet.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
-        raw = self._forwards and not delivery.written
-        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw)
+        raw = self._forwards and not outlet.written
+        return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw)
 
-    def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
+    def _conclude(self, original: Reply, flow: Flow[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
         self._progress.holding = False
-        shown = delivery.shown
+        shown = outlet.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         reply = self._restored(original)
         found = flow.found(reply) if flow is not None else self._lens().read(reply)
-        accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
+        accepted = self._settle(self._judge(reply, found), shown, spoke=earlier and shown.spoke)
         if accepted is None:
-            return flow.last_words() if flow is not None and shown else b"", False
+            return flow.last_words() if flow is not None and shown else outlet.nothing, False
         if flow is not None and flow.irregular:
             accepted = respelled(accepted, self._log)
-        if flow is not None and flow.raw and accepted is original and not delivery.written:
+        if flow is not None and flow.raw and accepted is original and not outlet.written:
             return flow.rest(), True
-        return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
+        return outlet.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     @property
     def _forwards(self) -> bool:
         """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
-        own = self._mine.wire is not Wire.RESPONSES or self._course.shaped().request is self._request
-        return own and self._same_wire and len(self.record.attempts) == 1
+        own = self.inbound.wire is not Wire.RESPONSES or self._course.shaped().request is self.request
+        return self._takes_bytes and own and self._same_wire and len(self.record.attempts) == 1
 
     @property
     def _holds(self) -> bool:
         """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
         course = self._course
-        unsure = course.holds_answer or odd_tools(self._request.tools)
+        if course.plan.protocol is Protocol.OFF:
+            return False
+        unsure = course.holds_answer or odd_tools(self.request.tools)
         return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or bool(unsure)
 
     @property
-    def _is_stateful(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether the upstream keeps the reply under its id, for the caller to go on from."""
         return (
             self._same_wire
-            and self._mine.wire is Wire.RESPONSES
-            and self._request.fields_for(Wire.RESPONSES).get("store") is not False
+            and self.inbound.wire is Wire.RESPONSES
+            and self.request.fields_for(Wire.RESPONSES).get("store") is not False
         )
 
     @property
     def _trusts(self) -> bool:
         """Whether calls go out as they come: never where some of them may not be delivered."""
-        restricted = self._course.plan.demand.forbids or self._request.parallel_tool_calls is False
+        if self._course.plan.protocol is Protocol.OFF:
+            return True
+        restricted = self._course.plan.demand.forbids or self.request.parallel_tool_calls is False
         readable = self._same_wire or self._binding.trivial
         return self._course.profile.trusted_arguments and readable and not restricted
 
     @property
     def _token(self) -> str:
         count = len(self.record.attempts)
-        return self._inbound.token if count <= 1 else f"{self._inbound.token}r{count - 1}"
+        return self.inbound.token if count <= 1 else f"{self.inbound.token}r{count - 1}"
 
     @property
     def _provenance(self) -> Provenance:
@@ -311,9 +312,9 @@ class Turn:
         call = UpstreamCall(
             url=self._endpoint.base_url
             + self._theirs.path
-            + (f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""),
+            + (f"?{self.inbound.query}" if self._same_wire and self.inbound.query else ""),
             headers=request_headers(
-                self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=course.shaped().request.stream
+                self._endpoint, self.inbound.headers, same_wire=self._same_wire, stream=course.shaped().request.stream
             ),
             body=body,
             timeouts=self._endpoint.timeouts,
@@ -336,14 +337,12 @@ class Turn:
         finally:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
-        self._headers = answer.reply.headers
+        self.headers = answer.reply.headers
         if answer.error_body is None:
             self._teaching.began(self._log)
         return answer
 
-    _headers: Mapping[str, str] = {}
-
-    async def _whole_attempt(self) -> tuple[Reply, bytes | None, Mapping[str, str]]:
+    async def _whole_attempt(self) -> tuple[Reply, bytes | None]:
         """Make attempts until one gives a reply that can be read: the reply, its bytes if they may be forwarded."""
         while True:
             answer = await self._send()
@@ -351,7 +350,7 @@ class Turn:
                 harvested = self._harvest(answer, answer.error_body)
                 if harvested is None:
                     continue
-                return harvested, None, answer.reply.headers
+                return harvested, None
             try:
                 reply, raw = await self._read_in_time(answer.reply)
             except BaseException as error:
@@ -360,7 +359,7 @@ class Turn:
                     continue
                 raise
             restored = self._restored(reply)
-            return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
+            return restored, raw if self._forwards and restored is reply else None
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         if upstream.arrived:
@@ -375,7 +374,7 @@ class Turn:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
         lens = self._lens() if self._course.settles_early else Lens(None, "")
-        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False)
+        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
@@ -387,8 +386,8 @@ class Turn:
                 flow.close()
         finally:
             await upstream.close()
-        if flow.failure is not None:
-            raise UpstreamRejected(flow.failure)
+        if flow.error is not None:
+            raise flow.error
         return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
 
     async def _decode_whole(self, upstream: UpstreamReply, *, skims: bool = True) -> tuple[Reply, bytes | None]:
@@ -402,11 +401,11 @@ class Turn:
             self._skimmed = body
             return skimmed, body
         reply = self._theirs.decode_reply(body, self._provenance)
-        if self._same_wire and not is_regular_body(self._mine.wire, body):
+        if self._same_wire and not is_regular_body(self.inbound.wire, body):
             return respelled(reply, self._log), None
         return reply, body
 
-    async def _end(self, flow: Flow, pieces: AsyncGenerator[bytes]) -> None:
+    async def _end(self, flow: Flow[Any], pieces: AsyncGenerator[bytes]) -> None:
         """Read what follows the end of a stream; a demanded call ends one before that (rule 137), and so do blanks."""
         if flow.ended:
             await drain(pieces)
@@ -423,7 +422,7 @@ class Turn:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def _case(self, reply: Reply) -> Case:
-        bound = prompt_bound(self._request, len(self._inbound.body), reply.usage)
+        bound = prompt_bound(self.request, len(self.inbound.body), reply.usage)
         return self._course.case(self._token, bound, self._outgoing.limit)
 
     def _judge(self, reply: Reply, found: Found) -> Judgement:
@@ -437,18 +436,17 @@ class Turn:
         record.seconds = self._setting.clock.monotonic() - record.started
         return judged
 
-    def _settle(self, judged: Judgement, delivery: Delivery | None, *, spoke: bool = False) -> Reply | None:
+    def _settle(self, judged: Judgement, shown: Shown | None, *, spoke: bool = False) -> Reply | None:
         """Carry a verdict's remedy out as far as it needs no upstream; return the reply to deliver, if it is one.
 
         `spoke` says that an attempt before this one was seen to speak: this one may then only add its calls.
         """
-        shown = delivery.shown if delivery is not None else None
         decision = self._course.settle(
             judged,
             released=bool(shown),
             spoke=shown is not None and shown.spoke,
             called=shown is not None and shown.called,
-            stateful=self._is_stateful,
+            stateful=self.is_stateful,
         )
         self.record.attempts[-1].remedy = decision.remedy
         for note in judged.notes:
@@ -483,24 +481,20 @@ class Turn:
             self.record.force = "dropped"
         self.record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
         self._setting.issued.note(reply, self._course.issuer)
-        self.record.adaptations = self._adaptations()
+        self.record.adaptations = self.adaptations
 
-    def _adaptations(self) -> tuple[Adaptation, ...]:
-        notes = self._course.plan.demand.notes
-        noted = (*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)
-        return tuple(dict.fromkeys(noted)) if noted else ()
-
-    def _failed(self, error: MustcallError) -> MustcallError:
+    def failed(self, error: MustcallError) -> MustcallError:
+        """Take note of the error that the turn ends in, and return it."""
         self.record.outcome = OutcomeKind.FAILURE
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
             self._teaching.failed(error, self.record.attempts[-1].verdict if self.record.attempts else None)
-        self.record.adaptations = self._adaptations()
+        self.record.adaptations = self.adaptations
         if self._progress.failed is not None:
             self._progress.failed(error, self.record)
         if isinstance(error, ModelError):
             count = len(self.record.attempts)
-            _logger.warning("request %s: %s in %d attempts", self._inbound.request_id, error.code, count)
+            _logger.warning("request %s: %s in %d attempts", self.inbound.request_id, error.code, count)
         return error
 
     # --- failures ----------------------------------------------------------------------------------------------------
@@ -512,7 +506,7 @@ class Turn:
         again_later = info.status == 429 or info.status >= 500
         record.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
         record.error = info.code
-        reply = harvested(info, self._lens(), self._token, self._request.model)
+        reply = harvested(info, self._lens(), self._token, self.request.model)
         if reply is not None:
             self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
             return self._restored(reply)
@@ -521,26 +515,17 @@ class Turn:
             self._teaching.suppose(lesson)
         if again:
             return None
-        self._failed(UpstreamRejected(info))
+        self.failed(UpstreamRejected(info))
         told = without_generation(info)
-        raise Refused(self._refusal(answer, body, info, told), told)
+        same = self._same_wire and told is info and is_error_of(self.inbound.wire, body)
+        raise Refused(told, answer.reply.status, body if same else None)
 
-    def _refusal(self, answer: Answer, body: bytes, info: ErrorInfo, told: ErrorInfo) -> WholeReply | StreamedReply:
-        """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
-        status, headers = answer.reply.status, answer.reply.headers
-        if self._same_wire and told is info and is_error_of(self._mine.wire, body):
-            return self._answer(status, body, headers)
-        if self._inbound.stream and told.code in self._mine.streamed_errors:
-            return ended_stream(self._delivery().fail(told), headers, self._adaptations())
-        encoded = msgspec.json.encode(self._mine.encode_error(told, self._inbound.request_id))
-        return self._answer(status, encoded, headers)
-
-    async def _again_after(self, error: ErrorInfo, delivery: Delivery | None) -> bool:
+    async def _again_after(self, error: ErrorInfo, shown: Shown | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
         record.verdict, record.error, record.failure = Verdict.UNAVAILABLE, error.code, error
         record.seconds = self._setting.clock.monotonic() - record.started
-        if (delivery is not None and delivery.shown) or not is_transient(error):
+        if shown or not is_transient(error):
             return False
         clock = self._setting.clock
         wait = self._tries.wait(self._endpoint.backoff, error.retry_after, clock, self._deadline)
@@ -549,36 +534,23 @@ class Turn:
         self._teaching.answering = False
         self._tries.used += 1
         self._log.add(AdaptationKind.RETRIED, f"attempt {self._tries.used}", error.code)
-        self._progress.holding = self._inbound.stream
+        self._progress.holding = self.inbound.stream
         await clock.sleep(wait)
         return True
 
-    def _give_up(self, flow: Flow, delivery: Delivery) -> bytes:
+    def _give_up(self, flow: Flow[P], error: MustcallError, outlet: Outlet[P]) -> P:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
-        assert flow.failure is not None, "only a failed stream is given up"
-        self._failed(UpstreamRejected(flow.failure))
         self._progress.holding = False
-        if flow.raw and flow.said_so and not delivery.written:
+        if flow.raw and flow.said_so and not outlet.written:
+            self.failed(error)
             return flow.rest()
-        if not delivery.begun and flow.failure.code not in self._mine.streamed_errors:
-            raise UpstreamRejected(flow.failure)
-        return delivery.fail(flow.failure)
+        if not outlet.begun and not outlet.tells(error.info()):
+            raise error
+        return outlet.fail(self.failed(error))
 
-    def _encode_reply(self, reply: Reply) -> bytes:
-        """Write a reply for the caller."""
+    def _new(self, reply: Reply) -> Reply:
+        """Return a reply that does not go out as it came, without empty text."""
         kept = [part for part in reply.parts if not (isinstance(part, Text) and not part.text)]
         if len(kept) != len(reply.parts) and kept:
-            reply = reply.evolve(parts=tuple(kept))
-        elif self._same_wire and not self._forwards:
-            reply = reply.evolve()  # not as it came: see there
-        try:
-            body = self._mine.encode_reply(reply, self._request, self._stamp, self._log)
-            if self._setting.metadata:
-                self.record.adaptations = self._adaptations()
-                body["mustcall"] = self.record.summary()
-            return write_body(body)
-        except RecursionError:
-            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
-
-    def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
-        return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._adaptations())
+            return reply.evolve(parts=tuple(kept))
+        return reply.evolve() if self._same_wire and not self._forwards else reply

@@ -11,6 +11,7 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
+from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
 from mustcall.engine.metered import Metered
@@ -20,10 +21,10 @@ from mustcall.engine.spending import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
-from mustcall.policy.demand import renamed_locks, settle_demand
+from mustcall.policy.demand import Demand, renamed_locks, settle_demand
 from mustcall.policy.grounding import GroundingRule
 from mustcall.policy.history import mend_history
-from mustcall.policy.names import NameMap
+from mustcall.policy.names import UNCHANGED, NameMap
 from mustcall.policy.plan import make_plan
 from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.schemas import compile_tools
@@ -62,8 +63,11 @@ def set_course(
 ) -> Course:
     """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
-    `kept` says that the upstream keeps the reply under its id, for the caller to go on from.
+    `kept` says that the upstream keeps the reply under its id, for the caller to go on from. Under protocol `off`
+    nothing is demanded and nothing is changed.
     """
+    if (controls.protocol or profile.protocol) is Protocol.OFF:
+        return _passed(request, profile, issuer, controls=controls, wording=wording, kept=kept)
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
     names = NameMap.of(request, profile)
@@ -83,6 +87,36 @@ def set_course(
         log=log,
         kept=kept,
     )
+
+
+def _passed(
+    request: Request, profile: Profile, issuer: str, *, controls: Controls, wording: Wording, kept: bool
+) -> Course:
+    """Return the course of a turn that only passes what is said."""
+    log = AdaptationLog()
+    lost = lost_force(controls)
+    if lost is not None:
+        log.add(lost.kind, lost.subject, lost.detail)
+    return Course(
+        request,
+        request,
+        make_plan(request, Demand(), profile, controls),
+        profile=profile,
+        controls=controls,
+        wording=wording,
+        issuer=issuer,
+        names=UNCHANGED,
+        log=log,
+        kept=kept,
+    )
+
+
+def lost_force(controls: Controls) -> Adaptation | None:
+    """Return the note for whoever asked for a force that is not made."""
+    if not controls.force_tools:
+        return None
+    subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
+    return Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
 
 
 def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
@@ -142,26 +176,53 @@ class Turns:
         deadline: float,
         metered: Metered | None = None,
     ) -> WholeReply | StreamedReply:
-        """Take one turn. `asked` is the model the caller named, `model` the name to send if it is another one.
+        """Take one turn for a caller on a wire.
 
-        With `metered` every call goes through it, and it must `follow` the turn.
+        `asked` is the model the caller named, `model` the name to send if it is another one. With `metered` every call
+        goes through it, and it must `follow` the turn.
         """
-        transport = self._transport if metered is None else metered
         profile = self.profile(endpoint, model or asked, inbound.tenant)
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
+            transport = self._transport if metered is None else metered
             passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline)
-            if not controls.force_tools:
-                return passed
-            subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
-            lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
-            return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
+            lost = lost_force(controls)
+            return passed if lost is None else msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
+        turn = self.begin(
+            inbound,
+            endpoint,
+            model,
+            asked=asked,
+            controls=controls,
+            progress=progress,
+            deadline=deadline,
+            metered=metered,
+            takes_bytes=True,
+            profile=profile,
+        )
+        return await Edge(turn, progress, created=int(self._clock.now()), metadata=controls.metadata).take()
+
+    def begin(
+        self,
+        inbound: Inbound,
+        endpoint: Endpoint,
+        model: str | None,
+        *,
+        asked: str,
+        controls: Controls,
+        progress: Progress,
+        deadline: float,
+        metered: Metered | None = None,
+        takes_bytes: bool = False,
+        profile: Profile | None = None,
+    ) -> Turn:
+        """Return a turn for a reader of values, or of bytes too, before anything is sent."""
         issuer = endpoint.issuer(model or asked)
         request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
         course = set_course(
             request,
-            profile,
+            profile or self.profile(endpoint, model or asked, inbound.tenant),
             issuer,
             controls=controls,
             wording=self.house.wording,
@@ -169,7 +230,7 @@ class Turns:
             kept=keeps_reply(inbound.wire, endpoint, request),
         )
         setting = Setting(
-            transport=transport,
+            transport=self._transport if metered is None else metered,
             clock=self._clock,
             learnt=self.learnt,
             issued=self.issued,
@@ -178,7 +239,15 @@ class Turns:
             tally=metered,
         )
         turn = Turn(
-            inbound, request, course, endpoint, model=model, setting=setting, progress=progress, deadline=deadline
+            inbound,
+            request,
+            course,
+            endpoint,
+            model=model,
+            setting=setting,
+            progress=progress,
+            deadline=deadline,
+            takes_bytes=takes_bytes,
         )
         turn.record.model, turn.record.place = model or asked, endpoint.base_url
-        return await (turn.stream() if inbound.stream else turn.whole())
+        return turn

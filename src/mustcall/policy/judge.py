@@ -60,7 +60,9 @@ def is_blank(parts: Iterable[Part]) -> bool:
 
 
 def judge(case: Case, reply: Reply, found: Found) -> Judgement:
-    """Return what a reply is."""
+    """Return what a reply is. Under protocol `off` everything is what it says it is."""
+    if case.protocol is Protocol.OFF:
+        return Judgement(verdict=Verdict.CALLED if reply.calls else Verdict.ANSWERED, reply=reply)
     starved = is_starved(case.prompt_bound, reply.usage)
     if starved and case.controls.refuse_starved:
         return Judgement(verdict=Verdict.STARVED, reply=reply)

@@ -28,7 +28,7 @@ from mustcall.policy.profile import Profile
 from mustcall.policy.talk import talk_length
 from mustcall.wire.naming import flat_name
 
-__all__ = ["NameMap"]
+__all__ = ["UNCHANGED", "NameMap"]
 
 #: What every codec passes on as it is (`wire.naming`): a mapped name must not be mapped once more.
 _LONGEST = 64
@@ -94,7 +94,7 @@ class NameMap:
     def of(cls, request: Request, profile: Profile) -> "NameMap":
         """Return the map for what this request offers and holds."""
         if _is_trivial(request, _rule(profile.name_pattern, profile.name_length)):
-            return _TRIVIAL
+            return UNCHANGED
         return cls(request, profile)
 
     def outgoing(self, request: Request, log: AdaptationLog | None = None) -> Request:
@@ -356,4 +356,4 @@ def _in_digits(number: int) -> str:
 
 
 #: The map of every request in which everything is legal.
-_TRIVIAL = NameMap(Request(model="", messages=()), Profile())
+UNCHANGED = NameMap(Request(model="", messages=()), Profile())

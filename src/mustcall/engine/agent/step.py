@@ -1,7 +1,7 @@
 """One turn of an agent's model: a request out, a reply in, taken by the same engine as the gateway's turns.
 
-The request is written on the upstream's own wire and handed to `Turns.take`, which judges, retries and mends; what
-comes back is read with the same wire's codec. No decision is made here.
+The request is written on the upstream's own wire; what comes back are the turn's own events, its reply and the error
+it ended in. No decision is made here.
 """
 
 import os
@@ -13,44 +13,30 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import (
-    ErrorInfo,
-    ModelError,
-    MustcallError,
-    UpstreamGarbage,
-    UpstreamRejected,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
-from mustcall.core.events import Ended, Event, Failed
+from mustcall.core.errors import UpstreamRejected
+from mustcall.core.events import Event
 from mustcall.core.events import ReasoningDelta as ReasoningEvent
 from mustcall.core.events import TextDelta as TextEvent
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
-from mustcall.core.verdict import OutcomeKind
 from mustcall.engine.agent.events import ReasoningDelta, TextDelta
-from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.exchange import Inbound
 from mustcall.engine.metered import Metered
+from mustcall.engine.outlets import Heard
 from mustcall.engine.records import Progress, TurnRecord
+from mustcall.engine.refusals import Refused
 from mustcall.engine.spending import Purse
+from mustcall.engine.turn import Turn
 from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
-from mustcall.policy.remedy import ERRORS
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
-from mustcall.wire.codec import Provenance, Target
+from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sse import SseDecoder
 
 __all__ = ["Say", "Step"]
-
-#: A model error says its own name first, on every wire.
-_MODEL_ERRORS: dict[str, type[ModelError]] = {kind.__name__: kind for kind in (*ERRORS.values(), ModelError)}
-_UPSTREAM_ERRORS: dict[str, type[MustcallError]] = {
-    kind.code: kind for kind in (UpstreamUnavailable, UpstreamTimeout, UpstreamGarbage)
-}
 
 Say = Callable[[TextDelta | ReasoningDelta], Awaitable[None]]
 
@@ -101,7 +87,7 @@ class Step:
         return total
 
     async def take(self, request: Request, controls: Controls, say: Say) -> Reply:
-        """Take the turn and return its reply; raise `MustcallError`. Text is said as it may be seen."""
+        """Take the turn and return its reply; raise `MustcallError` as it does. Text is said as it may be seen."""
         self._issuer = self._endpoint.issuer(request.model)
         inbound = self._inbound(request)
         if self._purse is not None:
@@ -109,7 +95,7 @@ class Step:
                 self._purse, self._endpoint, request.model, progress=self._progress, step=str(self._number)
             )
         metered = self._metered
-        taking = self._turns.take(
+        turn = self._turns.begin(
             inbound,
             self._endpoint,
             None,
@@ -119,11 +105,13 @@ class Step:
             deadline=self._clock.monotonic() + self._timeout,
             metered=metered,
         )
-        taken = await (taking if metered is None else metered.follow(taking))
-        if isinstance(taken, StreamedReply):
-            self._reply = await self._read_stream(taken, say)
-        else:
-            self._reply = await self._read_whole(taken, say)
+        try:
+            self._reply = await (self._streamed(turn, say) if request.stream else self._whole(turn, say))
+        except Refused as refused:
+            raise UpstreamRejected(refused.told) from None
+        finally:
+            if metered is not None:
+                await metered.finish()
         return self._reply
 
     def _inbound(self, request: Request) -> Inbound:
@@ -140,14 +128,8 @@ class Step:
             request_id=f"req_{self._token}",
         )
 
-    @property
-    def _provenance(self) -> Provenance:
-        return Provenance(issuer=self._issuer, token=self._token)
-
-    async def _read_whole(self, whole: WholeReply, say: Say) -> Reply:
-        if whole.status >= 400:
-            raise UpstreamRejected(self._codec.decode_error(whole.status, whole.body))
-        reply = self._codec.decode_reply(whole.body, self._provenance)
+    async def _whole(self, turn: Turn, say: Say) -> Reply:
+        reply = await turn.reply()
         for part in reply.parts:
             match part:
                 case Text(text=text) | Refusal(text=text) if text:
@@ -158,53 +140,23 @@ class Step:
                     pass
         return reply
 
-    async def _read_stream(self, streamed: StreamedReply, say: Say) -> Reply:
-        sse = SseDecoder()
-        decoder = self._codec.stream_decoder(self._provenance)
+    async def _streamed(self, turn: Turn, say: Say) -> Reply:
+        """Say what the turn lets out as it comes, and return all of it: also what attempts before the last showed."""
         assembler = Assembler()
-
-        async def take(events: list[Event]) -> bool:
-            for event in events:
-                assembler.feed(event)
-                match event:
-                    case TextEvent(text=text) if text:
-                        await say(TextDelta(text))
-                    case ReasoningEvent(text=text) if text:
-                        await say(ReasoningDelta(text))
-                    case Failed(error=error):
-                        raise self._failure(error)
-                    case Ended():
-                        return True
-                    case _:
-                        pass
-            return False
-
-        async with aclosing(streamed.chunks) as chunks:
-            ended = await take(decoder.feed_all(sse.feed(streamed.first)))
-            async for chunk in chunks:
-                if not ended:
-                    ended = await take(decoder.feed_all(sse.feed(chunk)))
-        if not ended:
-            await take(decoder.feed_all(sse.close()) + decoder.close())
-        if not assembler.ended:
-            raise UpstreamUnavailable("the upstream's stream ended before the reply was complete")
+        async with aclosing(turn.pieces(Heard())) as pieces:
+            heard: tuple[Event, ...] | None = await turn.first(pieces)
+            while heard is not None:
+                for event in heard:
+                    assembler.feed(event)
+                    match event:
+                        case TextEvent(text=text) if text:
+                            await say(TextDelta(text))
+                        case ReasoningEvent(text=text) if text:
+                            await say(ReasoningDelta(text))
+                        case _:
+                            pass
+                heard = await anext(pieces, None)
         return assembler.reply()
-
-    def _failure(self, error: ErrorInfo) -> MustcallError:
-        """Return a stream's error event as the typed error it was before it was written down."""
-        if self._metered is not None and self._metered.refusal is not None:
-            return self._metered.refusal
-        record = self._progress.record
-        if record is not None and record.outcome is OutcomeKind.FAILURE:
-            own = _MODEL_ERRORS.get(error.message.partition(":")[0])
-            if own is not None:
-                return own(error.message, details={"attempts": [attempt.summary() for attempt in record.attempts]})
-            # Not every wire's error has a place for our code; the record has it.
-            code = record.attempts[-1].error if record.attempts else None
-            broken = _UPSTREAM_ERRORS.get(code or error.code)
-            if broken is not None:
-                return broken(error.message)
-        return UpstreamRejected(error)
 
 
 def _encoded(body: JsonObject) -> bytes:

@@ -138,8 +138,8 @@ class DbosEngine:
             "workflow_id": name,
             "app_version": _VERSION,
         }
-        handle: Any = self._connected().enqueue(options, task)
-        return handle.get_status().status not in _OVER
+        client: Any = self._connected()
+        return client.enqueue(options, task).get_status().status not in _OVER
 
     def _connected(self) -> "DBOSClient":
         with self._connecting:

@@ -1,0 +1,94 @@
+"""The gateway's edge of a turn: its outcome in the bytes of the caller's wire, in one piece or as a stream.
+
+What the upstream sent goes out as it came where the turn allows that. Nothing is decided here.
+"""
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
+from mustcall.core.reply import Reply
+from mustcall.engine.delivery import Delivery
+from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.records import Progress
+from mustcall.engine.refusals import Refused
+from mustcall.engine.turn import Turn
+from mustcall.wire.registry import codec_for
+from mustcall.wire.written import write_body
+
+__all__ = ["Edge"]
+
+
+class Edge:
+    """One caller's end of one turn. `created` is the time of its reply, `metadata` adds the record to a whole one."""
+
+    def __init__(self, turn: Turn, progress: Progress, *, created: int, metadata: bool) -> None:
+        self._turn = turn
+        self._inbound = inbound = turn.inbound
+        self._request = turn.request
+        self._progress = progress
+        self._metadata = metadata
+        self._codec = codec_for(inbound.wire)
+        self._stamp = inbound.stamp(created)
+
+    async def take(self) -> WholeReply | StreamedReply:
+        """Take the turn as its caller asked: a stream is returned once its first bytes are there."""
+        try:
+            return await (self._stream() if self._inbound.stream else self._whole())
+        except Refused as refused:
+            return self._refusal(refused)
+
+    async def _whole(self) -> WholeReply:
+        reply = await self._turn.reply()
+        return self._answer(200, self._encoded(reply) if self._turn.raw is None else self._turn.raw)
+
+    async def _stream(self) -> StreamedReply:
+        delivery = self._progress.delivery = self._delivery()
+        chunks = self._turn.pieces(delivery)
+        return self._streamed(await self._turn.first(chunks), chunks)
+
+    def _delivery(self) -> Delivery:
+        kept = self._turn.is_stateful and not self._inbound.stored
+        return Delivery(self._codec, self._request, self._stamp, self._turn.log, kept=kept)
+
+    def _refusal(self, refused: Refused) -> WholeReply | StreamedReply:
+        """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
+        told = refused.told
+        if refused.body is not None:
+            return self._answer(refused.status, refused.body)
+        delivery = self._delivery()
+        if self._inbound.stream and delivery.tells(told):
+            return self._streamed(delivery.fail(UpstreamRejected(told)), _nothing())
+        body = msgspec.json.encode(self._codec.encode_error(told, self._inbound.request_id))
+        return self._answer(refused.status, body)
+
+    def _encoded(self, reply: Reply) -> bytes:
+        """Write a reply for the caller."""
+        turn = self._turn
+        try:
+            body = self._codec.encode_reply(reply, self._request, self._stamp, turn.log)
+            if self._metadata:
+                turn.record.adaptations = turn.adaptations
+                body["mustcall"] = turn.record.summary()
+            return write_body(body)
+        except RecursionError:
+            raise turn.failed(UpstreamGarbage("the upstream's reply is nested too deeply")) from None
+        except MustcallError as error:
+            raise turn.failed(error) from None
+
+    def _answer(self, status: int, body: bytes) -> WholeReply:
+        turn = self._turn
+        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.adaptations)
+
+    def _streamed(self, first: bytes, chunks: AsyncGenerator[bytes]) -> StreamedReply:
+        turn = self._turn
+        return StreamedReply(
+            status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.adaptations
+        )
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    """Yield nothing: the whole stream is its first bytes."""
+    return
+    yield b""

@@ -1,0 +1,105 @@
+"""Where a turn's reply goes as it comes: into bytes of a wire (`engine.delivery`), or to a reader of events.
+
+The turn decides what may be seen and when; what is made of it is the outlet's. `shown` is what went out, and the turn
+goes on from it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from mustcall.core.errors import ErrorInfo, MustcallError
+from mustcall.core.events import Event
+from mustcall.policy.gate import Shown
+
+__all__ = ["Heard", "Outlet", "P"]
+
+P = TypeVar("P", bytes, "tuple[Event, ...]")
+
+
+class Outlet(Protocol[P]):
+    """Takes what may be seen of a reply, in order, and returns what its reader gets."""
+
+    #: What is returned where nothing goes out.
+    nothing: P
+    shown: Shown
+
+    @property
+    def begun(self) -> bool:
+        """Whether something went out after which an error cannot be raised any more."""
+        ...
+
+    @property
+    def written(self) -> bool:
+        """Whether something went out in another form than it came: the upstream's own bytes cannot follow."""
+        ...
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take where the ids are known under which items go out as bytes."""
+        ...
+
+    def forward(self, block: bytes, events: list[Event]) -> P:
+        """Take bytes as they came; `events` are what they mean."""
+        ...
+
+    def forward_one(self, block: bytes, event: Event) -> P:
+        """Do as `forward` for whole lines that mean one event."""
+        ...
+
+    def write(self, events: Iterable[Event]) -> P:
+        """Take events that are not to go out as they came."""
+        ...
+
+    def joined(self, pieces: Sequence[P]) -> P:
+        """Return what went out together."""
+        ...
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell whether this error is no exception even where nothing went out."""
+        ...
+
+    def fail(self, error: MustcallError) -> P:
+        """End with an error, after something went out."""
+        ...
+
+
+class Heard:
+    """Hands events on as they are: for a reader in the same process. An error is raised, whatever went out."""
+
+    nothing: tuple[Event, ...] = ()
+    begun = False
+    written = True
+
+    def __init__(self) -> None:
+        self.shown = Shown()
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take nothing: no bytes go out."""
+
+    def forward(self, block: bytes, events: list[Event]) -> tuple[Event, ...]:
+        """Return the events."""
+        del block
+        return self.write(events)
+
+    def forward_one(self, block: bytes, event: Event) -> tuple[Event, ...]:
+        """Return the event."""
+        del block
+        return self.write((event,))
+
+    def write(self, events: Iterable[Event]) -> tuple[Event, ...]:
+        """Return the events."""
+        taken = tuple(events)
+        self.shown.record(taken)
+        return taken
+
+    def joined(self, pieces: Sequence[tuple[Event, ...]]) -> tuple[Event, ...]:
+        """Return all of them, in order."""
+        return tuple(event for piece in pieces for event in piece)
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell that every error is raised."""
+        del error
+        return False
+
+    def fail(self, error: MustcallError) -> tuple[Event, ...]:
+        """Raise the error."""
+        raise error
