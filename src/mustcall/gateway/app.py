@@ -14,12 +14,12 @@ from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.errors import (
-    ErrorInfo,
     ForeignOrigin,
     GatewayBusy,
     MustcallError,
     Unauthorized,
     UnknownRoute,
+    UpstreamRejected,
     WrongMethod,
 )
 from mustcall.core.events import Failed
@@ -234,7 +234,7 @@ class Gateway:
         self._metrics.error(type(problem).code)
         if call.started:
             if call.streaming:
-                await call.send({"type": "http.response.body", "body": call.stream_error(problem.info())})
+                await call.send({"type": "http.response.body", "body": call.stream_error(problem)})
             return
         record = call.progress.record
         noted = record.adaptations if record is not None else ()
@@ -508,17 +508,17 @@ class _Call:
         headers.append((b"cache-control", b"no-cache"))
         await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
-    def stream_error(self, error: ErrorInfo) -> bytes:
+    def stream_error(self, error: MustcallError) -> bytes:
         """Return an error as the end of this stream; one of which nothing but signs of life went out begins first."""
         if self.progress.delivery is not None:
             return self.progress.delivery.fail(error)
         codec = codec_for(self.wire)
         if self.last:
-            return codec.encode_stream_error(error, self.request_id, self.last)
+            return codec.encode_stream_error(error.info(), self.request_id, self.last)
         nobody = Request(model="", messages=())
         stamp = Stamp(token=self.token, created=0, request_id=self.request_id)
         encoder = codec.stream_encoder(nobody, stamp, AdaptationLog())
-        return encoder.feed(Failed(error))
+        return encoder.feed(Failed(error.info()))
 
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
@@ -530,7 +530,7 @@ class _Call:
     async def send_reply(self, reply: WholeReply, codec: Codec) -> None:
         """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""
         if self.started:
-            error = codec.decode_error(reply.status, reply.body)
+            error = UpstreamRejected(codec.decode_error(reply.status, reply.body))
             await self.send({"type": "http.response.body", "body": self.stream_error(error)})
             return
         record = self.progress.record
