@@ -68,6 +68,8 @@ class Flow:
         if raw and regularity is not None and delivery is not None:
             delivery.names = lambda: regularity.names
         self.failure: ErrorInfo | None = None
+        #: The upstream's own word for it as it came, with the model's generation in it if it carries one (rule 128).
+        self.told: ErrorInfo | None = None
         self._deltas = 0
         #: Whether the failure is the upstream's own word, in the bytes that came.
         self.said_so = False
@@ -275,6 +277,7 @@ class Flow:
                 self._ended = True
             elif isinstance(event, Failed):
                 self._ended = True
+                self.told = event.error
                 self.failure = without_generation(event.error)
                 self.said_so = self.failure is event.error
             self._show(self.lens.feed(event))

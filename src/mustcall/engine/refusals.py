@@ -6,15 +6,15 @@ It judges nothing and sends nothing: whether a refusal is worth another attempt 
 from collections.abc import AsyncGenerator, Mapping
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import ErrorInfo
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.policy.judge import is_blank
 from mustcall.policy.lens import Lens
-from mustcall.policy.rejection import harvest, holds_whole_generation
+from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
 
-__all__ = ["Refused", "ended_stream", "harvested"]
+__all__ = ["Refused", "ended_stream", "harvested", "told_of"]
 
 
 class Refused(Exception):
@@ -45,6 +45,14 @@ def harvested(error: ErrorInfo, lens: Lens, token: str, model: str) -> Reply | N
         return reply
     found = lens.read(reply)
     return reply if found.calls and is_blank(found.cleaned or ()) else None
+
+
+def told_of(error: MustcallError) -> MustcallError:
+    """Return an error as the caller may see it: without what the model wrote."""
+    if not isinstance(error, UpstreamRejected):
+        return error
+    told = without_generation(error.error)
+    return error if told is error.error else UpstreamRejected(told)
 
 
 def ended_stream(data: bytes, headers: Mapping[str, str], adaptations: tuple[Adaptation, ...]) -> StreamedReply:

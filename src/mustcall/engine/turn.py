@@ -20,7 +20,6 @@ from mustcall.core.errors import (
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
@@ -31,8 +30,8 @@ from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, 
 from mustcall.engine.flow import Flow
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, ended_stream, harvested
-from mustcall.engine.restoring import restored
+from mustcall.engine.refusals import Refused, ended_stream, harvested, told_of
+from mustcall.engine.restoring import TOO_DEEP, encoded_reply, restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
 from mustcall.policy.backoff import is_transient
@@ -187,12 +186,13 @@ class Turn:
                         flow.fail(error)
                     finally:
                         await answer.reply.close()
-                    if flow.failure is not None:
+                    hidden = self._hidden(flow.told, delivery) if flow.failure is not None else None
+                    if flow.failure is not None and hidden is None:
                         if await self._again_after(flow.failure, delivery):
                             continue
                         yield self._give_up(flow, delivery)
                         return
-                    reply = flow.reply()
+                    reply, flow = (flow.reply(), flow) if hidden is None else (hidden, None)
                 data, over = self._conclude(reply, flow, delivery)
                 if data:
                     yield data
@@ -219,9 +219,10 @@ class Turn:
         try:
             reply, _ = await self._decode_whole(answer.reply, skims=False)
         except MustcallError as error:
-            if await self._again_after(error.info(), delivery):
-                return None
-            raise
+            hidden = self._hidden(error.info(), delivery)
+            if hidden is None and not await self._again_after(error.info(), delivery):
+                raise
+            return hidden
         return reply
 
     def _delivery(self) -> Delivery:
@@ -356,9 +357,14 @@ class Turn:
                 reply, raw = await self._read_in_time(answer.reply)
             except BaseException as error:
                 await answer.reply.close()
-                if isinstance(error, MustcallError) and await self._again_after(error.info(), None):
-                    continue
-                raise
+                if not isinstance(error, MustcallError):
+                    raise
+                hidden = self._hidden(error.info(), None)
+                if hidden is not None:
+                    return hidden, None, answer.reply.headers
+                if not await self._again_after(error.info(), None):
+                    raise
+                continue
             restored = self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
 
@@ -388,7 +394,7 @@ class Turn:
         finally:
             await upstream.close()
         if flow.failure is not None:
-            raise UpstreamRejected(flow.failure)
+            raise UpstreamRejected(flow.told or flow.failure)
         return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
 
     async def _decode_whole(self, upstream: UpstreamReply, *, skims: bool = True) -> tuple[Reply, bytes | None]:
@@ -491,6 +497,7 @@ class Turn:
         return tuple(dict.fromkeys(noted)) if noted else ()
 
     def _failed(self, error: MustcallError) -> MustcallError:
+        error = told_of(error)
         self.record.outcome = OutcomeKind.FAILURE
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
@@ -512,10 +519,9 @@ class Turn:
         again_later = info.status == 429 or info.status >= 500
         record.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
         record.error = info.code
-        reply = harvested(info, self._lens(), self._token, self._request.model)
-        if reply is not None:
-            self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
-            return self._restored(reply)
+        hidden = self._hidden(info, None)
+        if hidden is not None:
+            return hidden
         again, lesson = self._course.refused(info)
         if lesson is not None:
             self._teaching.suppose(lesson)
@@ -524,6 +530,19 @@ class Turn:
         self._failed(UpstreamRejected(info))
         told = without_generation(info)
         raise Refused(self._refusal(answer, body, info, told), told)
+
+    def _hidden(self, error: ErrorInfo | None, delivery: Delivery | None) -> Reply | None:
+        """Return the reply inside an upstream's error, to be judged (rule 128); None if there is none to be shown.
+
+        Behind text or calls that went out, it would be said twice.
+        """
+        if error is None or (delivery is not None and (delivery.shown.spoke or delivery.shown.called)):
+            return None
+        reply = harvested(error, self._lens(), self._token, self._request.model)
+        if reply is None:
+            return None
+        self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
+        return self._restored(reply)
 
     def _refusal(self, answer: Answer, body: bytes, info: ErrorInfo, told: ErrorInfo) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
@@ -538,6 +557,7 @@ class Turn:
     async def _again_after(self, error: ErrorInfo, delivery: Delivery | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
+        error = without_generation(error)
         record.verdict, record.error, record.failure = Verdict.UNAVAILABLE, error.code, error
         record.seconds = self._setting.clock.monotonic() - record.started
         if (delivery is not None and delivery.shown) or not is_transient(error):
@@ -566,19 +586,15 @@ class Turn:
 
     def _encode_reply(self, reply: Reply) -> bytes:
         """Write a reply for the caller."""
-        kept = [part for part in reply.parts if not (isinstance(part, Text) and not part.text)]
-        if len(kept) != len(reply.parts) and kept:
-            reply = reply.evolve(parts=tuple(kept))
-        elif self._same_wire and not self._forwards:
-            reply = reply.evolve()  # not as it came: see there
+        own = self._same_wire and not self._forwards
+        body = encoded_reply(self._mine, reply, self._request, self._stamp, self._log, anew=own)
+        if self._setting.metadata:
+            self.record.adaptations = self._adaptations()
+            body["mustcall"] = self.record.summary()
         try:
-            body = self._mine.encode_reply(reply, self._request, self._stamp, self._log)
-            if self._setting.metadata:
-                self.record.adaptations = self._adaptations()
-                body["mustcall"] = self.record.summary()
             return write_body(body)
         except RecursionError:
-            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
+            raise UpstreamGarbage(TOO_DEEP) from None
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._adaptations())
