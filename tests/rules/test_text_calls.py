@@ -362,7 +362,7 @@ _STRUCTURED: dict[str, Json] = {
 @pytest.mark.parametrize("path", ["first call", "loop step", "structured answer", "choice auto"])
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_every_path(stage: Stage, wire: str, stream: bool, path: str) -> None:
-    """Rule 50: it holds on each way through the gateway; agent loop, sub-agents and answer phase are yet to come."""
+    """Rule 50: it holds on each way through the gateway: first call, loop step, structured answer, choice `auto`."""
     body = {
         "first call": request(wire, stream=stream),
         "loop step": request(wire, *_STEP, stream=stream),
