@@ -57,7 +57,8 @@ async def test_a_role_that_goes_on_leaking() -> None:
         result = await panel.ask(controls=NATIVE, worker_tools=[get_weather], check=False)
         first = plain("chat", "proposer")
         reminded = {**first, "messages": [*first["messages"], {"role": "user", "content": WORDS.text_call}]}
-        assert panel.bodies("proposer") == [first, first, reminded, {**first, "tool_choice": "none"}]
+        held = {"response_format": body("chat", "proposer")["response_format"]}
+        assert panel.bodies("proposer") == [first, first, reminded, {**first, **held, "tool_choice": "none"}]
         assert panel.bodies("synthesizer") == []
     (role,) = result.roles
     assert role.error is not None
