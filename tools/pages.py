@@ -20,6 +20,8 @@ from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
 from mustcall.dialects.names import names_markdown
+from mustcall.gateway.passing import MOST_PASSED
+from mustcall.gateway.passing import markdown as withheld
 from mustcall.policy import remedy, repairs
 from mustcall.policy.checker import LARGEST_SCHEMA
 from mustcall.policy.controls import Controls
@@ -238,6 +240,7 @@ def _fixed(_: str) -> str:
         f"| parts of a reply | {MOST_PARTS:,} | `upstream_garbage` |",
         f"| bytes of one stream event | {DEFAULT_EVENT_LIMIT:,} | `upstream_garbage` |",
         f"| bytes of an upstream's head | {HEAD_LIMIT:,} | `upstream_garbage` |",
+        f"| bytes of it that are passed on | {MOST_PASSED:,} | the rest is left out |",
         f"| steps of one validation | {MOST_STEPS:,} | the value does not fit |",
         f"| characters of a schema | {LARGEST_SCHEMA:,} | not checkable |",
         f"| nesting of arguments and schemas | {MAX_DEPTH} | the value does not fit |",
@@ -252,8 +255,15 @@ def security() -> str:
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{write[found[1]](page)}<!-- end -->\n", page)
 
 
+def gateway() -> str:
+    """Return docs/gateway.md with its table of withheld headers written anew."""
+    page = (DOCS / "gateway.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{withheld()}<!-- end -->\n", page)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
+    "gateway.md": gateway,
     "profiles.md": profiles,
     "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),

@@ -89,12 +89,33 @@ def test_roles_and_tools(run: Callable[..., Asked]) -> None:
 
 
 def test_addresses(run: Callable[..., Asked]) -> None:
-    """A role may be an address with a model behind it, each on a wire of its own; no configuration is read then."""
+    """A role may be an address with a model behind it, each on a wire of its own; no other upstream is needed then."""
     with ScriptedUpstream(players) as one, ScriptedUpstream(players) as other:
         here, there = f"chat={one.base_url}", f"messages={other.base_url}"
         code, out, _ = run("What?", "--proposer", f"{here}#big", "--critic", there, "--synthesizer", f"{there}#end")
         assert (models(one), models(other)) == ([("proposer", "big")], [("critic", "scripted"), ("synthesizer", "end")])
     assert (code, out) == (0, "It is 42.\n")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["configured", "address"])
+def test_hops_of_the_configuration(
+    run: Callable[..., Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    """Rules 82, 120: hops come from the file, the environment over it and the option over both."""
+    (tmp_path / "mustcall.toml").write_text("[contract]\nhops = 4\n")
+    with ScriptedUpstream(players) as upstream:
+        here = f"chat={upstream.base_url}"
+        who = ("--upstream", here)
+        if named:
+            who = ("--proposer", f"{here}#a", "--critic", f"{here}#a", "--synthesizer", f"{here}#a")
+        common = ("What?", *who, "--json", "-q", "--worker-tool", "calculator")
+
+        def hops(*more: str) -> int:
+            return json.loads(run(*common, *more)[1])["worker_tools"]["hop_budget"]
+
+        by_file = hops()
+        monkeypatch.setenv("MUSTCALL_CONTRACT_HOPS", "3")
+        assert (by_file, hops(), hops("--hops", "1")) == (4, 3, 1)
 
 
 def test_json(run: Callable[..., Asked]) -> None:

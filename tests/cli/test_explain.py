@@ -288,3 +288,25 @@ def test_unknown_wire() -> None:
     result = run(CHAT, "--wire", "gemini")
     assert result.exit_code == 2
     assert "'chat', 'responses', 'messages'" in result.output
+
+
+def test_settings_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 120: retries, back-off, hops, the cap of results, limits and single tools are shown as they are in force."""
+    (tmp_path / "mustcall.toml").write_text(f"{HERO}\n[contract.tools.rm]\nlocked_off = true\n")
+    monkeypatch.setenv("MUSTCALL_UPSTREAM_RETRIES", "7")
+    monkeypatch.setenv("MUSTCALL_CONTRACT_HOPS", "3")
+    monkeypatch.setenv("MUSTCALL_CONTRACT_RESULT_CAP", "900")
+    monkeypatch.setenv("MUSTCALL_LIMITS_EMPTY", "0")
+    told = plan({**CLAUDE, "model": "house"})["settings"]
+    waits = {"retries": 7, "backoff_base": 0.5, "backoff_cap": 8.0, "longest_wait": 30.0}
+    assert (told["upstream"], told["contract"]) == (waits, {"hops": 3, "result_cap": 900})
+    assert (told["contract.limits"]["empty"], told["contract.limits"]["extra_calls"]) == (0, 4)
+    assert told["contract.tools.rm"]["locked_off"] is True
+    shown = run({**CLAUDE, "model": "house"}).stdout
+    assert shown.partition("set, other than by default:\n")[2].partition("\n\n")[0].splitlines() == [
+        "  upstream.retries = 7",
+        "  contract.hops = 3",
+        "  contract.result_cap = 900",
+        "  contract.limits.empty = 0",
+        "  contract.tools.rm.locked_off = true",
+    ]

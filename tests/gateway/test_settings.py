@@ -3,14 +3,17 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.settings import load_settings, settings_from_flags
-from mustcall.policy.controls import OnUnmet
+from mustcall.policy.backoff import Backoff
+from mustcall.policy.controls import OnUnmet, ToolControls
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
 from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.seam import Timeouts
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
 
@@ -76,9 +79,73 @@ def test_every_section_has_variables(tmp_path: Path) -> None:
     assert named.house.controls.force_tools == "search"
 
 
+#: The settings of retries, and what they are without any.
+WAITS = {"retries": 2, "backoff_base": 0.5, "backoff_cap": 8.0, "longest_wait": 30.0}
+
+
+def test_retries_and_waits_of_an_upstream(tmp_path: Path) -> None:
+    """Rules 111, 120: how often and how patiently an upstream is called again is set by file and environment."""
+    file = write(tmp_path, UPSTREAM + "retries = 5\nbackoff_base = 0.1\nbackoff_cap = 1\nlongest_wait = 9\n")
+    assert tuple(WAITS.values()) == msgspec.structs.astuple(Backoff())
+    assert load_settings(upstream_flags=["chat=http://h/v1"], environment={}).endpoints[0].backoff == Backoff()
+    (endpoint,) = load_settings(file, environment={}).endpoints
+    assert endpoint.backoff == Backoff(retries=5, base=0.1, cap=1, longest_wait=9)
+    env = {f"MUSTCALL_UPSTREAM_{name.upper()}": "3" for name in WAITS}
+    (endpoint,) = load_settings(file, environment=env).endpoints
+    assert endpoint.backoff == Backoff(retries=3, base=3, cap=3, longest_wait=3)
+    flagged = load_settings(upstream_flags=["chat=http://h/v1", "chat=http://i/v1"], environment=env)
+    assert [one.backoff.retries for one in flagged.endpoints] == [3, 3]
+
+
+def test_timeouts_of_all_upstreams(tmp_path: Path) -> None:
+    """Rule 120: timeouts and token limits have variables; what an upstream is has none."""
+    env = {
+        "MUSTCALL_UPSTREAM_CONNECT_TIMEOUT": "1",
+        "MUSTCALL_UPSTREAM_READ_TIMEOUT": "2",
+        "MUSTCALL_UPSTREAM_IDLE_TIMEOUT": "3",
+        "MUSTCALL_UPSTREAM_DEFAULT_MAX_TOKENS": "4",
+        "MUSTCALL_UPSTREAM_MAX_OUTPUT_TOKENS": "5",
+        "MUSTCALL_UPSTREAM_NAME": "b",
+        "MUSTCALL_UPSTREAM_BASE_URL": "http://elsewhere/v1",
+    }
+    (endpoint,) = load_settings(write(tmp_path, UPSTREAM), environment=env).endpoints
+    assert endpoint.timeouts == Timeouts(connect=1, read=2, idle=3)
+    assert (endpoint.default_max_tokens, endpoint.max_output_tokens) == (4, 5)
+    assert (endpoint.name, endpoint.base_url) == ("a", "http://127.0.0.1:9000/v1")
+
+
+def test_single_tools_and_agents_limits(tmp_path: Path) -> None:
+    """Rule 120: settings of single tools, hops and the cap of results are set by file and environment."""
+    file = write(
+        tmp_path,
+        "[contract]\nhops = 5\nresult_cap = 600\n[contract.tools.rm]\nlocked_off = true\nresult_cap = 70\n" + UPSTREAM,
+    )
+    controls = load_settings(file, environment={}).house.controls
+    assert (controls.hops, controls.result_cap) == (5, 600)
+    assert controls.tools == {"rm": ToolControls(locked_off=True, result_cap=70)}
+    env = {
+        "MUSTCALL_CONTRACT_HOPS": "1",
+        "MUSTCALL_CONTRACT_RESULT_CAP": "80",
+        "MUSTCALL_CONTRACT_TOOLS": '{"poll": {"loop_advice": 0}, "ls": {"loop_block": 4, "loop_block_same": true}}',
+    }
+    controls = load_settings(file, environment=env).house.controls
+    assert (controls.hops, controls.result_cap) == (1, 80)
+    assert controls.tools == {
+        "poll": ToolControls(loop_advice=0),
+        "ls": ToolControls(loop_block=4, loop_block_same=True),
+    }
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
+        ("MUSTCALL_CONTRACT_TOOLS", "rm", "MUSTCALL_CONTRACT_TOOLS must be a JSON object"),
+        ("MUSTCALL_CONTRACT_TOOLS", '{"rm": {"locked": true}}', "MUSTCALL_CONTRACT_TOOLS: .*`locked`"),
+        ("MUSTCALL_CONTRACT_HOPS", "-1", "MUSTCALL_CONTRACT_HOPS:"),
+        ("MUSTCALL_CONTRACT_RESULT_CAP", "0", "MUSTCALL_CONTRACT_RESULT_CAP:"),
+        ("MUSTCALL_UPSTREAM_RETRIES", "often", "MUSTCALL_UPSTREAM_RETRIES:"),
+        ("MUSTCALL_UPSTREAM_BACKOFF_CAP", "-1", "upstream 'a': backoff_cap must be 0 or more"),
+        ("MUSTCALL_UPSTREAM_LONGEST_WAIT", "inf", "upstream 'a': longest_wait must be 0 or more"),
         ("MUSTCALL_LIMITS_EXTRA_CALLS", "many", "MUSTCALL_LIMITS_EXTRA_CALLS:"),
         ("MUSTCALL_CONTRACT_ON_UNMET", "shrug", "MUSTCALL_CONTRACT_ON_UNMET:"),
         ("MUSTCALL_CONTRACT_HOLD", "maybe", "MUSTCALL_CONTRACT_HOLD:"),

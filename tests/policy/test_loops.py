@@ -121,6 +121,19 @@ def test_settings_are_per_tool() -> None:
     assert loop_of(ask(), [call()], {"read": ToolControls(loop_advice=1, loop_block=1)}) is None
 
 
+def test_the_same_output_twice_blocks_where_it_is_set() -> None:
+    """Rule 108: identical output twice blocks by its own setting, at the third time and however often it is advised."""
+    tools = {"read": ToolControls(loop_advice=0, loop_block_same=True)}
+    same, other = turn(call(), output="same"), turn(call(), output="other")
+    found = loop_of(ask(same, same), [call()], tools)
+    assert found == loop(3, block=True, same=True)
+    assert found is not None
+    assert found.told == "the call of 'read' was made 3 times in a row and brought the same output twice"
+    assert loop_of(ask(same), [call()], tools) is None
+    assert loop_of(ask(same, other), [call()], tools) is None
+    assert loop_of(ask(other, same, same), [call()], tools) == loop(4, block=True, same=True)
+
+
 def test_the_same_output_twice_is_noted() -> None:
     """Rule 108: identical output twice is seen, also where advice is off."""
     request = ask(turn(call(), output="same"), turn(call(), output="same"))

@@ -336,6 +336,50 @@ def test_generations_inside_errors_are_judged_like_replies(wire: str, stream: bo
     assert {"reported:generation", "call_promoted:get_weather"} <= set(got.adaptations)
 
 
+#: What a stream may hold before the error: nothing, its start, or what is shown at once.
+BEFORE: dict[str, list[dict[str, Any]]] = {
+    "nothing": [],
+    "start": [{"role": "assistant", "content": ""}],
+    "reasoning": [{"role": "assistant", "reasoning_content": "Let me see."}],
+}
+
+
+def broken(before: str, body: dict[str, Any]) -> RawStream:
+    """A chat stream that ends in an error event."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks = [head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in BEFORE[before]]
+    return RawStream([b"data: " + json.dumps(event).encode() + b"\n\n" for event in (*chunks, body)])
+
+
+@ways
+@pytest.mark.parametrize("server", HARVESTS)
+@pytest.mark.parametrize("before", BEFORE)
+def test_generations_inside_error_events_are_judged_like_replies(
+    wire: str, stream: bool, server: str, before: str
+) -> None:
+    """Rule 128: an error event of a stream that carries a complete, valid call is that call, with no further call."""
+    _, body = HARVESTS[server]
+    asked = request(wire, model=UNKNOWN, stream=stream)
+    with Rig(broken(before, body), upstream="chat") as rig:
+        got = rig.ask(wire, asked)
+        assert len(rig.bodies) == 1
+    assert (got.status, got.text, got.calls, got.finish) == (200, "", (("get_weather", PARIS),), "tool_calls")
+    assert got.error == {}
+    if not (stream and before == "reasoning"):  # the headers are out with the reasoning
+        assert {"reported:generation", "call_promoted:get_weather"} <= set(got.adaptations)
+
+
+@pytest.mark.parametrize("server", HARVESTS)
+def test_generations_inside_error_events_are_discarded_where_text_is_no_channel(server: str) -> None:
+    """Rules 45, 128: under `native` such an event is a text call: it is tried again, and nothing of it is seen."""
+    asked = request("chat", stream=True)
+    with Rig(broken("start", HARVESTS[server][1]), CALL, upstream="chat") as rig:
+        got = rig.ask("chat", asked)
+        assert rig.bodies == [asked, asked]
+    assert (got.text, got.calls) == ("", (("get_weather", PARIS),))
+    assert got.outcome[3] == "text_call,called"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("server", HARVESTS)
 def test_generations_inside_errors_are_discarded_where_text_is_no_channel(server: str, stream: bool) -> None:

@@ -217,7 +217,11 @@ def test_exactly_one_retry(wire: str, stream: bool) -> None:
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_the_next_request_thinks_as_configured(wire: str, stream: bool) -> None:
-    """Rule 24: thinking is off for the one retry only; after the result, and for a new question, it is on again."""
+    """Rule 24: thinking is off for the one retry only; after the result, and for a new question, it is on again.
+
+    Messages refuses to think on behind a call that was made without thinking. A caller of another wire cannot know
+    that of its own call: for the request with that call's result thinking is left out, and reported.
+    """
     done = (User(ASK), Called("call_1", "get_weather", PARIS), Result("call_1", "sunny"))
     later = (*done, Assistant("Sunny."), User("And in Rome?"))
     with Rig(thought(), CALL, Turn(Say("Sunny.")), Turn(Call("get_weather", {"city": "Rome"}, id="c2"))) as rig:
@@ -225,12 +229,33 @@ def test_the_next_request_thinks_as_configured(wire: str, stream: bool) -> None:
         after = rig.ask(wire, asked(wire, *done, choice="auto", stream=stream))
         again = rig.ask(wire, asked(wire, *later, stream=stream))
         soft = soft_body(wire, stream=stream)
+        on = {"thinking": {"type": "enabled", "budget_tokens": 2048}}
         resumed = expect_body(wire, "messages", *done, model=CLAUDE, choice="auto", thinking=True, stream=stream)
-        if wire != "messages":  # a caller of another wire cannot know that this call has no thinking to go with it
-            del resumed["thinking"]
+        assert {"thinking": resumed.pop("thinking")} == on
+        resumed |= on if wire == "messages" else {}
         assert rig.bodies == [soft, hard(soft), resumed, soft_body(wire, *later, stream=stream)]
-        assert rig.bodies[-1]["thinking"] == {"type": "enabled", "budget_tokens": 2048}
+        assert rig.bodies[-1]["thinking"] == on["thinking"]
     assert (after.text, again.calls) == ("Sunny.", (("get_weather", {"city": "Rome"}),))
+    assert ("field_dropped:reasoning" in after.adaptations) == (wire != "messages")
+
+
+@pytest.mark.parametrize("upstream", ["chat", "responses"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> None:
+    """Rule 24: where reasoning was off for the retry, the caller's next requests are sent byte for byte."""
+    house = House(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    done = (User(ASK), Called("call_1", "get_weather", PARIS), Result("call_1", "sunny"))
+    following = asked(upstream, *done, model="gpt-5.1", choice="auto", stream=stream)
+    new = asked(upstream, User("Hello?"), model="gpt-5.1", choice="auto", stream=stream)
+    off = {"chat": {"reasoning_effort": "none"}, "responses": {"reasoning": {"effort": "none"}}}[upstream]
+    with Rig(thought(), CALL, Turn(Say("Sunny.")), Turn(Say("Hello.")), upstream=upstream, house=house) as rig:
+        rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
+        rig.ask(upstream, following)
+        rig.ask(upstream, new)
+        first, second, *next_ones = rig.bodies
+    name = next(iter(off))
+    assert (first[name], second[name]) == (new[name], off[name])
+    assert next_ones == [following, new]
 
 
 @pytest.mark.parametrize("upstream", ["chat", "responses"])

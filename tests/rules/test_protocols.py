@@ -521,3 +521,33 @@ def test_unforced_turns_are_not_constrained(stage: Stage) -> None:
     outcome = stage.play(Turn(Say("Sunny."))).ask("chat", body)
     assert stage.bodies == [body]
     assert outcome.text == "Sunny."
+
+
+# --- rule 55 ----------------------------------------------------------------------------------------------------------
+
+_OTHER = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("order", ["call first", "text first"])
+@pytest.mark.parametrize("protocol", ["native", "prompt", "hybrid"])
+@pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
+def test_native_calls_win(
+    *, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str
+) -> None:
+    """Rule 55: beside a native call a valid text call is none, under every protocol; its markup is gone."""
+    call = Call("get_weather", {"city": "Paris"})
+    turn = Turn(call, Say(_OTHER)) if order == "call first" else Turn(Say(_OTHER), call)
+    model = f"mine-{protocol}"
+    outcome = stage.play(turn).ask(caller, request(caller, model=model, stream=stream), upstream)
+    assert len(stage.bodies) == 1
+    assert (outcome.error, outcome.text, outcome.calls, outcome.finish) == ({}, "", CALLED, "calls")
+    assert b"tool_call>" not in outcome.raw
+
+
+@pytest.mark.parametrize("protocol", ["prompt", "hybrid"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_text_is_read_where_there_is_no_native_call(stage: Stage, wire: str, protocol: str) -> None:
+    """Rule 55: the same text alone is the call."""
+    outcome = stage.play(Turn(Say(_OTHER))).ask(wire, request(wire, model=f"mine-{protocol}"))
+    assert len(stage.bodies) == 1
+    assert outcome.calls == (("get_time", {"zone": "CET"}),)

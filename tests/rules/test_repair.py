@@ -192,11 +192,19 @@ def test_a_blocked_loop_is_an_error(wire: str, stream: bool) -> None:
 @wires
 def test_the_same_output_twice_can_block(wire: str) -> None:
     """Rule 108: two rounds with the same output are reported at once, and blocked where the tool says so."""
-    asked = request(wire, "Weather?", *rounds(2, output="Rain."))
-    with Rig(Turn(AGAIN), upstream=wire, house=blocking(3)) as rig:
-        got = rig.ask(wire, asked)
-        assert rig.bodies == [asked]
-    assert (got.status, got.outcome[3]) == (FAILED[wire], "looping")
+    same, other = (request(wire, "Weather?", *rounds(2, output=output)) for output in ("Rain.", "Rain {}."))
+    quiet = House(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0)}))
+    told = House(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0, loop_block_same=True)}))
+    with Rig(Turn(AGAIN), upstream=wire, house=quiet) as rig:
+        reported = rig.ask(wire, same)
+        assert rig.bodies == [same]
+    with Rig(Turn(AGAIN), Turn(AGAIN), upstream=wire, house=told) as rig:
+        blocked, free = rig.ask(wire, same), rig.ask(wire, other)
+        assert rig.bodies == [same, other]
+    assert (len(reported.calls), reported.adaptations) == (1, ["reported:looping"])
+    assert (blocked.status, blocked.calls, blocked.outcome[3]) == (FAILED[wire], (), "looping")
+    assert blocked.error["message"].startswith("LoopBlocked: ")
+    assert (len(free.calls), free.adaptations) == (1, [])
 
 
 @wires

@@ -100,6 +100,37 @@ def test_prose_before_a_discarded_call(stage: Stage, caller: str, upstream: str,
     check_no_trace(outcome.raw)
 
 
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_text_released_before_the_markup_stays(caller: str, upstream: str) -> None:
+    """Rules 53, 135: what the caller has seen before the markup stays as it was; the retry adds its call, no text."""
+    bad, better = Turn(Say(PROSE + OPEN)), Turn(Say("Here it is."), Call("get_weather", {"city": "Paris"}))
+    body = arriving(caller, upstream, stream=True)
+    before = b"".join(stream_reply(bad, Wire(upstream), body, Stamp(0))).index(b"<invoke")
+    with (
+        ScriptedUpstream([Hang(bad, before), better], strict=True) as scripted,
+        RunningGateway(f"{upstream}={scripted.base_url}") as gateway,
+    ):
+        outcome = ask_slowly(gateway.url, caller, request(caller, stream=True), b"look.", scripted.release)
+        assert [one.body for one in scripted.requests] == [body, body]
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, PROSE, CALLED)
+    assert b"Here it is" not in outcome.raw
+    check_no_trace(outcome.raw)
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_held_text_of_a_discarded_attempt_is_never_seen(stage: Stage, caller: str, upstream: str) -> None:
+    """Rule 53: with `hold` not even the text before the markup reaches the caller; the retry is the whole reply."""
+    bad, better = Turn(Say(PROSE + OPEN)), Turn(Say("Here it is."), Call("get_weather", {"city": "Paris"}))
+    asked = {**request(caller, stream=True), "mustcall": {"hold": True}}
+    outcome = stage.play(bad, better, chunking=5).ask(caller, asked, upstream)
+    assert stage.bodies == [arriving(caller, upstream, stream=True)] * 2
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, "Here it is.", CALLED)
+    assert PROSE.strip().encode() not in outcome.raw
+    check_no_trace(outcome.raw)
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_ordinary_text_is_not_held(stage: Stage, wire: str) -> None:
     """Rule 53: text that only looks like markup for a while comes out whole, at every chunking."""

@@ -362,7 +362,7 @@ _STRUCTURED: dict[str, Json] = {
 @pytest.mark.parametrize("path", ["first call", "loop step", "structured answer", "choice auto"])
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_every_path(stage: Stage, wire: str, stream: bool, path: str) -> None:
-    """Rule 50: it holds on each way through the gateway; agent loop, sub-agents and answer phase are yet to come."""
+    """Rule 50: it holds on each way through the gateway: first call, loop step, structured answer, choice `auto`."""
     body = {
         "first call": request(wire, stream=stream),
         "loop step": request(wire, *_STEP, stream=stream),
@@ -435,6 +435,25 @@ def test_salvage_after_release(caller: str, upstream: str) -> None:
         assert [one.body for one in scripted.requests] == [body]
     assert (outcome.error, outcome.calls, outcome.finish) == ({}, CALLED, "calls")
     assert outcome.text == PROSE
+    check_no_trace(outcome.raw)
+
+
+@pytest.mark.parametrize("form", ["incomplete", "not valid", "never"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_salvage_after_release_of_nothing_else(wire: str, form: str) -> None:
+    """Rule 51: behind streamed prose, too, only what is complete and valid is promoted, and nothing with `never`."""
+    bad = Turn(Say(PROSE + NOT_SALVAGED.get(form, INVOKE)), finish="tool_calls")
+    body = request(wire, stream=True)
+    asked = {**body, "mustcall": {"salvage": "never"}} if form == "never" else body
+    before = b"".join(stream_reply(bad, Wire(wire), body, Stamp(0))).index(b"<invoke")
+    with (
+        ScriptedUpstream([Hang(bad, before), GOOD], strict=True) as scripted,
+        RunningGateway(f"{wire}={scripted.base_url}") as gateway,
+    ):
+        outcome = ask_slowly(gateway.url, wire, asked, b"look.", scripted.release)
+        assert [one.body for one in scripted.requests] == [body, body]
+    assert (outcome.error, outcome.text, outcome.calls) == ({}, PROSE, CALLED)
+    assert not any(entry.startswith("call_promoted") for entry in outcome.adaptations)
     check_no_trace(outcome.raw)
 
 

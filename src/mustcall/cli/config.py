@@ -10,6 +10,7 @@ from mustcall.cli.groups import Group
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import shown_place
+from mustcall.policy.backoff import Backoff
 from mustcall.policy.controls import Controls, Limits
 from mustcall.upstream.endpoint import Endpoint
 
@@ -37,6 +38,8 @@ def check(file: Path | None) -> None:
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         model = f", model {endpoint.model}" if endpoint.model else ""
         click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})")
+        for name, value in _waits(endpoint.backoff):
+            click.echo(f"upstream     {endpoint.name}: {name} = {value:g}")
     for line in settings.notes:
         click.echo(f"note         {line}")
     click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
@@ -56,6 +59,15 @@ def check(file: Path | None) -> None:
         if rule is not None and rule.failures:
             click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
     click.echo("ok")
+
+
+def _waits(backoff: Backoff) -> Iterator[tuple[str, float]]:
+    """Yield what is not as usual about retries, by the names in the configuration."""
+    names = {"retries": "retries", "base": "backoff_base", "cap": "backoff_cap", "longest_wait": "longest_wait"}
+    for field, name in names.items():
+        value: float = getattr(backoff, field)
+        if value != getattr(Backoff(), field):
+            yield name, value
 
 
 def _unrouted(endpoints: Sequence[Endpoint]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mustcall.engine.coordinating.results import CoordinateResult
 from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.settings import Settings, load_settings
 from mustcall.toolkit.builtin import builtin_tools
 from mustcall.toolkit.coordination import coordination_as_json, coordination_lines
 from mustcall.toolkit.fetch import Fetcher, fetch_tool
@@ -52,7 +52,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     verifier: str | None
     worker_tools: tuple[str, ...]
     allow: tuple[str, ...]
-    hops: int
+    hops: int | None
     rounds: int
     quorum: int
     session: str | None
@@ -89,7 +89,9 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     metavar="PREFIX",
     help="What `fetch` may read: [https://]host[:port][/path], *.host. May be repeated.  [default: nothing]",
 )
-@click.option("--hops", type=click.IntRange(0, 20), default=2, show_default=True, help="Tool runs before each answer.")
+@click.option(
+    "--hops", type=click.IntRange(0, 20), help="Tool runs before each answer.  [default: `[contract] hops`, else 2]"
+)
 @click.option("--rounds", type=click.IntRange(1, 10), default=1, show_default=True, help="Rounds of debate, at most.")
 @click.option("--quorum", type=click.IntRange(0), default=1, show_default=True, help="Critics that must answer.")
 @click.option("--session", metavar="ID", help="What to call this session.  [default: a new one]")
@@ -191,15 +193,17 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
-    """Return what finds upstreams; the configuration is read only if a name needs it."""
+    """Return what finds upstreams; those of the configuration are looked at only if a name needs them."""
     optional = [each for each in (wanted.synthesizer, wanted.verifier) if each is not None]
     names = [wanted.proposer, *wanted.critics, *optional]
     known: dict[str | None, Upstream] = {}  # one for each name, so that its roles share what refusals teach
+    house = House()
     for name in names:
         if name is not None and name not in known and is_address(name):
-            known[name] = await _at_address(name, flags, transport)
+            at = load_settings(flags.file, upstream_flags=[name], key_env=flags.key_env)
+            known[name], house = await _at_address(at, flags, transport), at.house
     if all(name in known for name in names):
-        return _Found(lambda name: known[name])
+        return _Found(lambda name: known[name], house)
     settings = settings_of(flags)
     connect = connector(settings, transport)
     for name in names:
@@ -208,9 +212,8 @@ async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
     return _Found(lambda name: known[name], settings.house)
 
 
-async def _at_address(text: str, flags: Flags, transport: Transport) -> Upstream:
+async def _at_address(settings: Settings, flags: Flags, transport: Transport) -> Upstream:
     """Return the upstream of an address; without a model it is the first one listed there."""
-    settings = settings_from_flags(text, key_env=flags.key_env, environment=os.environ)
     endpoint = with_key(settings.endpoints[0], flags.key_env)
     settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
     return Upstream(endpoint, model=await first_model(settings, transport), transport=transport)

@@ -22,7 +22,7 @@ from mustcall.engine.turns import House
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.environment import Keyless
 from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
-from mustcall.policy.controls import OnUnmet
+from mustcall.policy.controls import Controls, OnUnmet, ToolControls
 from mustcall.policy.demand import DemandSource
 from mustcall.policy.plan import RungKind
 from mustcall.policy.profile import Protocol
@@ -104,9 +104,10 @@ def command(
     try:
         explained = explain(body, caller, endpoint, asked, house)
         if as_json:
-            shown = msgspec.json.format(msgspec.json.encode(_as_json(explained)), indent=2)
+            told = _as_json(explained) | {"settings": _set(explained.controls, endpoint)}
+            shown = msgspec.json.format(msgspec.json.encode(told), indent=2)
         else:
-            shown = "\n".join(_lines(explained)).encode()
+            shown = "\n".join(_lines(explained, _set(explained.controls, endpoint))).encode()
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     click.echo(shown)
@@ -184,10 +185,27 @@ def _as_json(explained: Explanation) -> JsonObject:
     }
 
 
+def _set(controls: Controls, endpoint: Endpoint) -> dict[str, JsonObject]:
+    """Return the limits in force that no rung shows, by their place in the configuration (rule 120)."""
+    wait = endpoint.backoff
+    tools = {f"contract.tools.{name}": msgspec.structs.asdict(each) for name, each in controls.tools.items()}
+    return {
+        "upstream": {
+            "retries": wait.retries,
+            "backoff_base": wait.base,
+            "backoff_cap": wait.cap,
+            "longest_wait": wait.longest_wait,
+        },
+        "contract": {"hops": controls.hops, "result_cap": controls.result_cap},
+        "contract.limits": msgspec.structs.asdict(controls.limits),
+        **tools,
+    }
+
+
 # --- for people ---------------------------------------------------------------------------------------------------
 
 
-def _lines(explained: Explanation) -> list[str]:
+def _lines(explained: Explanation, settings: dict[str, JsonObject]) -> list[str]:
     plan, reasoning = explained.plan, "on" if explained.plan.reasoning else "off"
     wires = f"{explained.wire} in, {explained.upstream_wire} out"
     demand = f"{explained.demanded} ({_ASKERS[plan.demand.source]}); reasoning counts as {reasoning}"
@@ -206,6 +224,7 @@ def _lines(explained: Explanation) -> list[str]:
         lines += _rung_lines(number, rung, before, than)
         before, than = rung.body, f"attempt {number}"
     lines += ["", *_ending(explained)]
+    lines += _section("set, other than by default", _changed(settings))
     if not explained.facts:
         return [*lines, "", "nothing is known of this model: it is asked on the safe side"]
     return lines + _section("known of this model", (_fact(name, fact) for name, fact in explained.facts.items()))
@@ -214,6 +233,16 @@ def _lines(explained: Explanation) -> list[str]:
 def _section(title: str, entries: Iterable[str]) -> list[str]:
     shown = [f"  {entry}" for entry in entries]
     return ["", f"{title}:", *shown] if shown else []
+
+
+def _changed(settings: dict[str, JsonObject]) -> Iterator[str]:
+    """Yield the settings that are not what they are without any configuration."""
+    usual = _set(Controls(), Endpoint(name="", wire=Wire.CHAT, base_url=""))
+    tool = msgspec.structs.asdict(ToolControls())
+    for place, said in settings.items():
+        for name, value in said.items():
+            if value != usual.get(place, tool)[name]:
+                yield f"{place}.{name} = {_compact(value)}"
 
 
 def _fact(name: str, fact: Fact) -> str:

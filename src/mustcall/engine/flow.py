@@ -70,6 +70,7 @@ class Flow(Generic[P]):
         self.raw = raw and regularity is not None
         if raw and regularity is not None:
             outlet.named_by(lambda: regularity.names)
+        #: What the stream failed with; the upstream's own word may have the model's generation in it (rule 128).
         self.error: MustcallError | None = None
         self._deltas = 0
         #: Whether the error is the upstream's own word, in the bytes that came.
@@ -277,8 +278,8 @@ class Flow(Generic[P]):
                 self._ended = True
             elif isinstance(event, Failed):
                 self._ended = True
-                told = without_generation(event.error)
-                self.error, self.said_so = UpstreamRejected(told), told is event.error
+                self.error = UpstreamRejected(event.error)
+                self.said_so = without_generation(event.error) is event.error
             self._show(self.lens.feed(event))
 
     def _show(self, events: list[Event]) -> None:

@@ -3,14 +3,14 @@
 It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.course`'s.
 """
 
-from mustcall.core.errors import ErrorInfo
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.policy.judge import is_blank
 from mustcall.policy.lens import Lens
-from mustcall.policy.rejection import harvest, holds_whole_generation
+from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
 
-__all__ = ["Refused", "harvested"]
+__all__ = ["Refused", "harvested", "told_of"]
 
 
 class Refused(Exception):
@@ -45,3 +45,11 @@ def harvested(error: ErrorInfo, lens: Lens, token: str, model: str) -> Reply | N
         return reply
     found = lens.read(reply)
     return reply if found.calls and is_blank(found.cleaned or ()) else None
+
+
+def told_of(error: MustcallError) -> MustcallError:
+    """Return an error as the caller may see it: without what the model wrote."""
+    if not isinstance(error, UpstreamRejected):
+        return error
+    told = without_generation(error.error)
+    return error if told is error.error else UpstreamRejected(told)

@@ -29,7 +29,7 @@ from mustcall.engine.flow import Flow
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, harvested
+from mustcall.engine.refusals import Refused, harvested, told_of
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
@@ -167,12 +167,14 @@ class Turn:
                         flow.fail(error)
                     finally:
                         await answer.reply.close()
-                    if flow.error is not None:
-                        if await self._again_after(flow.error.info(), outlet.shown):
+                    error = flow.error
+                    hidden = self._hidden(error, outlet.shown) if error is not None else None
+                    if error is not None and hidden is None:
+                        if await self._again_after(error.info(), outlet.shown):
                             continue
-                        yield self._give_up(flow, flow.error, outlet)
+                        yield self._give_up(flow, error, outlet)
                         return
-                    reply = flow.reply()
+                    reply, flow = (flow.reply(), flow) if hidden is None else (hidden, None)
                 data, over = self._conclude(reply, flow, outlet)
                 if data:
                     yield data
@@ -181,10 +183,9 @@ class Turn:
                 self._progress.holding = True
         except (MustcallError, Refused) as error:
             self._progress.holding = False
-            failure = UpstreamRejected(error.told) if isinstance(error, Refused) else self.failed(error)
             if not outlet.begun:
-                raise
-            yield outlet.fail(failure)
+                raise (error if isinstance(error, Refused) else self.failed(error)) from None
+            yield outlet.fail(UpstreamRejected(error.told) if isinstance(error, Refused) else self.failed(error))
 
     async def first(self, pieces: AsyncGenerator[P]) -> P:
         """Return the first of `pieces`, in the time of the turn; raise `Refused` and `MustcallError`."""
@@ -220,9 +221,10 @@ class Turn:
         try:
             reply, _ = await self._decode_whole(answer.reply, skims=False)
         except MustcallError as error:
-            if await self._again_after(error.info(), shown):
-                return None
-            raise
+            hidden = self._hidden(error, shown)
+            if hidden is None and not await self._again_after(error.info(), shown):
+                raise
+            return hidden
         return reply
 
     def _flow(self, outlet: Outlet[P]) -> Flow[P]:
@@ -355,9 +357,14 @@ class Turn:
                 reply, raw = await self._read_in_time(answer.reply)
             except BaseException as error:
                 await answer.reply.close()
-                if isinstance(error, MustcallError) and await self._again_after(error.info(), None):
-                    continue
-                raise
+                if not isinstance(error, MustcallError):
+                    raise
+                hidden = self._hidden(error, None)
+                if hidden is not None:
+                    return hidden, None
+                if not await self._again_after(error.info(), None):
+                    raise
+                continue
             restored = self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None
 
@@ -484,7 +491,8 @@ class Turn:
         self.record.adaptations = self.adaptations
 
     def failed(self, error: MustcallError) -> MustcallError:
-        """Take note of the error that the turn ends in, and return it."""
+        """Take note of the error that the turn ends in, and return it as the caller may see it."""
+        error = told_of(error)
         self.record.outcome = OutcomeKind.FAILURE
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
@@ -506,10 +514,9 @@ class Turn:
         again_later = info.status == 429 or info.status >= 500
         record.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
         record.error = info.code
-        reply = harvested(info, self._lens(), self._token, self.request.model)
-        if reply is not None:
-            self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
-            return self._restored(reply)
+        hidden = self._hidden(UpstreamRejected(info), None)
+        if hidden is not None:
+            return hidden
         again, lesson = self._course.refused(info)
         if lesson is not None:
             self._teaching.suppose(lesson)
@@ -520,9 +527,23 @@ class Turn:
         same = self._same_wire and told is info and is_error_of(self.inbound.wire, body)
         raise Refused(told, answer.reply.status, body if same else None)
 
+    def _hidden(self, error: MustcallError, shown: Shown | None) -> Reply | None:
+        """Return the reply inside an upstream's error, to be judged (rule 128); None if there is none to be shown.
+
+        Behind text or calls that went out, it would be said twice.
+        """
+        if not isinstance(error, UpstreamRejected) or (shown is not None and (shown.spoke or shown.called)):
+            return None
+        reply = harvested(error.error, self._lens(), self._token, self.request.model)
+        if reply is None:
+            return None
+        self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
+        return self._restored(reply)
+
     async def _again_after(self, error: ErrorInfo, shown: Shown | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
+        error = without_generation(error)
         record.verdict, record.error, record.failure = Verdict.UNAVAILABLE, error.code, error
         record.seconds = self._setting.clock.monotonic() - record.started
         if shown or not is_transient(error):

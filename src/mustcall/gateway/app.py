@@ -505,7 +505,8 @@ class _Call:
         self.streaming = True
         record = self.progress.record
         headers = reply_headers(self.request_id, upstream, adaptations, content_type=_EVENTS, record=record)
-        headers.append((b"cache-control", b"no-cache"))
+        if "cache-control" not in upstream:
+            headers.append((b"cache-control", b"no-cache"))
         await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
     def stream_error(self, error: MustcallError) -> bytes:

@@ -60,6 +60,10 @@ _HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
+#: Settings that are not a caller's to make, or mean nothing to a gateway.
+_OPERATORS = frozenset({"tools", "refuse_starved", "hops", "result_cap"})
+
+
 class _Limits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The limits a caller may lower."""
 
@@ -125,10 +129,10 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]) -> Controls:
-    operators = {"tools", "limits", "refuse_starved"}  # settings that are not a caller's to make
+    operators = _OPERATORS | {"limits"}
     unknown = [name for name in changes if name in operators or name not in Controls.__struct_fields__]
     if unknown:
-        known = ", ".join(sorted({*Controls.__struct_fields__, "limits"} - {"tools", "refuse_starved"}))
+        known = ", ".join(sorted({*Controls.__struct_fields__} - _OPERATORS))
         raise InvalidRequest(f"`mustcall` has no setting {unknown[0]!r}; there are: {known}", param=_FIELD)
     try:
         lowered = msgspec.convert(limits, _Limits)

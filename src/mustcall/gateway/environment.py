@@ -1,7 +1,7 @@
 """Settings from the environment, over those of the file: a variable for each field of a section (rule 120).
 
-`[contract] on_unmet` is `MUSTCALL_CONTRACT_ON_UNMET`. Lists are separated by commas, switches are `true` or `false`.
-What is a table of its own (upstreams, routes, tools) has no variable.
+`[contract] on_unmet` is `MUSTCALL_CONTRACT_ON_UNMET`. Lists are separated by commas, switches are `true` or `false`,
+and a table of tables (tools) is written as JSON. Which upstreams and routes there are has no variable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,11 +53,16 @@ def over_some(
     for name, text in written.items():
         if isinstance(base[name], tuple):
             said[name] = [each.strip() for each in text.split(",") if each.strip()]
+        elif isinstance(base[name], dict):
+            try:
+                said[name] = msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise ConfigError(f"{prefix}{name.upper()} must be a JSON object: {error}") from None
         else:
             said[name] = _SWITCHES.get(text, text)  # also where a name could stand as well
     try:
         return msgspec.convert({**msgspec.to_builtins(base), **said}, kind, strict=False)
     except msgspec.ValidationError as error:
-        place = str(error).partition("`$.")[2].rstrip("`")
+        place = str(error).partition("`$.")[2].rstrip("`").partition(".")[0].partition("[")[0]
         at = [variable for variable, name in names.items() if name == place] or [prefix + name.upper() for name in said]
         raise ConfigError(f"{', '.join(at)}: {str(error).partition(' - at ')[0]}") from None

@@ -9,6 +9,7 @@ import msgspec
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelError, MustcallError
 from mustcall.engine.records import TurnRecord
+from mustcall.gateway.passing import passed
 from mustcall.wire.codec import Codec
 
 __all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice", "status_of"]
@@ -17,10 +18,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
-
-#: What a client may want to read of an upstream's answer: limits, ids, advice about retries.
-_PASSED = frozenset({"retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"})
-_PASSED_PREFIXES = ("x-ratelimit-", "anthropic-", "openai-")
 
 _MAX_HEADER = 1024
 
@@ -33,12 +30,11 @@ def reply_headers(
     content_type: bytes,
     record: TurnRecord | None = None,
 ) -> list[Header]:
-    """Return the headers of an answer: the upstream's useful ones, and ours."""
+    """Return the headers of an answer: the upstream's that pass, and ours."""
     ours = request_id.encode()
     headers: list[Header] = [(b"content-type", content_type), (b"x-mustcall-request-id", ours)]
-    for name, value in upstream.items():
-        if name in _PASSED or name.startswith(_PASSED_PREFIXES):
-            headers.append((name.encode("latin-1"), value.encode("latin-1", "replace")))
+    for name, value in passed(upstream):
+        headers.append((name.encode("latin-1"), value.encode("latin-1", "replace")))
     if "request-id" not in upstream:
         headers.append((b"request-id", ours))
     if "x-request-id" not in upstream:

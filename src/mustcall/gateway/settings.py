@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,6 +56,9 @@ ANOTHER_UPSTREAM = (
 #: What an upstream cannot be without.
 _NEEDED = ("name", "wire", "base_url")
 
+#: What an upstream is, of which the environment has no variable for all of them; limits have one.
+_OWN = (*_NEEDED, "use", "model", "api_key_env", "forward_key", "headers", "stateful")
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -98,6 +102,11 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     read_timeout: float = Timeouts().read
     idle_timeout: float = Timeouts().idle
     retries: int = Backoff().retries
+    #: Seconds before the first of them, doubled for each that follows, at most `backoff_cap`.
+    backoff_base: float = Backoff().base
+    backoff_cap: float = Backoff().cap
+    #: Seconds of a Retry-After that are waited here; a longer one is left to the caller.
+    longest_wait: float = Backoff().longest_wait
     default_max_tokens: int = 8192
     max_output_tokens: int | None = None
     #: For the wire responses: whether it keeps responses itself. If not, the gateway keeps them.
@@ -190,7 +199,10 @@ def load_settings(
     budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))
     settings = Settings(
         server=server,
-        endpoints=tuple(_endpoint(upstream, env, key_env if flags else None) for upstream in upstreams),
+        endpoints=tuple(
+            _endpoint(over(upstream, "MUSTCALL_UPSTREAM_", env, but=_OWN), env, key_env if flags else None)
+            for upstream in upstreams
+        ),
         routes=routes,
         client_keys=_client_keys(server, env),
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
@@ -208,7 +220,7 @@ def _house(read: _File, path: Path | None, env: Mapping[str, str]) -> House:
     check_rules(read.grounding)
     wording = over(read.wording, "MUSTCALL_WORDING_", env)
     check_wording(wording)
-    controls = over(read.contract, "MUSTCALL_CONTRACT_", env, but=("limits", "tools", "session"))
+    controls = over(read.contract, "MUSTCALL_CONTRACT_", env, but=("limits", "session"))
     controls = msgspec.structs.replace(controls, limits=over(controls.limits, "MUSTCALL_LIMITS_", env))
     for dialect in read.dialect:
         register(make_dialect(dialect))  # before the profiles, which may name it
@@ -339,8 +351,9 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: str |
         limit = getattr(upstream, field)
         if limit is not None and limit < 1:
             raise ConfigError(f"{where}: {field} must be 1 or more, got {limit}")
-    if upstream.retries < 0:
-        raise ConfigError(f"{where}: retries must be 0 or more, got {upstream.retries}")
+    for field in ("retries", "backoff_base", "backoff_cap", "longest_wait"):
+        if not 0 <= getattr(upstream, field) < inf:
+            raise ConfigError(f"{where}: {field} must be 0 or more, got {getattr(upstream, field)}")
     return Endpoint(
         name=upstream.name,
         wire=upstream.wire,
@@ -349,7 +362,12 @@ def _endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: str |
         forward_key=upstream.forward_key,
         headers=upstream.headers,
         timeouts=Timeouts(connect=upstream.connect_timeout, read=upstream.read_timeout, idle=upstream.idle_timeout),
-        backoff=Backoff(retries=upstream.retries),
+        backoff=Backoff(
+            retries=upstream.retries,
+            base=upstream.backoff_base,
+            cap=upstream.backoff_cap,
+            longest_wait=upstream.longest_wait,
+        ),
         default_max_tokens=upstream.default_max_tokens,
         max_output_tokens=upstream.max_output_tokens,
         stateful=upstream.stateful,

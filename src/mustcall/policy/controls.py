@@ -60,6 +60,10 @@ class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     locked_off: bool = False
     loop_advice: int = 3
     loop_block: int = 0
+    #: Whether the same call is blocked when it brought the same output twice.
+    loop_block_same: bool = False
+    #: Characters of its results that the model gets to see (rule 92); None leaves it to the tool.
+    result_cap: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,5 +99,17 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     session: Annotated[str, msgspec.Meta(max_length=256)] | None = None
     #: The most this turn may cost, enforced (rule 95); 0 leaves it to the operator's budget, which it can only lower.
     turn_cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    #: Tool executions before an agent's structured answer (rule 82). The gateway runs no tools.
+    hops: Annotated[int, msgspec.Meta(ge=0)] = 2
+    #: Characters of a tool's result that an agent's model gets to see (rule 92).
+    result_cap: Annotated[int, msgspec.Meta(ge=1)] = 4000
     limits: Limits = Limits()
     tools: dict[str, ToolControls] = {}
+
+    def shown_of_result(self, tool: str, own: int | None) -> int:
+        """Return how many characters of a tool's result are shown: as set for it, as it says itself, as for all."""
+        settings = self.tools.get(tool)
+        for cap in (settings.result_cap if settings is not None else None, own):
+            if cap is not None:
+                return cap
+        return self.result_cap

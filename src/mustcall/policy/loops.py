@@ -36,6 +36,12 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether the last two rounds brought the same output.
     same_output: bool
 
+    @property
+    def told(self) -> str:
+        """The loop in words, for an error."""
+        same = " and brought the same output twice" if self.same_output else ""
+        return f"the call of {self.name!r} was made {self.times} times in a row{same}"
+
 
 class _Key(msgspec.Struct, frozen=True):
     """What makes two calls the same."""
@@ -87,7 +93,7 @@ def _judged(
 ) -> Loop | None:
     settings = tools.get(key.name) or tools.get(flat_name(key.namespace, key.name)) or _DEFAULTS
     same = len(outputs) == 2 and outputs[0] is not None and outputs[0] == outputs[1]
-    block = 0 < settings.loop_block <= times and times > 1
+    block = (0 < settings.loop_block <= times and times > 1) or (same and settings.loop_block_same)
     advised = 0 < settings.loop_advice <= times and times > 1
     if not (same or block or advised):
         return None

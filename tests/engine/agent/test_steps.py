@@ -125,6 +125,17 @@ async def test_loop_block(stream: bool) -> None:
     assert [message.role for message in result.messages] == [Role.USER, *[Role.ASSISTANT, Role.TOOL] * 2]
 
 
+async def test_the_same_output_twice_ends_the_run() -> None:
+    """Rule 108: where a tool's setting says so, the third call is not run if the two before it brought the same."""
+    controls = Controls(tools={"get_weather": ToolControls(loop_block_same=True)})
+    with ScriptedUpstream([CALL, CALL, CALL]) as upstream:
+        result = await agent_on(upstream, "chat", controls=controls).run("Weather?", check=False)
+        assert len(upstream.requests) == 3
+    assert (result.stopped, len(result.calls)) == (Stopped.FAILED, 2)
+    assert result.error is not None
+    assert result.error.code == "looping"
+
+
 @wires
 async def test_force(wire: str) -> None:
     """Rules 9, 11: a force counts for the first step and is gone once a result is there."""

@@ -8,6 +8,7 @@ import pytest
 
 from mustcall import Agent, CallStatus, Options, RunEvent, Stopped, TextDelta, Upstream
 from mustcall.core.errors import StructuredOutputError
+from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Refuse, RunningGateway, Say, ScriptedUpstream, Turn
@@ -92,6 +93,18 @@ async def test_happy_path(wire: str, stream: bool) -> None:
     assert bodies == [body(wire, asked, stream=stream), body(wire, after, stream=stream)]
     assert (result.output, result.stopped) == (OSLO, Stopped.ANSWERED)
     assert result.text == '{"city":"Oslo","degrees":21}'
+
+
+@streaming
+async def test_hops_are_a_setting(stream: bool) -> None:
+    """Rules 82, 120: `Controls.hops` is how many tools run before the answer, unless the run says it."""
+    script: list[Answer] = [call("Oslo"), call("Rome"), GOOD]
+    result, bodies, _ = await answer("chat", script, stream=stream, controls=Controls(hops=1))
+    assert [each.status for each in result.calls] == [CallStatus.OK, CallStatus.HOP_BUDGET_EXHAUSTED]
+    assert len(bodies) == 3
+    result, bodies, _ = await answer("chat", script, stream=stream, controls=Controls(hops=1), hops=2)
+    assert [each.status for each in result.calls] == [CallStatus.OK, CallStatus.OK]
+    assert len(bodies) == 3
 
 
 @wires

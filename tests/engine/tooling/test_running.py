@@ -11,6 +11,7 @@ from mustcall import CallStatus, FunctionTool, Image, Text, ToolCall, ToolReturn
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
+from mustcall.policy.controls import Controls, ToolControls
 from mustcall.policy.wording import Wording, fill
 from mustcall.testing.transport import FakeClock
 
@@ -195,6 +196,26 @@ async def test_result_cap() -> None:
     """Rule 92: a tool's own cap counts."""
     (done,) = await run([echo(lambda _: "x" * 50, result_cap=10)], call())
     assert done.record.result == "x" * 10 + "\n[cut: the first 10 of 50 characters]"
+
+
+@pytest.mark.parametrize(
+    ("own", "all_tools", "for_it", "shown"),
+    [(None, 4000, None, 4000), (None, 20, None, 20), (10, 20, None, 10), (10, 20, 30, 30), (None, 20, 30, 30)],
+)
+async def test_which_result_cap(own: int | None, all_tools: int, for_it: int | None, shown: int) -> None:
+    """Rules 92, 120: the operator's setting for a tool stands over the tool's own, and that over the one for all."""
+    tools = {"echo": ToolControls(result_cap=for_it), "other": ToolControls(result_cap=1)}
+    controls = Controls(result_cap=all_tools, tools=tools)
+    runner = Runner(
+        Roster([echo(lambda _: "x" * 5000, result_cap=own)]),
+        concurrency=8,
+        approve=None,
+        wording=WORDS,
+        clock=FakeClock(),
+        controls=controls,
+    )
+    (done,) = await runner.run_all([call()], 1, quiet, quiet)
+    assert done.record.result == "x" * shown + f"\n[cut: the first {shown} of 5000 characters]"
 
 
 class _Quit(BaseException):

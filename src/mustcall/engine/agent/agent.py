@@ -152,19 +152,19 @@ class Agent:
         after: RunResult | None = None,
         force: bool | str | None = None,
         output: Output | None = None,
-        hops: int = 2,
+        hops: int | None = None,
         check: bool = True,
         run_id: str | None = None,
     ) -> RunResult:
         """Run to an answer; raise `MustcallError` where there is none.
 
         `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9).
-        `output` is the type or JSON schema of a structured answer, before which `hops` tool executions are allowed; it
-        is then in the result's `output`. With `check=False` a failed run is returned, `stopped` and `error` saying so,
-        instead of raised. With a `run_id` the run is durable; the same name again goes on with it, or returns what it
-        came to without asking a model.
+        `output` is the type or JSON schema of a structured answer, before which `hops` tool executions are allowed (as
+        many as `controls` says, 2, unless given); it is then in the result's `output`. With `check=False` a failed run
+        is returned, `stopped` and `error` saying so, instead of raised. With a `run_id` the run is durable; the same
+        name again goes on with it, or returns what it came to without asking a model.
         """
-        answering = answering_for(output, hops)
+        answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
         run = self._made(start, answering, stream=False, durable=run_id is not None)
         try:
@@ -208,10 +208,10 @@ class Agent:
         after: RunResult | None = None,
         force: bool | str | None = None,
         output: Output | None = None,
-        hops: int = 2,
+        hops: int | None = None,
     ) -> None:
         """Write a run down in the ledger for a worker (`mustcall worker`) to carry out; `resume` returns its result."""
-        await self.runs.queue(run_id, self._start(prompt, after, force, answering_for(output, hops)))
+        await self.runs.queue(run_id, self._start(prompt, after, force, self._answering(output, hops)))
 
     def run_sync(
         self,
@@ -220,7 +220,7 @@ class Agent:
         after: RunResult | None = None,
         force: bool | str | None = None,
         output: Output | None = None,
-        hops: int = 2,
+        hops: int | None = None,
         check: bool = True,
         run_id: str | None = None,
     ) -> RunResult:
@@ -244,11 +244,11 @@ class Agent:
         after: RunResult | None = None,
         force: bool | str | None = None,
         output: Output | None = None,
-        hops: int = 2,
+        hops: int | None = None,
         run_id: str | None = None,
     ) -> RunStream:
         """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
-        answering = answering_for(output, hops)
+        answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
         run = self._made(start, answering, stream=True, durable=run_id is not None)
         if run_id is None:
@@ -267,6 +267,9 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._held.pop().__aexit__(kind, error, trace)
+
+    def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
+        return answering_for(output, self._plan.controls.hops if hops is None else hops)
 
     def _start(
         self, prompt: Prompt, after: RunResult | None, force: bool | str | None, answering: Answering | None

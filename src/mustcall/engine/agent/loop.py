@@ -215,6 +215,7 @@ class Run:
             wording=plan.wording,
             clock=plan.clock,
             egress=self._purse,
+            controls=plan.controls,
         )
         keeper = self.keeper
         try:
@@ -272,7 +273,7 @@ class Run:
         calls = () if asked.capped else reply.calls
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
-            raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
+            raise LoopBlocked(f"LoopBlocked: {loop.told}")
         if self._compares and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording)):
             await self._say_instead(told, emit)
             return

@@ -221,7 +221,7 @@ class PlannedRun(Run):
             return
         loop = loop_of(request, calls, plan.controls.tools)
         if loop is not None and loop.block:
-            raise LoopBlocked(f"LoopBlocked: the call of {loop.name!r} was made {loop.times} times in a row")
+            raise LoopBlocked(f"LoopBlocked: {loop.told}")
         self._hear(reply.evolve(parts=tuple(_joined(reply.parts, written))), calls)
         await self._run_calls(calls, loop, runner, emit)
 

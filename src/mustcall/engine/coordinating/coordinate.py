@@ -54,7 +54,7 @@ async def coordinate(
     worker_tools: Iterable[str | ToolLike] | None = None,
     allowed: Iterable[ToolLike] | None = None,
     applies_to: Collection[RoleKind | str] = WORKERS,
-    hop_budget: int = 2,
+    hop_budget: int | None = None,
     rounds: int = 1,
     quorum: int = 1,
     session: str | None = None,
@@ -74,18 +74,20 @@ async def coordinate(
 
     `worker_tools` are for the proposer and the critics (`applies_to`), never for the synthesizer: tools, or names of
     tools in `allowed`. With `allowed` only what stands in it can run, whatever is asked for (rule 87). Each role may
-    make `hop_budget` tool executions before its answer. `rounds` of proposal and critique are held at most; one whose
-    critics all agree is the last. At least `quorum` critics must answer. Everything is spent by one `session`, a new
-    one unless it is named; `budget` bounds it, and its accounts are `meter`'s. `options`, `controls`, `wording`,
-    `timeout` and `approve` are those of every role's agent. `on_event` sees what happens. With a `run_id` it is
-    durable, kept in the `ledger` (an agent's by default): the same name again goes on with the roles that are done, and
-    asks nobody once all are.
+    make `hop_budget` tool executions before its answer, as many as `controls` says unless given. `rounds` of proposal
+    and critique are held at most; one whose critics all agree is the last. At least `quorum` critics must answer.
+    Everything is spent by one `session`, a new one unless it is named; `budget` bounds it, and its accounts are
+    `meter`'s. `options`, `controls`, `wording`, `timeout` and `approve` are those of every role's agent. `on_event`
+    sees what happens. With a `run_id` it is durable, kept in the `ledger` (an agent's by default): the same name again
+    goes on with the roles that are done, and asks nobody once all are.
 
     Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer and `QuorumMissed` if too few critics
     do; with `check=False` return what there is, `error` saying so.
     """
     if not question.strip():
         raise InvalidRequest("the question is empty", param="question")
+    if hop_budget is None:
+        hop_budget = (controls or Controls()).hops
     members = (read_participant(proposer), _critics(critics), read_participant(synthesizer))
     roles = _roles(applies_to)
     _check(len(members[1]), hop_budget, rounds, quorum)

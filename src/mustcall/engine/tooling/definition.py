@@ -47,8 +47,8 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Asked, when a durable run goes on, about a call that had begun and has no result. Without it, such a call of a
     #: tool that is not `repeatable` is reported as unknown and not made again.
     check: Check | None = None
-    #: Characters of a result the model gets to see (rule 92).
-    result_cap: int = 4000
+    #: Characters of a result the model gets to see (rule 92); None: as many as the run's `Controls` say.
+    result_cap: int | None = None
     #: Calls of this tool at the same time in one run; 0: as many as the run allows.
     concurrency: int = 0
 
@@ -179,7 +179,7 @@ def _check(tool: FunctionTool) -> None:
     for field in ("retries", "concurrency"):
         if getattr(settings, field) < 0:
             raise ConfigError(f"tool {tool.name!r}: {field} must be 0 or more, got {getattr(settings, field)}")
-    if settings.result_cap < 1:
+    if settings.result_cap is not None and settings.result_cap < 1:
         raise ConfigError(f"tool {tool.name!r}: result_cap must be 1 or more, got {settings.result_cap}")
     if settings.retries and not settings.repeatable:
         raise ConfigError(

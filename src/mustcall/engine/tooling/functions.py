@@ -83,7 +83,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
-    result_cap: int = 4000,
+    result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Callable[[Callable[P, R]], DecoratedTool[P, R]]: ...
 
@@ -100,7 +100,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
-    result_cap: int = 4000,
+    result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Any:
     """Make a tool from a function; raise `ConfigError` for one that cannot be offered. Settings: `ToolSettings`."""

@@ -23,6 +23,7 @@ from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.threads import in_thread
 from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
 from mustcall.policy.arguments import check_arguments
+from mustcall.policy.controls import Controls
 from mustcall.policy.validation import describe_problems
 from mustcall.policy.wording import Wording, fill
 from mustcall.telemetry.logs import log_of
@@ -68,8 +69,10 @@ class Runner:
         wording: Wording,
         clock: Clock,
         egress: Egress | None = None,
+        controls: Controls | None = None,
     ) -> None:
         self._roster = roster
+        self._controls = controls or Controls()
         self._approve = approve
         self._wording = wording
         self._clock = clock
@@ -142,9 +145,9 @@ class Runner:
                 line = fill(self._wording.tool_unknown, tool=call.name)
                 return _line(call, CallStatus.UNKNOWN, line, step, tries=1)
             case True:
-                return _said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step)
+                return self._said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step)
             case result:
-                return _said(tool, call, Output(result), step)
+                return self._said(tool, call, Output(result), step)
 
     def refused(self, call: ToolCall, step: int) -> Executed:
         """Return the outcome of a call that comes when the hops are spent (rule 83)."""
@@ -225,7 +228,7 @@ class Runner:
                     continue
                 seconds = self._clock.monotonic() - began
                 return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
-        return _said(tool, call, output, step, seconds=self._clock.monotonic() - began, tries=tries)
+        return self._said(tool, call, output, step, seconds=self._clock.monotonic() - began, tries=tries)
 
     async def _once(self, tool: FunctionTool, attempt: Callable[[], Any]) -> Output:
         """Make one try; raise `_Ended` for one that gave nothing."""
@@ -258,6 +261,23 @@ class Runner:
             raise _Ended(CallStatus.FAILED, line, final=isinstance(error, ToolError))
         assert output is not None, "a try gives an output or an error"
         return output
+
+    def _said(
+        self, tool: FunctionTool, call: ToolCall, output: Output, step: int, *, seconds: float = 0.0, tries: int = 1
+    ) -> Executed:
+        """Return the outcome of a call that gave an output."""
+        text = cut(output.text, self._controls.shown_of_result(tool.name, tool.settings.result_cap))
+        record = ExecutedCall(
+            call=call,
+            result=text,
+            status=CallStatus.FAILED if output.is_error else CallStatus.OK,
+            seconds=seconds,
+            tries=tries,
+            step=step,
+        )
+        said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
+        result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
+        return Executed(record, result)
 
 
 async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Output | None, BaseException | None]:
@@ -299,24 +319,6 @@ def _read_quietly(task: "asyncio.Task[Any]") -> None:
     """Read a left-behind task's failure, so that nobody complains that it was not read."""
     if not task.cancelled():
         task.exception()
-
-
-def _said(
-    tool: FunctionTool, call: ToolCall, output: Output, step: int, *, seconds: float = 0.0, tries: int = 1
-) -> Executed:
-    """Return the outcome of a call that gave an output."""
-    text = cut(output.text, tool.settings.result_cap)
-    record = ExecutedCall(
-        call=call,
-        result=text,
-        status=CallStatus.FAILED if output.is_error else CallStatus.OK,
-        seconds=seconds,
-        tries=tries,
-        step=step,
-    )
-    said = (Text(text=wrapped(tool.name, text)),) if text or not output.media else ()
-    result = ToolResult(call_id=call.id, content=(*said, *output.media), is_error=output.is_error, kind=call.kind)
-    return Executed(record, result)
 
 
 def _line(
