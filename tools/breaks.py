@@ -3,7 +3,7 @@
 `docs/breaks.toml` holds the breaks: for each a rule, a file of `src/mustcall`, the text to find, the text to put in its
 place, a sentence, and the tests that must fail. `python tools/breaks.py` carries them out on a temporary copy of the
 repository; `--rule 4` only those of a rule. A break is *noticed* when each of its tests fails by an assertion. A test
-that passes, fails on unchanged sources, cannot be collected or ends with another exception proves nothing.
+that passes, fails on unchanged sources as well, cannot be collected or ends with another exception proves nothing.
 
 `--save` keeps the results in `docs/breaks.json` and writes `docs/breaks.md`; `--page` only writes the page. `--check`
 runs no test: it says which breaks no longer fit the sources or the tests' docstrings.
@@ -13,11 +13,12 @@ import argparse
 import datetime as dt
 import hashlib
 import json
+import signal
 import sys
 import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 _DATA = Path("docs") / "breaks.toml"
 _SEEN = Path("docs") / "breaks.json"
 _PAGE = Path("docs") / "breaks.md"
+#: What the outcomes of a run mean for a break; the first that occurs decides.
+_MEANINGS = {"error": "error", "failed": "noticed", "raised": "raised", "passed": "unnoticed", "skipped": "skipped"}
 _HEAD = """\
 # Proof by breaking
 
@@ -69,8 +72,10 @@ class Result:
     """`noticed`, `unnoticed`, `raised`, `error`, `skipped`, `timeout`, `fails anyway` or `stale`."""
     said: str = ""
     """The first line of what the test said."""
-    seconds: float = field(default=0.0, compare=False)
+    seconds: float = 0.0
     date: str = ""
+    cases: tuple[str, ...] = ()
+    """The cases of the tests that failed."""
 
 
 def read(root: Path) -> list[Break]:
@@ -101,65 +106,57 @@ def faults(root: Path, breaks: Iterable[Break], named: Mapping[int, list[tuple[s
                 yield f"rule {one.rule}: there is no test {test} that names the rule"
 
 
-def carry_out(copies: Copies, one: Break, passing: set[str], limit: float) -> Result:
+def carry_out(copies: Copies, one: Break, limit: float) -> Result:
     """Break a copy, run the tests of the break, mend the copy, and return what the tests noticed."""
     today = dt.datetime.now(dt.UTC).date().isoformat()
     began = time.monotonic()
-
-    def result(outcome: str, said: str = "") -> Result:
-        return Result(one.rule, one.key, outcome, said, round(time.monotonic() - began, 1), today)
-
+    outcome, said, failed = "stale", "", list[str]()
     with copies.place() as place:
         target = place / SOURCES / one.file
         text = target.read_text(encoding="utf-8")
-        if text.count(one.find) != 1:
-            return result("stale")
-        said = ""
-        for test in one.tests:
-            if test not in passing:
-                return result("fails anyway", test)
+        if text.count(one.find) == 1:
             with swapped(target, text.replace(one.find, one.put)):
-                outcome, said = read_run(copies.run(place, [test], limit))
-            if outcome != "noticed":
-                return result(outcome, said or test)
-        return result("noticed", said)
+                for test in one.tests:
+                    outcome, case, said = read_run(copies.run(place, [test], limit))
+                    if outcome != "noticed":
+                        break
+                    failed.append(case)
+    return Result(one.rule, one.key, outcome, said, round(time.monotonic() - began, 1), today, tuple(failed))
 
 
-def read_run(run: Run) -> tuple[str, str]:
-    """Return what a run says about a break, and the first line of what a test said."""
+def read_run(run: Run) -> tuple[str, str, str]:
+    """Return what a run says about a break, the case that says so, and the first line of what it said."""
     if run.status is None:
-        return "timeout", ""
-    by = {result: said for said, result in ((one.said, one.result) for one in reversed(run.outcomes))}
-    for result, outcome in (("error", "error"), ("failed", "noticed"), ("raised", "raised"), ("passed", "unnoticed")):
+        return "timeout", "", ""
+    by = {one.result: one for one in reversed(run.outcomes)}
+    for result, outcome in _MEANINGS.items():
         if result in by:
-            return outcome, by[result]
-    if "skipped" in by:
-        return "skipped", ""
-    return "error", run.output.strip().splitlines()[-1] if run.output.strip() else f"status {run.status}"
+            return outcome, by[result].test, by[result].said
+    return "error", "", run.output.strip().splitlines()[-1] if run.output.strip() else f"status {run.status}"
 
 
-def find_passing(copies: Copies, tests: list[str], limit: float) -> set[str]:
-    """Return the tests that pass on unchanged sources: every case of them, and at least one."""
+def confirm(copies: Copies, results: list[Result], limit: float) -> list[Result]:
+    """Run what failed on unchanged sources: a case that fails there, too, proves nothing."""
+    cases = sorted({case for result in results if result.outcome == "noticed" for case in result.cases})
+    if not cases:
+        return results
     with copies.place() as place:
-        run = copies.run(place, tests, limit, stop=False)
-    if run.status is None:
-        raise SystemExit(f"the tests of the breaks take longer than {limit:g} s on unchanged sources")
-    bad = [one.test for one in run.outcomes if one.result not in ("passed", "skipped")]
-    good = [one.test for one in run.outcomes if one.result == "passed"]
-
-    def is_of(case: str, test: str) -> bool:
-        return case == test or case.startswith(f"{test}[")
-
-    return {
-        test for test in tests if any(is_of(case, test) for case in good) and not any(is_of(case, test) for case in bad)
-    }
+        run = copies.run(place, cases, limit * len(cases), stop=False)
+    passed = {one.test for one in run.outcomes if one.result == "passed"}
+    passed -= {one.test for one in run.outcomes if one.result == "error"}
+    return [
+        replace(result, outcome="fails anyway")
+        if result.outcome == "noticed" and not passed.issuperset(result.cases)
+        else result
+        for result in results
+    ]
 
 
 def load_seen(root: Path) -> dict[str, Result]:
     """Return the results of earlier runs, by the key of their break."""
     path = root / _SEEN
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    return {entry["key"]: Result(**entry) for entry in entries}
+    return {entry["key"]: Result(**entry | {"cases": tuple(entry["cases"])}) for entry in entries}
 
 
 def save_seen(root: Path, breaks: list[Break], seen: Mapping[str, Result]) -> None:
@@ -204,21 +201,20 @@ def draw(root: Path) -> str:
     return page(read(root), load_seen(root), words)
 
 
-def carry_out_all(root: Path, breaks: list[Break], jobs: int, limit: float) -> Iterator[Result]:
-    """Carry the breaks out and show how far it is on standard error."""
-    tests = sorted({test for one in breaks for test in one.tests})
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
-    with bar, Copies(root, jobs) as copies:
-        shown = bar.add_task("unchanged sources", total=len(breaks))
-        passing = find_passing(copies, tests, limit * max(1, len(tests)))
-        for one, result in zip(
-            breaks, copies.each(lambda one: carry_out(copies, one, passing, limit), breaks), strict=True
-        ):
-            bar.update(shown, advance=1, description=f"rule {one.rule}")
-            yield result
+def carry_out_all(root: Path, breaks: list[Break], jobs: int, limit: float) -> list[Result]:
+    """Carry the breaks out and show on standard error how far it is."""
+    results: list[Result] = []
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar, Copies(root, jobs) as copies:
+        shown = bar.add_task("breaking", total=len(breaks))
+        for result in copies.each(lambda one: carry_out(copies, one, limit), breaks):
+            results.append(result)
+            bar.update(shown, advance=1, description=f"rule {result.rule}: {result.outcome}")
+            if not console.is_terminal:
+                print(f"rule {result.rule}: {result.outcome} {result.said}".strip(), file=sys.stderr, flush=True)
+        bar.update(shown, description="unchanged sources")
+        return confirm(copies, results, limit)
 
 
 def _table(results: list[Result], breaks: list[Break]) -> str:
@@ -234,8 +230,11 @@ def _table(results: list[Result], breaks: list[Break]) -> str:
 
 def main() -> int:
     """Carry out, print, and return 1 if a break went unnoticed or no longer fits."""
+    for name in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C is ignored by what a shell starts in its background
+        signal.signal(name, signal.default_int_handler)
     asked = argparse.ArgumentParser(description="Break the product on purpose and see the tests of the rules fail.")
     asked.add_argument("--rule", type=int, action="append", default=[], metavar="N", help="only this rule (repeatable)")
+    asked.add_argument("--new", action="store_true", help="only what was not noticed as it is written now")
     asked.add_argument("--check", action="store_true", help="run nothing: do the breaks fit the sources and the tests?")
     asked.add_argument("--page", action="store_true", help="run nothing: write docs/breaks.md")
     asked.add_argument("--save", action="store_true", help="keep the results and write docs/breaks.md")
@@ -247,6 +246,9 @@ def main() -> int:
     root = given.root.resolve()
     everything = read(root)
     breaks = [one for one in everything if not given.rule or one.rule in given.rule]
+    if given.new:
+        seen = load_seen(root)
+        breaks = [one for one in breaks if _outcome(one, seen) != "noticed"]
     if not breaks:
         sys.exit("no such break")
     if given.page:
@@ -256,16 +258,13 @@ def main() -> int:
         wrong = list(faults(root, breaks, rulebook.proofs(root)))
         print("\n".join(wrong) or f"{len(breaks)} breaks fit")
         return bool(wrong)
-    results: list[Result] = []
     try:
-        for result in carry_out_all(root, breaks, given.jobs, given.limit):
-            results.append(result)
-            if given.save:
-                save_seen(root, everything, load_seen(root) | {result.key: result})
+        results = carry_out_all(root, breaks, given.jobs, given.limit)
     except KeyboardInterrupt:
         print("interrupted: nothing is left behind", file=sys.stderr)
         return 130
     if given.save:
+        save_seen(root, everything, load_seen(root) | {result.key: result for result in results})
         (root / _PAGE).write_text(draw(root), encoding="utf-8")
     print(json.dumps([asdict(result) for result in results], indent=1) if given.json else _table(results, breaks))
     return any(result.outcome != "noticed" for result in results)

@@ -46,7 +46,7 @@ def test_every_column_is_documented() -> None:
 
 
 def test_the_commands_are_commands() -> None:
-    """The options in the examples exist."""
+    """Rule 150: the commands that repeat the published figures are commands: each option in them exists."""
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
         lines = [line for line in block.replace("\\\n", " ").splitlines() if "mustcall eval " in line]
         for line in lines:

@@ -146,7 +146,7 @@ def test_only_an_assertion_counts(house: Path) -> None:
         ("test_raises", "min(value, 4)", "raised", "KeyError: 4"),
         ("test_most", "nowhere(value)", "raised", "NameError: name 'nowhere'"),
         ("test_most", "min(value", "error", "E "),
-        ("test_skipped", "min(value, 4)", "fails anyway", ""),
+        ("test_skipped", "min(value, 4)", "skipped", ""),
         ("test_wrong", "min(value, 4)", "fails anyway", ""),
     ]
     write(house, *(entry(test, put=put) for test, put, _, _ in expected))
@@ -204,8 +204,9 @@ def test_what_no_longer_fits_is_found(house: Path, written: str, fault: str) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is a signal")
-def test_an_interrupt_leaves_nothing_behind(house: Path, tmp_path: Path) -> None:
-    """Ctrl-C ends the tests that run and removes the copies."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "end"])
+def test_an_interrupt_leaves_nothing_behind(house: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, and the wish to end, end the tests that run and remove the copies."""
     write(house, entry("test_hangs"))
     started, temporary = tmp_path / "started", tmp_path / "temporary"
     temporary.mkdir()
@@ -218,7 +219,7 @@ def test_an_interrupt_leaves_nothing_behind(house: Path, tmp_path: Path) -> None
     while not (started.exists() and started.read_text(encoding="utf-8")):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate()
     assert process.returncode == 130
     assert list(temporary.iterdir()) == []
