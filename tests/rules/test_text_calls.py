@@ -190,7 +190,7 @@ def test_broad_mode_of_hybrid(stage: Stage, wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("form", [form for form in MARKUP if form not in ("namespaced", "unclosed")])
 @pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
 def test_hybrid_promotes(stage: Stage, caller: str, upstream: str, stream: bool, form: str) -> None:
-    """Rule 42: under `hybrid` a complete, offered, valid text call is promoted: one upstream call, a real call out."""
+    """Rules 42, 66: under `hybrid` a valid text call is promoted: one upstream call, prose and a real call out."""
     turn = Turn(Say(PROSE + MARKUP[form]))
     outcome = stage.play(turn).ask(caller, request(caller, stream=stream, model=UNKNOWN), upstream)
     assert stage.bodies == [arriving(caller, upstream, stream=stream, model=UNKNOWN)]
