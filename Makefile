@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate clean
+.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,7 @@ bench-compare: .venv/.ready-dev ## the gateway against an earlier run (OLD=…; 
 docs: .venv/.ready-dev ## write the generated pages of docs/ anew
 	$(BIN)/python tools/pages.py
 	$(BIN)/python tools/rules.py
+	$(BIN)/python tools/breaks.py --page
 
 format: .venv/.ready-dev ## rewrite the code in house format
 	$(BIN)/ruff check --fix .
@@ -80,6 +81,9 @@ deploy-lint: .venv/.ready-dev ## the workflows, Dockerfile, compose file, unit a
 
 mutate: .venv/.ready-dev ## what the tests notice: the share of changed expressions that fail a test (PACKAGES=…; SAMPLE=…)
 	$(BIN)/python tools/mutate.py $(or $(PACKAGES),policy dialects wire) $(if $(SAMPLE),--sample $(SAMPLE))
+
+breaks: .venv/.ready-dev ## break the product on purpose, rule by rule, and see the tests that name the rule fail (RULE=…)
+	$(BIN)/python tools/breaks.py --save $(foreach rule,$(RULE),--rule $(rule))
 
 clean: ## remove what the commands made
 	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

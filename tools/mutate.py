@@ -13,22 +13,16 @@ import argparse
 import ast
 import json
 import math
-import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import SimpleQueue
+
+from copies import SOURCES, Copies, Run, swapped
 
 ROOT = Path(__file__).resolve().parent.parent
-_SOURCES = Path("src") / "mustcall"
-_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".pytest_cache", ".ruff_cache", "dist", "build")
 
 #: Longer strings, and those with spaces, are sentences: tests should not repeat them.
 _WORD = 24
@@ -194,7 +188,7 @@ def changed(text: str, mutant: Mutant) -> str:
 
 def chosen(package: str, count: int, seed: int) -> list[Mutant]:
     """Return a sample of a package's changes: the same for the same sources and seed."""
-    root = ROOT / _SOURCES
+    root = ROOT / SOURCES
     everything = [mutant for path in sorted((root / package).rglob("*.py")) for mutant in mutants(path, root)]
     return random.Random(f"{seed}:{package}").sample(everything, min(count, len(everything)))  # noqa: S311  (a sample is no secret)
 
@@ -223,72 +217,33 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class Copies:
-    """Temporary copies of the repository, one for each run that goes on at the same time."""
+def check(copies: Copies, package: str, also: list[str], limit: float) -> None:
+    """Leave the program if a package's tests fail on what nobody changed: they would call everything killed."""
+    with copies.place() as place:
+        outcome = _outcome(copies.run(place, tests_of(f"{package}/__init__.py", also, place / "tests"), limit))
+    if outcome != "survived":
+        raise SystemExit(f"the tests of {package} do not pass within {limit:g} s on unchanged sources: {outcome}")
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self._free: SimpleQueue[Path] = SimpleQueue()
-        for number in range(count):
-            place = folder / f"copy{number}"
-            shutil.copytree(ROOT, place, ignore=_LEFT_OUT, symlinks=True)
-            self._free.put(place)
 
-    def check(self, package: str, also: list[str], limit: float) -> None:
-        """Leave the program if a package's tests fail on what nobody changed: they would call everything killed."""
-        place = self._free.get()
-        try:
-            outcome = run_tests(place, tests_of(f"{package}/__init__.py", also, place / "tests"), limit)
-        finally:
-            self._free.put(place)
-        if outcome != "survived":
-            raise SystemExit(f"the tests of {package} do not pass within {limit:g} s on unchanged sources: {outcome}")
-
-    def judge(self, mutant: Mutant, also: list[str], limit: float) -> Verdict:
-        """Run a mutant's tests in a free copy and return what they said."""
-        place = self._free.get()
-        target = place / _SOURCES / mutant.path
-        kept, stamp = target.read_bytes(), target.stat()
-        try:
-            target.write_text(changed(target.read_text(encoding="utf-8"), mutant), encoding="utf-8")
+def judge(copies: Copies, mutant: Mutant, also: list[str], limit: float) -> Verdict:
+    """Run a mutant's tests in a free copy and return what they said."""
+    with copies.place() as place:
+        target = place / SOURCES / mutant.path
+        with swapped(target, changed(target.read_text(encoding="utf-8"), mutant)):
             began = time.monotonic()
-            outcome = run_tests(place, tests_of(mutant.path, also, place / "tests"), limit)
+            outcome = _outcome(copies.run(place, tests_of(mutant.path, also, place / "tests"), limit))
             return Verdict(mutant, outcome, round(time.monotonic() - began, 1))
-        finally:
-            target.write_bytes(kept)
-            os.utime(target, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-            for compiled in target.parent.glob(f"__pycache__/{target.stem}.*.pyc"):  # of the mutant
-                compiled.unlink()
-            self._free.put(place)
 
 
-def run_tests(place: Path, tests: list[str], limit: float) -> str:
-    """Run tests until the first that fails; a limit stands for a mutant that loops."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": ""}
-    process = subprocess.Popen(  # noqa: S603
-        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
-        said, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
+def _outcome(run: Run) -> str:
+    """Return what a run says about a mutant; a limit stands for a mutant that loops."""
+    if run.status is None:
         return "timeout"
-    finally:
-        if process.poll() is None:
-            _end(process)
-    if process.returncode == 0:
+    if run.status == 0:
         return "survived"
-    if process.returncode not in (1, 2):  # 2: the module could not even be imported
-        raise RuntimeError(f"pytest ended with status {process.returncode}:\n{said.decode(errors='replace')[-2000:]}")
+    if run.status not in (1, 2):  # 2: the module could not even be imported
+        raise RuntimeError(f"pytest ended with status {run.status}:\n{run.output[-2000:]}")
     return "killed"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a run with the processes it started."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, 9)
-    else:
-        process.kill()
-    process.wait()
 
 
 def report(verdicts: list[Verdict]) -> str:
@@ -337,21 +292,14 @@ def main() -> int:
         print("\n".join(mutant.told() for mutant in sample))
         return 0
     verdicts: list[Verdict] = []
-    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
-        copies = Copies(Path(folder), given.jobs)
+    with Copies(ROOT, given.jobs) as copies:
         for package in sorted({mutant.package for mutant in sample}):
-            copies.check(package, given.also, given.limit)
-        with ThreadPoolExecutor(given.jobs) as pool:
-            judged = [pool.submit(copies.judge, mutant, given.also, given.limit) for mutant in sample]
-            try:
-                for future in judged:
-                    verdicts.append(verdict := future.result())
-                    print(f"{verdict.outcome:9}{verdict.seconds:7.1f} s  {verdict.mutant.told()}", flush=True)
-                    if given.save:
-                        save(given.save, verdicts)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            check(copies, package, given.also, given.limit)
+        for verdict in copies.each(lambda mutant: judge(copies, mutant, given.also, given.limit), sample):
+            verdicts.append(verdict)
+            print(f"{verdict.outcome:9}{verdict.seconds:7.1f} s  {verdict.mutant.told()}", flush=True)
+            if given.save:
+                save(given.save, verdicts)
     print(report(verdicts))
     return 0
 

@@ -4,21 +4,17 @@ The words and the marks stand in docs/rules.toml. A test proves a rule by naming
 `Rules 45, 46: …`). `--check` compares the page instead of writing it, and lists what is wrong with the marks.
 """
 
-import ast
-import re
 import sys
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from rulebook import ROOT, Rule, numbers, proofs, sections
+
+__all__ = ["LAST", "MARKS", "PAGE", "Rule", "faults", "numbers", "page", "proofs", "sections"]
+
 PAGE = ROOT / "docs" / "rules.md"
-DATA = ROOT / "docs" / "rules.toml"
 LAST = 150
 MARKS = ("whole", "part", "not yet")
-_NAMED = re.compile(r"\bRules? ((?:\d+(?:-\d+)?(?:, | and | to )?)+)")
 _HEAD = """\
 # Rules and the tests that prove them
 
@@ -26,48 +22,6 @@ Made by `python tools/rules.py` from [rules.toml](rules.toml) and the tests' doc
 
 A rule is `whole` when each of its clauses is true and a test proves it. `part` and `not yet` have a reason beside them.
 """
-
-
-class Rule(NamedTuple):
-    """One rule: its number, its words, how far it is proved, and why not wholly."""
-
-    number: int
-    words: str
-    mark: str
-    reason: str
-
-
-def numbers(text: str) -> set[int]:
-    """Return the rule numbers a docstring names; `12 to 15` and `12-15` are ranges."""
-    found: set[int] = set()
-    for match in _NAMED.finditer(text):
-        for piece in re.split(r", | and ", match[1].strip(", ")):
-            ends = [int(end) for end in re.findall(r"\d+", piece)]
-            if ends:
-                found |= set(range(ends[0], ends[-1] + 1))
-    return found
-
-
-def proofs() -> dict[int, list[tuple[str, str]]]:
-    """Return the tests that name each rule, as file and function."""
-    named: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                for number in numbers(ast.get_docstring(node) or ""):
-                    named[number].append((path.relative_to(ROOT).as_posix(), node.name))
-    return named
-
-
-def sections() -> list[tuple[str, list[Rule]]]:
-    """Return the rules under the titles of their sections."""
-    data = tomllib.loads(DATA.read_text(encoding="utf-8"))
-    return [(section["title"], [_rule(entry) for entry in section["rule"]]) for section in data["section"]]
-
-
-def _rule(entry: dict[str, Any]) -> Rule:
-    words, reason = (" ".join(str(entry.get(key, "")).split()) for key in ("words", "reason"))
-    return Rule(entry["number"], words, entry["mark"], reason)
 
 
 def faults(rules: list[Rule], named: Mapping[int, list[tuple[str, str]]]) -> Iterator[str]:

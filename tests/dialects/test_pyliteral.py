@@ -103,7 +103,7 @@ def test_json_habits(text: str, said: str) -> None:
     ],
 )
 def test_refusals(text: str) -> None:
-    """What is no literal, or no JSON value, is refused and never run."""
+    """Rule 57: what is no literal, or no JSON value, is refused and never run."""
     for pieces in ([text], list(text)):
         assert translate(pieces) in (Reason.BAD_LITERAL, Reason.TRUNCATED)
 

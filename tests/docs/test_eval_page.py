@@ -12,7 +12,9 @@ from mustcall.evals.questions import Demand
 from mustcall.evals.summary import Column
 from support.bfcl import read_set
 
-PAGE = (Path(__file__).parents[2] / "docs" / "eval.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
+MEASURED = PAGE.partition("## Measured")[2]
 
 
 def options(name: str) -> set[str]:
@@ -46,9 +48,36 @@ def test_every_column_is_documented() -> None:
 
 
 def test_the_commands_are_commands() -> None:
-    """The options in the examples exist."""
+    """Rule 150: the commands that repeat the published figures are commands: each option in them exists."""
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
         lines = [line for line in block.replace("\\\n", " ").splitlines() if "mustcall eval " in line]
         for line in lines:
             words = line.partition("#")[0].split()
             assert set(re.findall(r"--[a-z-]+", line.partition("#")[0])) <= options(words[2])
+
+
+def test_the_figures_say_how_they_were_measured() -> None:
+    """Rule 149: the release carries its figures with date, suite, server version, model file hash and intervals."""
+    assert re.search(r"\b20\d\d-\d\d-\d\d\b", MEASURED)
+    assert re.search(r"`bfcl-eval` \d+(\.\d+)+", MEASURED)
+    assert re.search(r"`xllamacpp` \d+(\.\d+)+", MEASURED)
+    assert len(re.findall(r"sha256 `[0-9a-f]{8}…`", MEASURED)) == 2
+    rows = re.findall(r"^\| (?:simple_python|multiple|live_simple|irrelevance)\b.*$", MEASURED, re.MULTILINE)
+    assert len(rows) == 4
+    for row in rows:
+        _, bare, _, mustcall = (cell.strip() for cell in row.strip("|").split("|")[1:])
+        assert re.fullmatch(r"\d+ % \(\d+\u2013\d+\)", bare)
+        assert re.fullmatch(r"\d+ % \(\d+\u2013\d+\)", mustcall)
+
+
+def test_the_readmes_figures_are_those_of_the_page() -> None:
+    """Rule 150: each share in README.md stands in the table of the run, and the calls add up."""
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    told = re.findall(r"`(simple_python|multiple|live_simple)` (\d+) % and (\d+) %", readme)
+    assert len(told) == 3
+    for name, bare, mustcall in told:
+        assert re.search(rf"^\| {name} \| \d+ \| {bare} % \(.*\| {mustcall} % \(", MEASURED, re.MULTILINE)
+    calls = re.search(r"valid, in (\d+) of (\d+) turns", readme)
+    assert calls is not None
+    counts = [(int(made), int(asked)) for made, asked in re.findall(r"\| (\d+) of (\d+) \|", MEASURED)]
+    assert (sum(made for made, _ in counts), sum(asked for _, asked in counts)) == (int(calls[1]), int(calls[2]))

@@ -94,7 +94,7 @@ async def test_bare_is_one_call_as_the_client_wrote_it(wire: Wire) -> None:
 
 @pytest.mark.parametrize("wire", Wire)
 async def test_a_healthy_model_gains_and_costs_nothing(wire: Wire) -> None:
-    """Where the model calls as it should both arms send the same bytes once, and score the same."""
+    """Rule 149: bare and through mustcall, paired: of a healthy model both send the same bytes once and score alike."""
     async with measuring(lambda _: right(OSLO), wire, OBEYS) as (subject, upstream):
         (pair,) = await pairs_of(subject, OSLO)
     assert [request.raw for request in upstream.requests] == [upstream.requests[0].raw] * 2
@@ -171,7 +171,7 @@ async def test_arms_take_turns_in_going_first() -> None:
 
 
 async def test_arms_take_turns_in_each_set() -> None:
-    """With questions of several sets in turn, each set's own questions alternate, and the row says who went first."""
+    """Rule 149: each question is asked in both arms; in each set they take turns, and the row says who went first."""
     auto, named = as_question(TOKYO), as_question(LIST)
     async with measuring(lambda _: PROSE, house=House(controls=Controls(protocol=Protocol.OFF))) as (subject, _):
         rows = [row async for row in ask_all([auto, named] * 2, make_askers(subject), name="it")]

@@ -176,7 +176,7 @@ def test_each_reminder_says_what_is_wrong(verdict: Verdict, fields: dict[str, An
 
 @pytest.mark.parametrize(("schema_output", "again"), [(False, 1), (True, 2)])
 def test_an_answer_asked_for_in_words_is_asked_for_once_more(schema_output: bool, again: int) -> None:
-    """Rule 84: words get one correction, a schema that the upstream takes the two of the limits."""
+    """Rules 84, 91: an answer in words gets one correction; a schema that the upstream takes, the 2 of rule 91."""
     output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
     course = course_of(asked(tools=(), output=output), profile=Profile(schema_output=schema_output))
     bad = judged(Verdict.BAD_ANSWER, Text(text="no"), problem="a is missing")

@@ -98,6 +98,20 @@ def test_thoughts_before_an_answer(stage: Stage, wire: str, stream: bool, model:
 
 
 @ways
+def test_a_section_before_an_answer(stage: Stage, wire: str, stream: bool) -> None:
+    """Rule 65: a call in a section of the text is reasoning, not a call, where text may carry calls, too."""
+    turn = Turn(Say(f"<think>Maybe {HERMES} no.</think>\n\nIt is sunny."))
+    for size in CHUNKS:
+        model = stranger()
+        outcome = stage.play(turn, chunking=size).ask(wire, request(wire, model=model, stream=stream), "chat")
+        assert stage.bodies == [arriving(wire, "chat", model=model, stream=stream)]
+        assert (outcome.error, outcome.text.strip(), outcome.calls) == ({}, "It is sunny.", ())
+    outcome = stage.play(turn).ask(wire, request(wire, stream=stream, mustcall={"protocol": "prompt"}))
+    assert stage.bodies == [prompted(wire, stream=stream)]
+    assert (outcome.error, outcome.text.strip(), outcome.calls) == ({}, "It is sunny.", ())
+
+
+@ways
 def test_an_answer_behind_a_late_end(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 65: where the prompt opened the section, a call before its end is none either."""
     for size in CHUNKS:

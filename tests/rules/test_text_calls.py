@@ -103,10 +103,11 @@ def test_markup_beside_a_call(stage: Stage, wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("form", MARKUP)
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_recognised_markup(stage: Stage, wire: str, stream: bool, form: str) -> None:
-    """Rule 43: every listed form of markup is seen, and discarded under `native`."""
+    """Rule 43: every listed form of markup is seen for what it is, and discarded under `native`."""
     body = request(wire, stream=stream)
     outcome = stage.play(Turn(Say(MARKUP[form])), GOOD).ask(wire, body)
     assert stage.bodies == [body, body]
+    assert "reported:dialect unknown" not in outcome.adaptations  # that is how other forms are seen (rule 121)
     assert (outcome.verdicts, outcome.text, outcome.calls) == ("text_call,called", "", CALLED)
     check_no_trace(outcome.raw)
 
@@ -189,7 +190,7 @@ def test_broad_mode_of_hybrid(stage: Stage, wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("form", [form for form in MARKUP if form not in ("namespaced", "unclosed")])
 @pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
 def test_hybrid_promotes(stage: Stage, caller: str, upstream: str, stream: bool, form: str) -> None:
-    """Rule 42: under `hybrid` a complete, offered, valid text call is promoted: one upstream call, a real call out."""
+    """Rules 42, 66: under `hybrid` a valid text call is promoted: one upstream call, prose and a real call out."""
     turn = Turn(Say(PROSE + MARKUP[form]))
     outcome = stage.play(turn).ask(caller, request(caller, stream=stream, model=UNKNOWN), upstream)
     assert stage.bodies == [arriving(caller, upstream, stream=stream, model=UNKNOWN)]

@@ -84,28 +84,27 @@ def test_what_the_tests_notice(mutate: ModuleType, house: Path, tmp_path_factory
     made = mutate.mutants(root / "policy" / "limits.py", root)
     seen = next(mutant for mutant in made if mutant.new == "return None")
     unseen = next(mutant for mutant in made if mutant.new == "''")
-    folder = tmp_path_factory.mktemp("copies")
-    copies = mutate.Copies(folder, 1)
-    copies.check("policy", [], 120)
-    verdicts = [copies.judge(mutant, [], 120) for mutant in (seen, unseen)]
+    with mutate.Copies(house) as copies:
+        mutate.check(copies, "policy", [], 120)
+        verdicts = [mutate.judge(copies, mutant, [], 120) for mutant in (seen, unseen)]
+        with copies.place() as copy:
+            for place in (house, copy):
+                assert (place / "src" / "mustcall" / "policy" / "limits.py").read_text(encoding="utf-8") == SOURCE
+    assert not copy.exists()
     assert [verdict.outcome for verdict in verdicts] == ["killed", "survived"]
-    for place in (house, folder / "copy0"):
-        assert (place / "src" / "mustcall" / "policy" / "limits.py").read_text(encoding="utf-8") == SOURCE
+    folder = tmp_path_factory.mktemp("kept")
     assert "policy: 1 of 2 killed (50%, 95% 9% to 91%)" in mutate.report(verdicts)
     mutate.save(folder / "kept.json", verdicts)
     assert mutate.load(folder / "kept.json") == [seen, unseen]
 
 
-def test_tests_that_fail_anyway_measure_nothing(
-    mutate: ModuleType, house: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_tests_that_fail_anyway_measure_nothing(mutate: ModuleType, house: Path) -> None:
     """Before a package is measured its tests must pass on what nobody changed."""
     (house / "tests" / "policy" / "test_limits.py").write_text(
         "def test_limit():\n    assert False\n", encoding="utf-8"
     )
-    copies = mutate.Copies(tmp_path_factory.mktemp("copies"), 1)
-    with pytest.raises(SystemExit, match="tests of policy"):
-        copies.check("policy", [], 120)
+    with mutate.Copies(house) as copies, pytest.raises(SystemExit, match="tests of policy"):
+        mutate.check(copies, "policy", [], 120)
 
 
 def test_the_interval_of_a_share(mutate: ModuleType) -> None:

@@ -134,6 +134,19 @@ async def test_parallel_calls_are_hops_each() -> None:
     assert bodies[1]["tool_choice"] == "none"
 
 
+async def test_parallel_calls_leave_no_hop_to_others() -> None:
+    """Rule 82: two calls of one reply take both hops; a call after them is refused and the next round is the last."""
+    two = Turn(*(Call("get_weather", {"city": city}) for city in ("a", "b")))
+    result, bodies, _ = await answer("chat", [two, Turn(Call("get_weather", {"city": "c"})), GOOD])
+    assert sorted((each.call.arguments, each.status) for each in result.calls) == [
+        ('{"city":"a"}', "ok"),
+        ('{"city":"b"}', "ok"),
+        ('{"city":"c"}', "hop_budget_exhausted"),
+    ]
+    assert [one.get("tool_choice") for one in bodies] == [None, None, "none"]
+    assert result.output == OSLO
+
+
 async def test_final_round_is_validated_once() -> None:
     """Rule 83: what does not fit in the final round is an error, with no further request."""
     with pytest.raises(StructuredOutputError, match="1 attempt made"):

@@ -229,7 +229,7 @@ def test_deferred_tools() -> None:
 
 
 def test_history_of_chat() -> None:
-    """An assistant message with text and calls becomes items; foreign ids are made legal on both ends."""
+    """Rule 77: calls become `function_call` items and each result is an output with the call's own id, made legal."""
     written, notes = items(
         message(
             Wire.CHAT,
