@@ -1,4 +1,4 @@
-"""JSON call objects without markup of their own: a call where they are the reply, text everywhere else (rule 63)."""
+"""JSON call objects without markup and ReAct steps: a call where they are the reply, text elsewhere (rule 63)."""
 
 import itertools
 
@@ -14,6 +14,8 @@ from mustcall.dialects.fences import Unfenced
 OBJECT = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 OTHER = '{"name": "get_time", "arguments": {"zone": "CET"}}'
 FENCE = f"```json\n{OBJECT}\n```"
+ACTION = 'Action: get_weather\nAction Input: {"city": "Oslo"}'
+STEP = f"Thought: The user asked for the weather.\n{ACTION}"
 
 
 def names(text: str, **options: object) -> list[str]:
@@ -51,6 +53,16 @@ def text_of(text: str, **options: object) -> str:
         (f"{OBJECT}\n{OTHER}", 2),
         (f"{FENCE}<|im_end|>", 1),
         (f"{FENCE}\n\n<|im_e", 1),
+        (ACTION, 1),
+        (STEP, 1),
+        (f"{STEP}<|im_end|>", 1),
+        (f"{STEP}\nObservation:", 1),
+        (f"**Thought:** An example would help.\n{ACTION}", 1),
+        (f"Sure.\n\n{ACTION}\n", 1),
+        (f"{ACTION}\n{ACTION}", 2),
+        (f"```\n{ACTION}\n```", 1),
+        ('Action: get_weather\nAction Input:\n```json\n{"city": "Oslo"}\n```', 1),
+        ("Action: get_weather\nAction Input: {}", 1),
     ],
 )
 def test_a_call_that_is_the_reply(text: str, calls: int) -> None:
@@ -77,6 +89,20 @@ def test_a_call_that_is_the_reply(text: str, calls: int) -> None:
         f"{FENCE}\n```python\nprint('the weather in Oslo')\n```",
         '```json\n{"name": "web", "arguments": {"city": "Oslo"}}\n```',
         '```json\n{"name": "get_weather", "version": "1.0.0"}\n```',
+        f"[{OBJECT}]\n\nThis asks for the weather in Oslo.",
+        f"[{OBJECT}, {OTHER}]\nis how the request looks on the wire.",
+        f"Here is an example of a step:\n{ACTION}",
+        f"The format is as follows.\n{ACTION}",
+        f"{STEP}\nObservation: It is raining in Oslo.\nFinal Answer: Rain.",
+        f"{STEP}\n\nThe runtime stops the model here.",
+        f"{ACTION} is what the model writes",
+        f"First paragraph.\n\n{STEP}",
+        f"- step one\n{ACTION}",
+        f"    {ACTION}\nand so on and on and on",
+        "Thought: I need it.\nAction: buy\nAction Input: {}",
+        "Action: get_weather\nAction Input: Oslo",
+        "Action: get_weather\nOwner: Robin",
+        "Action: get_weather" + " " * 70 + "\n" + "\n" * 70 + "Owner: Robin",
     ],
 )
 def test_text_that_holds_a_call(text: str) -> None:
@@ -85,16 +111,19 @@ def test_text_that_holds_a_call(text: str) -> None:
     assert text_of(text) == text
 
 
-@pytest.mark.parametrize("text", [f"Here is an example of a call:\n\n{FENCE}", f"{FENCE}\nand so on and on and on"])
+@pytest.mark.parametrize(
+    "text",
+    [f"Here is an example of a call:\n\n{FENCE}", f"{FENCE}\nand so on and on and on", f"{STEP}\nObservation: Rain"],
+)
 def test_a_demanded_call_counts_at_once(text: str) -> None:
     """Rule 137: under a force the object is a call as soon as it is complete, whatever stands around it."""
     assert names(text, alone="anywhere") == ["get_weather"]
     scanner = Scanner(tools=TOOLS, alone="anywhere")
-    events = list(itertools.chain.from_iterable(scanner.feed(c) for c in text[: text.index("}}") + 3]))
+    events = list(itertools.chain.from_iterable(scanner.feed(c) for c in text[: text.rindex("}") + 3]))
     assert any(isinstance(event, CallEnd) for event in events)
 
 
-@pytest.mark.parametrize("text", [FENCE, OBJECT, f"[{OBJECT}]"])
+@pytest.mark.parametrize("text", [FENCE, OBJECT, f"[{OBJECT}]", STEP])
 def test_never(text: str) -> None:
     """Rule 63: where the user asked for JSON, the object is text; marked calls are still calls."""
     assert names(text, alone="never") == []
@@ -129,7 +158,7 @@ def test_other_fences_flow_line_by_line() -> None:
 
 @given(
     lead=st.sampled_from(["", "Sure.\n", "I'll look.\n\n", "An example:\n", "x" * 500 + "\n", "- item\n"]),
-    body=st.sampled_from([OBJECT, FENCE, f"[{OTHER}]", FENCE + "\n" + FENCE, FENCE[:30]]),
+    body=st.sampled_from([OBJECT, FENCE, f"[{OTHER}]", FENCE + "\n" + FENCE, FENCE[:30], ACTION, STEP[:60], "Action:"]),
     tail=st.text(alphabet="ab `{}\n.", max_size=60),
     seed=st.integers(0, 1000),
 )
@@ -154,6 +183,9 @@ def test_no_character_is_lost(lead: str, body: str, tail: str, seed: int) -> Non
         "[1, 2]\n",
         "```\na\n```\n",
         f"{OBJECT}\n",
+        f"{ACTION}\n",
+        "Action: get_weather\nAction Input: a\n",
+        "Action:\n",
     ],
 )
 def test_linear_in_the_reply(monkeypatch: pytest.MonkeyPatch, alone: str, unit: str) -> None:

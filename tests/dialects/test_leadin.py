@@ -13,6 +13,8 @@ from mustcall.dialects.leadin import LONGEST_LEAD_IN, is_lead_in
         "---",
         "Sure",
         "Sure, like so:",
+        "Thought: The user wants an example of the format:",
+        "**Thought**: you should look at the files below",
         "Okay.",
         "assistant",
         "get_weather",

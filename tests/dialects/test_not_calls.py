@@ -166,10 +166,13 @@ def test_still_calls(text: str, count: int, remains: str) -> None:
 
 
 def test_an_unknown_name_among_others() -> None:
-    """A name that is not offered is text in its place, with the separators behind it; the other calls are made."""
-    events = read(f'[{PING}, {{"name":"rm","arguments":{{}}}}, {PING}]')
+    """Rules 59, 63: a list with a tool in it that is not offered is no list of calls; in a wrapper the rest is made."""
+    unknown = '{"name":"rm","arguments":{"path":"all"}}'
+    assert_text(f"[{PING}, {unknown}, {PING}]")
+    assert_text(f"{PING}\n{unknown}\n{PING}")
+    events = read(f"<tool_calls>[{PING}, {unknown}, {PING}]</tool_calls>")
     assert [call["name"] for call in calls_of(events)] == ["ping", "ping"]
-    assert text_of(events) == ', {"name":"rm","arguments":{}}, ]'
+    assert unknown in text_of(events)
 
 
 def test_calls_taken_back_together() -> None:

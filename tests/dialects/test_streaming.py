@@ -235,6 +235,6 @@ class TestChoice:
         }
         assert {name for name, standing in standings.items() if standing is Standing.LOOSE} == {
             "tool_line",
-            "react",
             "name_and_object",
         }
+        assert {name for name, standing in standings.items() if standing is Standing.REPLY} == {"react"}

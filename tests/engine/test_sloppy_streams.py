@@ -99,6 +99,23 @@ def _only_a_message(frames: list[bytes]) -> list[bytes]:
     return [b"data: " + json.dumps(whole).encode() + b"\n\n", frames[-1]]
 
 
+def _whole_blocks(frames: list[bytes]) -> list[bytes]:
+    """Every block whole where it starts, and no delta of it."""
+    events = [json.loads(frame.rpartition(b"data: ")[2]) for frame in frames]
+    blocks = {event["index"]: event["content_block"] for event in events if event["type"] == "content_block_start"}
+    texts = dict.fromkeys(blocks, "")
+    for event in events:
+        if event["type"] == "content_block_delta":
+            texts[event["index"]] += event["delta"].get("text", "") + event["delta"].get("partial_json", "")
+    for index, block in blocks.items():
+        block.update({"text": texts[index]} if block["type"] == "text" else {"input": json.loads(texts[index])})
+    return [
+        frame.rpartition(b"data: ")[0] + b"data: " + json.dumps(event).encode() + b"\n\n"
+        for frame, event in zip(frames, events, strict=True)
+        if event["type"] != "content_block_delta"
+    ]
+
+
 BENDS: dict[Wire, dict[str, Callable[[list[bytes]], list[bytes]]]] = {
     Wire.CHAT: {
         "no role": edited(_no_role),
@@ -133,6 +150,7 @@ BENDS: dict[Wire, dict[str, Callable[[list[bytes]], list[bytes]]]] = {
         "no usage": edited(
             lambda event: {**event, "message": _without("usage")(event["message"])} if "message" in event else event
         ),
+        "whole blocks": _whole_blocks,
     },
 }
 CASES = [(wire, bend) for wire, bends in BENDS.items() for bend in bends]

@@ -68,6 +68,31 @@ def test_a_call_in_native_reasoning_and_nothing_else(separated: bool) -> None:
     assert (whole.reasoned, whole.bare) == ((MADE,), (Reasoning(text="I need the time.  So."),))
 
 
+def test_a_call_in_a_summary() -> None:
+    """Rule 148: a summary is reasoning, too; each is read by itself, and state that never covered it is kept."""
+    before, text = "First < this.", f"I need the time. {CALL} So."
+    state = OpaqueState(Wire.RESPONSES, "sealed")
+    reply = replied(Reasoning(summary=(before, text), state=state))
+    bare = Reasoning(summary=(before, "I need the time.  So."), state=state)
+    for pieces in splits(before + text):
+        lens = lens_for()
+        at = 0
+        deltas: list[Event] = []
+        for piece in pieces:
+            here = piece[: max(0, len(before) - at)]
+            deltas += [ReasoningDelta(0, part, n) for n, part in enumerate((here, piece[len(here) :])) if part]
+            at += len(piece)
+        out = look(lens, [PartStarted(0, Reasoning()), *deltas, PartEnded(0)])
+        shown = [event for event in out if isinstance(event, ReasoningDelta)]
+        assert "".join(event.text for event in shown if event.summary == 0) == before
+        assert "".join(event.text for event in shown if event.summary == 1) == "I need the time. "
+        assert [event.summary for event in shown] == sorted(event.summary or 0 for event in shown)
+        found = lens.found(reply)
+        assert (found.reasoned, found.bare, found.dialect) == ((MADE,), (bare,), "hermes")
+    whole = lens_for().read(reply)
+    assert (whole.reasoned, whole.bare) == ((MADE,), (bare,))
+
+
 @pytest.mark.parametrize(
     "then",
     [

@@ -1,7 +1,7 @@
 """Calls in reasoning, through real gateways: all a reply comes to, or thoughts before an answer (rules 65, 148)."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,11 @@ from support.forcing import WIRES
 CALLED = (("get_weather", {"city": "Paris"}),)
 CHUNKS = (1, 7, 4096)
 THOUGHT = Think(f"I should look. {HERMES}", shown="full")
+SUMMARY = Think(f"I should look. {HERMES}", shown="summary")
+#: Upstreams, and where they put reasoning.
+Source = tuple[str, Literal["full", "summary"]]
+SOURCES: tuple[Source, ...] = (("chat", "full"), ("responses", "full"), ("responses", "summary"))
+thoughts = pytest.mark.parametrize("thought", [THOUGHT, SUMMARY], ids=["full", "summary"])
 ways = pytest.mark.parametrize(("wire", "stream"), WAYS)
 upstreams = pytest.mark.parametrize("upstream", WIRES)
 
@@ -26,12 +31,16 @@ def stage() -> Iterator[Stage]:
 
 @ways
 @upstreams
-def test_a_reply_that_is_a_call_in_reasoning(stage: Stage, wire: str, stream: bool, upstream: str) -> None:
+@thoughts
+def test_a_reply_that_is_a_call_in_reasoning(
+    stage: Stage, wire: str, stream: bool, upstream: str, thought: Think
+) -> None:
     """Rule 148: where text may carry calls it is the call, in one upstream request, and no markup is shown."""
     for size in CHUNKS:
         model = stranger()
-        thought = Turn(THOUGHT)
-        outcome = stage.play(thought, chunking=size).ask(wire, request(wire, model=model, stream=stream), upstream)
+        outcome = stage.play(Turn(thought), chunking=size).ask(
+            wire, request(wire, model=model, stream=stream), upstream
+        )
         assert stage.bodies == [arriving(wire, upstream, model=model, stream=stream)]
         assert (outcome.error, outcome.text, outcome.calls, outcome.finish) == ({}, "", CALLED, "calls")
         check_no_trace(outcome.raw)
@@ -70,10 +79,11 @@ def test_a_demanded_call(stage: Stage, wire: str, stream: bool) -> None:
 
 @ways
 @upstreams
-def test_nothing_but_thinking(stage: Stage, wire: str, stream: bool, upstream: str) -> None:
+@thoughts
+def test_nothing_but_thinking(stage: Stage, wire: str, stream: bool, upstream: str, thought: Think) -> None:
     """Rule 148: otherwise the reply is nothing but thinking, the model is reminded, and no markup is shown."""
     for size in CHUNKS:
-        turns: tuple[Answer, ...] = (Turn(THOUGHT), Turn(Say("Sunny.")))
+        turns: tuple[Answer, ...] = (Turn(thought), Turn(Say("Sunny.")))
         outcome = stage.play(*turns, chunking=size).ask(wire, request(wire, stream=stream), upstream)
         first = arriving(wire, upstream, stream=stream)
         assert stage.bodies == [first, arriving(wire, upstream, WORDS.thinking_only, stream=stream)]
@@ -85,14 +95,16 @@ def test_nothing_but_thinking(stage: Stage, wire: str, stream: bool, upstream: s
 
 @ways
 @pytest.mark.parametrize("model", [NATIVE, ""])
-def test_thoughts_before_an_answer(stage: Stage, wire: str, stream: bool, model: str) -> None:
+@pytest.mark.parametrize("source", SOURCES, ids="-".join)
+def test_thoughts_before_an_answer(stage: Stage, wire: str, stream: bool, model: str, source: Source) -> None:
     """Rule 65: reasoning that ends in an answer makes no call, and goes out as it is."""
+    upstream, shown = source
     thought = f"Maybe {HERMES} no."
     for size in CHUNKS:
         named = model or stranger()
-        turn = Turn(Think(thought, shown="full"), Say("It is sunny."))
-        outcome = stage.play(turn, chunking=size).ask(wire, request(wire, model=named, stream=stream), "chat")
-        assert stage.bodies == [arriving(wire, "chat", model=named, stream=stream)]
+        turn = Turn(Think(thought, shown=shown), Say("It is sunny."))
+        outcome = stage.play(turn, chunking=size).ask(wire, request(wire, model=named, stream=stream), upstream)
+        assert stage.bodies == [arriving(wire, upstream, model=named, stream=stream)]
         assert (outcome.error, outcome.text, outcome.calls) == ({}, "It is sunny.", ())
         assert outcome.thinking == thought
 

@@ -203,6 +203,11 @@ BENDS: dict[Wire, dict[str, Bend]] = {
         "no end": lambda events: events[:-1],
         "two ends": doubled(-1),
         "an end mark of another wire": lambda events: [*events, ("", "[DONE]")],
+        "a text in its start": lambda events: [
+            (name, {**value, "content_block": {"type": "text", "text": "Look:"}} if name == events[1][0] else value)
+            for name, value in events
+            if name != "content_block_delta"
+        ],
         "a block after the stop reason": lambda events: [*events[:-1], events[1], events[-1]],
     },
 }

@@ -53,9 +53,39 @@ DIALECTS: tuple[Dialect, ...] = (
     *braces.DIALECTS,
     *loose.DIALECTS,
 )
-AUTO = tuple(dialect for dialect in DIALECTS if dialect.standing is Standing.AUTO)
-AUTO_AND_LOOSE = tuple(dialect for dialect in DIALECTS if dialect.standing is not Standing.NAMED)
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
+
+
+def _place(dialect: Dialect, *, alone: bool) -> Dialect:
+    """Return a dialect whose calls count only where they are the reply, or wherever they stand (rule 63)."""
+    if all(opener.alone is alone for opener in dialect.openers):
+        return dialect
+    openers = tuple(msgspec.structs.replace(opener, alone=alone) for opener in dialect.openers)
+    return msgspec.structs.replace(dialect, openers=openers)
+
+
+@lru_cache(maxsize=256)
+def _anywhere(dialect: Dialect) -> Dialect:
+    return _place(dialect, alone=False)
+
+
+@lru_cache(maxsize=256)
+def _as_reply(dialect: Dialect) -> Dialect:
+    return _place(dialect, alone=True)
+
+
+def _stand(dialects: Iterable[Dialect], *, loose: bool) -> tuple[Dialect, ...]:
+    """Return those that are looked for without being named, each with where its calls count."""
+    standing = {Standing.AUTO, Standing.REPLY, Standing.LOOSE} if loose else {Standing.AUTO, Standing.REPLY}
+    return tuple(
+        _as_reply(dialect) if dialect.standing is Standing.REPLY and not loose else dialect
+        for dialect in dialects
+        if dialect.standing in standing
+    )
+
+
+AUTO = _stand(DIALECTS, loose=False)
+AUTO_AND_LOOSE = _stand(DIALECTS, loose=True)
 
 _own: dict[str, Dialect] = {}
 #: How often that has changed: what was made of all dialects is made anew then.
@@ -98,11 +128,7 @@ def active(*, loose: bool = False) -> tuple[Dialect, ...]:
     builtin = AUTO_AND_LOOSE if loose else AUTO
     if not _own:
         return builtin
-    return (*(own for own in _own.values() if _stands(own, loose=loose)), *builtin)
-
-
-def _stands(dialect: Dialect, *, loose: bool) -> bool:
-    return dialect.standing is Standing.AUTO or (loose and dialect.standing is Standing.LOOSE)
+    return (*_stand(_own.values(), loose=loose), *builtin)
 
 
 def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) -> tuple[Dialect, ...]:
@@ -120,15 +146,6 @@ def select(dialects: Literal["auto"] | Iterable[str | Dialect], *, loose: bool) 
         return named
     names = {dialect.name for dialect in named}
     return (*named, *(dialect for dialect in auto if dialect.name not in names)) if named else auto
-
-
-@lru_cache(maxsize=256)
-def _anywhere(dialect: Dialect) -> Dialect:
-    """Return a dialect whose calls count wherever they stand; the same object if that changes nothing."""
-    if not any(opener.alone for opener in dialect.openers):
-        return dialect
-    openers = tuple(msgspec.structs.replace(opener, alone=False) for opener in dialect.openers)
-    return msgspec.structs.replace(dialect, openers=openers)
 
 
 def find_dialect(name: str) -> Dialect:

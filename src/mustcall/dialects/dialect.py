@@ -35,9 +35,13 @@ Renderer = Callable[[Sequence[WrittenCall]], str]
 
 
 class Standing(StrEnum):
-    """When a dialect is active: in `auto`; in `auto` where loose formats are allowed; or only when named."""
+    """When a dialect is active: in `auto`; in `auto` where loose formats are allowed; or only when named.
+
+    `REPLY` is both: where loose formats are not allowed, a call counts if it is the reply (rule 63).
+    """
 
     AUTO = "auto"
+    REPLY = "reply"
     LOOSE = "loose"
     NAMED = "named"
 

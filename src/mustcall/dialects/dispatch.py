@@ -10,10 +10,38 @@ from collections.abc import Sequence
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import Grammar, starts
-from mustcall.dialects.reader import Fault, Parse, blanks
+from mustcall.dialects.reader import Fault, Parse, Reader, blanks
 from mustcall.dialects.span import Span
 
-__all__ = ["dispatch"]
+__all__ = ["choose", "dispatch"]
+
+# Behind more blanks than these nothing is looked for that must stand alone: what is held while it may is bounded.
+_BLANKS = re.compile(r"[ \t\r\n]{0,64}+")
+
+
+def choose(
+    reader: Reader, marker: str, openers: Sequence[tuple[Dialect, Opener]]
+) -> list[tuple[Dialect, Opener]] | None:
+    """Return the openers that may stand alone if one of them is meant, else the others; None if more text must tell.
+
+    Dialects share a marker of which some count anywhere and some only as the reply (rule 63): what follows it decides.
+    """
+    alone = [pair for pair in openers if pair[1].alone]
+    others = [pair for pair in openers if not pair[1].alone]
+    if not alone or not others:
+        return alone or others
+    found = _BLANKS.match(reader.buffer, reader.position + len(marker))
+    assert found is not None
+    if found.end() == len(reader.buffer) and not reader.closed:
+        return None
+    for pair in openers:
+        for start in pair[1].starts or ("",):
+            fits = starts(reader, start, found.end())
+            if fits is None:
+                return None
+            if fits:
+                return alone if pair[1].alone else others
+    return others
 
 
 def dispatch(span: Span, openers: Sequence[tuple[Dialect, Opener]], grammar: Grammar, *, may_wrap: bool) -> Parse[None]:
@@ -23,7 +51,7 @@ def dispatch(span: Span, openers: Sequence[tuple[Dialect, Opener]], grammar: Gra
         yield from blanks(reader)
     for dialect, opener in openers:
         for start in opener.starts or ("",):
-            while (fits := starts(reader, start)) is None:
+            while (fits := starts(reader, start, reader.position)) is None:
                 yield
             if fits and start == "[":
                 while (wraps := _wraps(span, grammar, len(start), may_wrap=may_wrap)) is None:

@@ -10,6 +10,7 @@ _TEXT_ONLY = WrittenCall("get_weather", {"city": "Paris"})
 
 _STANDINGS = {
     Standing.AUTO: "always looked for",
+    Standing.REPLY: "looked for where it is the whole reply, and everywhere where loose formats are allowed",
     Standing.LOOSE: "only where loose formats are allowed",
     Standing.NAMED: "only when named",
 }

@@ -255,9 +255,9 @@ def marks_of(*markers: str) -> Marks:
     return Marks(markers)
 
 
-def starts(reader: Reader, start: str) -> bool | None:
-    """Tell whether this comes next: a literal, or a name with a literal behind it. None if more text must tell."""
-    buffer, position = reader.buffer, reader.position
+def starts(reader: Reader, start: str, position: int) -> bool | None:
+    """Tell whether this comes there: a literal, or a name with a literal behind it. None if more text must tell."""
+    buffer = reader.buffer
     literal = start
     if start.startswith(A_NAME):
         found = _NAME.match(buffer, position)

@@ -2,8 +2,8 @@
 
 A model that calls a tool in JSON may say so in a sentence first. A model that explains, documents or configures
 something writes more, or says that it does, or leaves its sentence open: what follows a colon or half a sentence is
-what the sentence shows, unless the model speaks of what it does itself. Pure; the cost is bounded, since a lead-in is
-short.
+what the sentence shows, unless the model speaks of what it does itself. A ReAct thought is such speech. Pure; the cost
+is bounded, since a lead-in is short.
 """
 
 import re
@@ -46,6 +46,8 @@ _PURPOSE = re.compile(
     r"\w+ ",
     re.IGNORECASE,
 )
+#: A ReAct step's thought is the model's own, whatever it speaks of; who shows such steps says so before them.
+_THOUGHT = re.compile(r"\W*thought\W*:", re.IGNORECASE)
 #: What stands behind the last letter or digit.
 _ENDING = re.compile(r"\W*\Z")
 _SENTENCE_MARKS = frozenset(".!?…。．！？؟।")
@@ -59,7 +61,11 @@ def is_lead_in(text: str) -> bool:
         return True
     if len(said) > LONGEST_LEAD_IN or count_words(said) > _MOST_WORDS:
         return False
-    if _PARAGRAPHS.search(said) or _DOCUMENT_LINE.search(said) or shows(said) or _TELLS.search(said):
+    if _PARAGRAPHS.search(said) or _DOCUMENT_LINE.search(said):
+        return False
+    if _THOUGHT.match(said):
+        return True
+    if shows(said) or _TELLS.search(said):
         return False
     if acts(said):
         return True

@@ -39,7 +39,8 @@ class DialectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     open: str
     close: str = ""
     body: Body = Body.JSON
-    #: When it is looked for: always (`auto`), under the prompt protocol (`loose`), or where a profile names it.
+    #: When it is looked for: always (`auto`), under the prompt protocol (`loose`), there and where the call is the
+    #: whole reply (`reply`), or where a profile names it (`named`).
     standing: Standing = Standing.AUTO
     #: How a tool's result is shown to the model, with `{name}` and `{content}` in it.
     result: str = "<tool_response>\n{content}\n</tool_response>"

@@ -14,6 +14,7 @@ import re
 from mustcall.dialects.candidate import Candidate
 from mustcall.dialects.code import Code, measure
 from mustcall.dialects.dialect import Opener
+from mustcall.dialects.dispatch import choose
 from mustcall.dialects.effort import MARK, Effort
 from mustcall.dialects.events import ScanEvent, Text
 from mustcall.dialects.grammar import TOKEN, Entry, Grammar, is_stray
@@ -179,10 +180,13 @@ class Scan(SpanScan):
         if entry.quotation and not (marker in QUOTATION_MARKS and self._lines.tight):
             return self._meet_result(marker, entry.quotation, PARAGRAPH_ENDS)
         if openers:
-            if not self._inner_reading and all(opener.alone for _, opener in openers):
+            meant = openers if self._inner_reading else choose(reader, marker, openers)
+            if meant is None:
+                return False
+            if not self._inner_reading and meant[0][1].alone:
                 self._begin_candidate()
             else:
-                self._open_span(marker, openers)
+                self._open_span(marker, meant)
             return True
         if entry.code:
             return self._meet_code(marker)

@@ -17,8 +17,7 @@ from mustcall.dialects import CallEnd, CallStart, LateReasoningEnd, Malformed, R
 from mustcall.dialects import Reasoning as ScannedReasoning
 from mustcall.dialects import Text as ScannedText
 from mustcall.policy.lookout import NOTHING, Found, Lookout
-from mustcall.policy.musing import Musing, Watch, draw_out, is_silent
-from mustcall.wire.chat.parts import names_field_only
+from mustcall.policy.musing import Channel, Musing, Watch, channels_of, draw_out, is_silent
 
 __all__ = ["Found", "Lens", "Lookout"]
 
@@ -109,7 +108,8 @@ class Lens:
         self._blanks = 0
         self._dry = False
         self._passed: list[CallEnd | Malformed] = []
-        self._watches: dict[int, Watch] = {}
+        # The texts of each reasoning part that is looked at.
+        self._watches: dict[int, dict[Channel, Watch]] = {}
         self._musing = Musing()
         # Calls in text that turned out to be reasoning.
         self._mused: list[CallEnd] = []
@@ -129,7 +129,7 @@ class Lens:
         """Whether something went in that has not come out: characters, or the start of a text."""
         return (
             any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
-            or any(watch.fed != watch.emitted for watch in self._watches.values())
+            or any(watch.fed != watch.emitted for texts in self._watches.values() for watch in texts.values())
             or self._musing.pending
         )
 
@@ -172,19 +172,22 @@ class Lens:
                 place = self._others[index] = len(self._slots)
                 self._slots.append(_Slot(_Kind.OTHER, index))
                 if isinstance(part, Reasoning) and not self._musing.over:
-                    watch = self._watches[index] = Watch(place, self._lookout.watch())
-                    begun = PartStarted(place, part.evolve(text="")) if part.text else self._moved(event)
-                    return [*self._said([begun]), *(self._reason(watch, part.text, None) if part.text else ())]
+                    self._watches[index] = {}
+                    texts = list(channels_of(part))
+                    begun = PartStarted(place, part.evolve(text="", summary=())) if texts else self._moved(event)
+                    out = self._said([begun])
+                    for channel, text in texts:
+                        out += self._reason(index, channel, text, None)
+                    return out
                 return self._said([self._moved(event)])
             case PartEnded(index=index, part=part):
                 scan = self._open.get(index)
                 if scan is not None:
                     return self._end(scan, event, part)
-                watch = self._watches.get(index)
-                left = [] if watch is None else self._end_thought(watch, part)
+                left = self._end_thought(index, part) if index in self._watches else []
                 return [*left, *self._said([self._moved(event)])]
-            case ReasoningDelta(index=index, text=text, summary=None) if index in self._watches:
-                return self._reason(self._watches[index], text, event)
+            case ReasoningDelta(index=index, text=text, summary=channel) if index in self._watches:
+                return self._reason(index, channel, text, event)
             case ReasoningDelta() | ArgumentsDelta() | StateDelta():
                 return self._said([self._moved(event)])
             case _:
@@ -206,7 +209,7 @@ class Lens:
             self._musing.end()
             if plain:
                 return NOTHING
-        elif plain and all(self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Reasoning)):
+        elif plain and all(self._lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part)):
             return NOTHING
         for index, part in enumerate(reply.parts):
             self.feed(PartStarted(index, part))
@@ -261,14 +264,11 @@ class Lens:
         """Add the calls in the reasoning of a reply that is nothing else."""
         assert self._lookout is not None, "something was looked for"
         calls, bare = tuple(self._mused), list(parts)
-        for place, shown in self._musing.marks.items():
-            part = parts[place]
+        for (place, channel), shown in self._musing.marks.items():
+            part = bare[place]
             assert isinstance(part, Reasoning), "only reasoning is marked"
-            read, rest = draw_out(part.text[shown:], self._lookout)
+            read, bare[place] = draw_out(part, channel, shown, self._lookout)
             calls = read or calls
-            # What vouches for the text as it was does not vouch for this one.
-            state = part.state if part.state is None or names_field_only(part.state) else None
-            bare[place] = part.evolve(text=part.text[:shown] + rest, state=state)
         if not calls:
             return found
         made = tuple(
@@ -282,31 +282,50 @@ class Lens:
         """Return what of these may be shown, and take note of what they say."""
         return self._musing.pass_on(out, call)
 
-    def _reason(self, watch: Watch, text: str, event: ReasoningDelta | None) -> list[Event]:
+    def _reason(self, index: int, channel: Channel, text: str, event: ReasoningDelta | None) -> list[Event]:
         """Take more of a reasoning part of the upstream's own."""
+        texts = self._watches[index]
+        watch = texts.get(channel)
+        out: list[Event] = []
+        if watch is None:
+            assert self._lookout is not None, "something is looked for"
+            out += self._close_thoughts(index)
+            watch = texts[channel] = Watch(self._others[index], channel, self._lookout.watch())
+        if watch.closed:
+            return self._said([ReasoningDelta(watch.place, text, channel)])
         watch.fed += len(text)
         found = watch.scanner.feed(text)
         if event is not None and len(found) == 1 and isinstance(found[0], ScannedText) and found[0].text is text:
             watch.emitted += len(text)
-            return self._said([self._moved(event)])
-        return self._show_thought(watch, found)
+            return [*out, *self._said([self._moved(event)])]
+        return [*out, *self._show_thought(watch, found)]
 
     def _show_thought(self, watch: Watch, found: list[ScanEvent]) -> list[Event]:
         out, call = watch.read(found)
         if call is not None and not self._musing.over:
             before = sum(len(event.text) for event in out[:call] if isinstance(event, ReasoningDelta))
-            self._musing.marks.setdefault(watch.place, watch.emitted + before)
+            self._musing.marks.setdefault((watch.place, watch.channel), watch.emitted + before)
         watch.emitted += sum(len(event.text) for event in out if isinstance(event, ReasoningDelta))
         return self._said(out, call)
 
-    def _end_thought(self, watch: Watch, final: Part | None) -> list[Event]:
+    def _end_thought(self, index: int, final: Part | None) -> list[Event]:
         """End a reasoning part: what was held comes out, and what the final word has beyond the deltas."""
         out: list[Event] = []
-        if isinstance(final, Reasoning) and len(final.text) > watch.fed:
-            rest = final.text[watch.fed :]
-            watch.fed += len(rest)
-            out += self._show_thought(watch, watch.scanner.feed(rest))
-        return [*out, *self._show_thought(watch, watch.scanner.close())]
+        for channel, text in channels_of(final):
+            watch = self._watches[index].get(channel)
+            fed = 0 if watch is None else watch.fed
+            if len(text) > fed and not (watch is not None and watch.closed):
+                out += self._reason(index, channel, text[fed:], None)
+        return [*out, *self._close_thoughts(index)]
+
+    def _close_thoughts(self, index: int) -> list[Event]:
+        """End the texts of a reasoning part so far: what was held of them comes out."""
+        out: list[Event] = []
+        for watch in self._watches[index].values():
+            if not watch.closed:
+                watch.closed = True
+                out += self._show_thought(watch, watch.scanner.close())
+        return out
 
     def _moved(
         self, event: PartStarted | PartEnded | TextDelta | ReasoningDelta | ArgumentsDelta | StateDelta
@@ -402,7 +421,7 @@ class Lens:
             return False
         self.touched = True
         self._begin(scan, _Kind.REASONING, out)
-        self._musing.marks.setdefault(scan.place, sum(map(len, self._slots[scan.place].fragments)))
+        self._musing.marks.setdefault((scan.place, None), sum(map(len, self._slots[scan.place].fragments)))
         return True
 
     def _settle(self, call: CallEnd) -> None:

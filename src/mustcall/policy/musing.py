@@ -5,27 +5,34 @@ reply says something else: then it was reasoning and goes out as it is. A reply 
 calls. It decides nothing; each character is looked at once, and once more where a call was seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mustcall.core.events import Event, PartStarted, ReasoningDelta, TextDelta
 from mustcall.core.parts import Part, Reasoning, Text
 from mustcall.dialects import CallEnd, CallStart, ScanEvent, Scanner
 from mustcall.dialects import Text as ScannedText
 from mustcall.policy.lookout import Lookout
+from mustcall.wire.chat.parts import names_field_only
 
-__all__ = ["Musing", "Watch", "draw_out", "is_silent"]
+__all__ = ["Channel", "Musing", "Watch", "channels_of", "draw_out", "is_silent"]
+
+#: One of the texts a reasoning part has: a summary by its number, or None, the reasoning itself.
+Channel = int | None
 
 
 class Watch:
-    """A reasoning part of the upstream's own: its scanner, where it comes out, and how much of it has."""
+    """One text of a reasoning part of the upstream's own: its scanner, where it comes out, and how much of it has."""
 
-    __slots__ = ("emitted", "fed", "place", "scanner")
+    __slots__ = ("channel", "closed", "emitted", "fed", "place", "scanner")
 
-    def __init__(self, place: int, scanner: Scanner) -> None:
+    def __init__(self, place: int, channel: Channel, scanner: Scanner) -> None:
         self.place = place
+        self.channel = channel
         self.scanner = scanner
         self.fed = 0
         self.emitted = 0
+        #: Whether another text of the part has begun: this one is not expected to go on.
+        self.closed = False
 
     def read(self, found: Iterable[ScanEvent]) -> tuple[list[Event], int | None]:
         """Return what its scanner found as events, and how many of them come before the first call."""
@@ -33,21 +40,21 @@ class Watch:
         call: int | None = None
         for event in found:
             if isinstance(event, ScannedText):
-                out.append(ReasoningDelta(self.place, event.text))
+                out.append(ReasoningDelta(self.place, event.text, self.channel))
             elif isinstance(event, CallStart) and call is None:
                 call = len(out)
         return out, call
 
 
 class Musing:
-    """What waits because a call was seen in the reasoning before it. `marks` says where, by part: behind how much."""
+    """What waits because a call was seen in the reasoning before it. `marks` says where, by text: behind how much."""
 
     __slots__ = ("_held", "_holds", "_spoke", "marks")
 
     def __init__(self) -> None:
         self._held: list[Event] = []
         self._holds = self._spoke = False
-        self.marks: dict[int, int] = {}
+        self.marks: dict[tuple[int, Channel], int] = {}
 
     @property
     def over(self) -> bool:
@@ -97,7 +104,30 @@ def is_silent(parts: Iterable[Part]) -> bool:
     return all(isinstance(part, Reasoning) or (isinstance(part, Text) and not part.text.strip()) for part in parts)
 
 
-def draw_out(text: str, lookout: Lookout) -> tuple[tuple[CallEnd, ...], str]:
+def channels_of(part: Part | None) -> Iterator[tuple[Channel, str]]:
+    """Yield the texts of a reasoning part that are not empty, in the order they are shown."""
+    if isinstance(part, Reasoning):
+        yield from ((number, text) for number, text in enumerate(part.summary) if text)
+        if part.text:
+            yield None, part.text
+
+
+def draw_out(part: Reasoning, channel: Channel, shown: int, lookout: Lookout) -> tuple[tuple[CallEnd, ...], Reasoning]:
+    """Return the calls in one text of a reasoning part behind what was shown of it, and the part without their markup.
+
+    State that vouches for the reasoning as it was does not vouch for another one; a summary it never covered.
+    """
+    text = dict(channels_of(part)).get(channel, "")
+    calls, rest = _read_calls(text[shown:], lookout)
+    left = text[:shown] + rest
+    if channel is None:
+        state = part.state if part.state is None or names_field_only(part.state) else None
+        return calls, part.evolve(text=left, state=state)
+    summary = tuple(left if number == channel else one for number, one in enumerate(part.summary))
+    return calls, part.evolve(summary=summary)
+
+
+def _read_calls(text: str, lookout: Lookout) -> tuple[tuple[CallEnd, ...], str]:
     """Return the last calls that stand together in a reasoning's text, and the text without any call.
 
     What comes before them and other words is a draft of what the model thought of doing.

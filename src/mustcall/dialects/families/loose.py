@@ -2,7 +2,8 @@
 
 All of them are soft: until the name is known and the arguments have begun, the line is text. They belong to the prompt
 protocol, where the model was asked to write so: an offered tool with arguments that cannot be read, alone on its line,
-is a call that went wrong and is reported (rule 69).
+is a call that went wrong and is reported (rule 69). ReAct, which models write unasked, is a call elsewhere, too, if it
+is the reply (rule 63).
 """
 
 import re
@@ -142,7 +143,7 @@ DIALECTS = (
         tuple(Opener(action, _react, (A_NAME,), Anchor.LINE, soft=True) for action in _ACTIONS),
         (),
         _render_react,
-        Standing.LOOSE,
+        Standing.REPLY,
         "Observation: {content}",
     ),
     Dialect(

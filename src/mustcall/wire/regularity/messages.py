@@ -173,6 +173,16 @@ class _MessageDelta(msgspec.Struct, gc=False):
     usage: _LastCounts
 
 
+class _TextStart(msgspec.Struct, gc=False):
+    text: Literal[""]
+    citations: list[Anything] | None = None
+
+
+class _ThinkingStart(msgspec.Struct, gc=False):
+    thinking: Literal[""]
+    signature: str | None = None
+
+
 class _MessageStop(msgspec.Struct, gc=False):
     type: Literal["message_stop"]
 
@@ -195,6 +205,12 @@ _block_stop = msgspec.json.Decoder(_BlockStop)
 _message_delta = msgspec.json.Decoder(_MessageDelta)
 _message_stop = msgspec.json.Decoder(_MessageStop)
 _error = msgspec.json.Decoder(_Error)
+
+#: Blocks whose text comes in deltas, as they begin.
+_BEGUN: dict[str, msgspec.json.Decoder[Any]] = {
+    "text": msgspec.json.Decoder(_TextStart),
+    "thinking": msgspec.json.Decoder(_ThinkingStart),
+}
 
 #: The field a delta brings, and the kind of block it belongs to.
 _DELTAS = {
@@ -290,6 +306,9 @@ class MessagesRegularity:
                 return False
             self._ids.add(call.id)
             return True
+        if typed.type in _BEGUN:
+            # Some clients take what a block begins with for its beginning, others read deltas alone: here it is empty.
+            return read(_BEGUN[typed.type], block) is not None
         return typed.type not in _BLOCKS or read(_BLOCKS[typed.type], block) is not None
 
     def _fits(self, delta: _Delta | _Typed) -> bool:
