@@ -11,6 +11,7 @@ they came.
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage
 from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.delivery import Delivery
@@ -20,7 +21,7 @@ from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
-from mustcall.wire.sse import SseDecoder, SseEvent
+from mustcall.wire.sse import Silence, SseDecoder, SseEvent
 from mustcall.wire.stencil import Stencil
 
 __all__ = ["Flow"]
@@ -47,8 +48,9 @@ class Flow:
         delivery: Delivery | None,
         *,
         raw: bool,
+        limits: Limits = DEFAULTS,
     ) -> None:
-        self._sse = SseDecoder()
+        self._sse = SseDecoder(limits)
         self._decoder = decoder
         regularity = self._regularity = None if shared is None else regularity_for(shared)
         self._regular = True
@@ -63,6 +65,8 @@ class Flow:
         self._part = -1
         self._patience = _STENCILS
         self.lens = lens
+        #: What came without saying anything.
+        self.silence = Silence(limits)
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
         if raw and regularity is not None and delivery is not None:
@@ -237,6 +241,10 @@ class Flow:
             self._regular = self.raw = False
             self._held.clear()
         decoded = self._decoder.feed_all(events)
+        if not decoded:
+            self.silence.note(block)
+        elif self.silence.lines:
+            self.silence.end()
         if regularity is None or not self.raw:
             self._take(decoded)
             return self._write()

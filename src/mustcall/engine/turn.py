@@ -17,6 +17,7 @@ from mustcall.core.errors import (
     MustcallError,
     UpstreamGarbage,
     UpstreamRejected,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
@@ -174,6 +175,8 @@ class Turn:
                                 holding = flow.holding
                                 if holding:
                                     self._check_deadline()
+                                if flow.silence.lines:
+                                    self._check_silence(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
                                     yield data
@@ -210,6 +213,12 @@ class Turn:
         if self._setting.clock.monotonic() >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
 
+    def _check_silence(self, flow: Flow) -> None:
+        """Raise once a stream that flows has said nothing for as long as an answer may take to begin."""
+        most = self._endpoint.timeouts.read
+        if flow.silence.lasted(self._setting.clock.monotonic()) > most:
+            raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
+
     async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
         """Read what came in one piece although a stream was asked for; return None to send again."""
         if answer.error_body is not None:
@@ -232,7 +241,7 @@ class Turn:
         gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
         raw = self._forwards and not delivery.written
-        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw)
+        return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw, limits=self._setting.limits)
 
     def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
@@ -375,7 +384,7 @@ class Turn:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
         lens = self._lens() if self._course.settles_early else Lens(None, "")
-        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False)
+        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False, limits=self._setting.limits)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:

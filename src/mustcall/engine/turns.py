@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
@@ -95,8 +96,14 @@ class Turns:
     """Takes turns over one transport."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, house: House | None = None, learnt: Learnt | None = None
+        self,
+        transport: Transport,
+        clock: Clock,
+        house: House | None = None,
+        learnt: Learnt | None = None,
+        limits: Limits = DEFAULTS,
     ) -> None:
+        self._limits = limits
         self._transport = transport
         self._clock = clock
         self.house = house or House()
@@ -151,7 +158,7 @@ class Turns:
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
-            passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline)
+            passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits)
             if not controls.force_tools:
                 return passed
             subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
@@ -175,6 +182,7 @@ class Turns:
             issued=self.issued,
             controls=controls,
             wording=self.house.wording,
+            limits=self._limits,
             tally=metered,
         )
         turn = Turn(
