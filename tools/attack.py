@@ -2,8 +2,8 @@
 
 The gateway runs in a process with a limit on its memory, behind it a hostile upstream, beside it a client that behaves
 and has an upstream of its own. Each attack must get a typed answer or a closed connection. `--only WORD` chooses
-attacks by name, `--quick` the short set, `--part 2/4` the second quarter. The exit status is 1 if any attack did what
-it should not. Nothing of the product is imported. What is measured, and why a busy machine does not change it, is said
+attacks by name, `--kind` by what they attack, `--quick` the short set, `--part 2/4` every fourth. The exit status is 1
+if any attack did what it should not. Nothing of the product is imported. What is measured, and why a busy machine does not change it, is said
 in `attacks/measuring.py` and `attacks/watched.py`; a run begins with the same client beside no attack.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from attacks import ALL
+from attacks import ALL, KINDS
 from attacks.measuring import Waiting, behave, forget_memory, memory_of
 from attacks.sending import Attack, Place
 from attacks.upstream import serve_upstream
@@ -189,12 +189,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="attacks whose name holds this")
+    parser.add_argument("--kind", choices=tuple(KINDS), help="attacks of this kind")
     parser.add_argument("--quick", action="store_true", help="the short set")
     parser.add_argument("--part", default="1/1", help="which part of how many, as 2/4")
     parser.add_argument("--folder", default="", help="keep the gateway's log and stacks here")
     options = parser.parse_args(words)
     part, parts = map(int, options.part.split("/"))
-    chosen = [one for one in ALL if options.only in one.name and (one.quick or not options.quick)][part - 1 :: parts]
+    known = KINDS[options.kind] if options.kind else ALL
+    chosen = [one for one in known if options.only in one.name and (one.quick or not options.quick)][part - 1 :: parts]
     with tempfile.TemporaryDirectory() as folder:
         found = run_all(chosen, Path(options.folder or folder).resolve())
     bad = [finding for finding in found if finding.faults]

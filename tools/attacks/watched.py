@@ -5,7 +5,7 @@
 Every few milliseconds a timer of the loop is due. The processor time of the loop's thread between two of its runs is
 how long one callback, or several in one round, kept all others waiting. It is processor time, so that it does not grow
 on a busy machine. The longest is kept in FILE, a number that the reader sets back to zero. With MUSTCALL_WATCH_STACKS
-set, FILE.stacks gets the stack of each round over 20 ms.
+set, FILE.stacks gets the stacks that were seen in each round over 20 ms, the most frequent ones first.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import struct
 import sys
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = ["Lag", "main"]
 
 _TICK = 0.004
 _LONG = 0.02
+_SAMPLE = 0.002
 _FORM = struct.Struct("d")
 
 
@@ -52,29 +54,30 @@ class _Probe:
         self._lag = Lag(path)
         self._last = 0.0
         self._stacks = path.with_suffix(".stacks") if os.environ.get("MUSTCALL_WATCH_STACKS") else None
-        self._stack = ""
+        self._seen: Counter[str] = Counter()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._last = time.thread_time()
         loop.call_later(_TICK, self._tick, loop)
         if self._stacks is not None:
             signal.signal(signal.SIGPROF, self._sample)
-            signal.setitimer(signal.ITIMER_PROF, _LONG / 4, _LONG / 4)
+            signal.setitimer(signal.ITIMER_PROF, _SAMPLE, _SAMPLE)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.thread_time()
         spent = now - self._last
         self._lag.longest = max(self._lag.longest, spent)
-        if self._stack and self._stacks is not None:
+        if spent > _LONG and self._stacks is not None:
             with self._stacks.open("a", encoding="utf-8") as file:
-                file.write(f"=== {spent:.3f} s\n{self._stack}\n")
-        self._stack = ""
+                file.write(f"=== {spent:.3f} s\n")
+                file.writelines(f"{count:5d} {stack}\n" for stack, count in self._seen.most_common(8))
+        self._seen.clear()
         self._last = time.thread_time()
         loop.call_later(_TICK, self._tick, loop)
 
     def _sample(self, _signal: int, frame: FrameType | None) -> None:
-        if time.thread_time() - self._last > _LONG:
-            self._stack = "".join(traceback.format_stack(frame)[-14:])
+        found = traceback.extract_stack(frame)[-7:]
+        self._seen[" > ".join(f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in found)] += 1
 
 
 def main() -> None:
