@@ -1,6 +1,5 @@
 """The short set of attacks: typed answers, a process that lives and stays small. tools/attack.py has all of them."""
 
-import multiprocessing
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -9,10 +8,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from attack import MOST_MEMORY, forget_memory, memory_of, running_gateway
+from attack import MOST_MEMORY, running_gateway, running_upstream
 from attacks import ALL
+from attacks.measuring import forget_memory, memory_of
 from attacks.sending import Attack, Place, turn
-from attacks.upstream import serve_upstream
 
 if sys.platform != "linux":
     pytest.skip("memory is read from /proc", allow_module_level=True)
@@ -23,16 +22,11 @@ QUICK = [one for one in ALL if one.quick]
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, Place]]:
     """A gateway of limited memory in front of a hostile upstream: its process and its address."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    upstream = context.Process(target=serve_upstream, args=(theirs,), daemon=True)
-    upstream.start()
-    try:
-        with running_gateway(ours.recv(), tmp_path_factory.mktemp("attacked")) as (process, place):
-            yield process.pid, place
-    finally:
-        upstream.kill()
-        upstream.join()
+    with (
+        running_upstream() as (_, port),
+        running_gateway(port, tmp_path_factory.mktemp("attacked")) as (process, place),
+    ):
+        yield process.pid, place
 
 
 @pytest.mark.parametrize("one", QUICK, ids=[one.name for one in QUICK])

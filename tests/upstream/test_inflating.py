@@ -150,3 +150,11 @@ async def test_several_layers_are_refused(layers: int) -> None:
         form = zlib.compress(form)
     with pytest.raises(UpstreamGarbage, match=f"{layers} times"):
         await unfold(", ".join(["deflate"] * layers), form)
+
+
+async def test_members_of_gzip_are_counted() -> None:
+    """An answer of many small members of gzip is read; one of endlessly many empty ones is refused."""
+    member = gzip.compress(b"ab", mtime=0)
+    assert b"".join(await unfold("gzip", member * 2_000)) == b"ab" * 2_000
+    with pytest.raises(UpstreamGarbage, match="members"):
+        await unfold("gzip", gzip.compress(b"", mtime=0) * 2_001)

@@ -1,12 +1,18 @@
 """Attacks on a running gateway: raw sockets against its front, hostile upstreams behind it. One table per kind.
 
 Nothing of the product is imported: what an attack sends is written out here. To add one, append to the `ATTACKS` of a
-module, or add a module to `ALL`.
+module, or add a module to `KINDS`.
 """
 
 from attacks import bodies, doors, replies, schemas
 from attacks.sending import Attack
 
-__all__ = ["ALL"]
+__all__ = ["ALL", "KINDS"]
 
-ALL: tuple[Attack, ...] = (*doors.ATTACKS, *bodies.ATTACKS, *replies.ATTACKS, *schemas.ATTACKS)
+KINDS: dict[str, tuple[Attack, ...]] = {
+    "doors": doors.ATTACKS,
+    "bodies": bodies.ATTACKS,
+    "replies": replies.ATTACKS,
+    "schemas": schemas.ATTACKS,
+}
+ALL: tuple[Attack, ...] = tuple(one for attacks in KINDS.values() for one in attacks)

@@ -7,7 +7,7 @@ from attacks.sending import Attack, Place, turn
 
 __all__ = ["ATTACKS"]
 
-_ANSWERED = frozenset({200, 400, 422, 502, 503, 599})
+_ANSWERED = frozenset({200, 400, 413, 422, 502, 503, 599})
 _FORCED: dict[str, Any] = {"tool_choice": "required"}
 
 

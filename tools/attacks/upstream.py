@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -59,10 +60,28 @@ def _each(first: bytes, make: Callable[[int], bytes], count: int) -> Iterator[by
     yield b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
 
 
-def _compressed(plain: bytes, times: int) -> bytes:
-    maker = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
-    out = [maker.compress(plain * 1_000) for _ in range(times)]
-    return b"".join([*out, maker.flush()])
+@cache
+def _compressed(plain: bytes, times: int, bits: int = zlib.MAX_WBITS | 16) -> bytes:
+    """Return a text of 1,000 times `times` repetitions, compressed; one block is compressed and then repeated."""
+    maker = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    text = plain * 1_000
+    block = maker.compress(text) + maker.flush(zlib.Z_FULL_FLUSH)
+    sums = zlib.crc32 if bits > zlib.MAX_WBITS else zlib.adler32
+    check = 0 if bits > zlib.MAX_WBITS else 1
+    for _ in range(times):
+        check = sums(text, check)
+    size = (len(text) * times) % 2**32
+    end = check.to_bytes(4, "little") + size.to_bytes(4, "little") if sums is zlib.crc32 else check.to_bytes(4, "big")
+    start = b"\x1f\x8b\x08" + bytes(7) if sums is zlib.crc32 else b"\x78\xda"
+    return start + block * times + b"\x03\x00" + end
+
+
+def _blanks() -> bytes:
+    return _compressed(b"\n" * 1_000, 600)
+
+
+def _spaces() -> bytes:
+    return _compressed(b" " * 1_000, 300, zlib.MAX_WBITS)
 
 
 _ROLE = _chunk(role="assistant", content="")
@@ -86,13 +105,11 @@ _SCRIPTS: dict[str, Callable[[], Iterator[bytes]]] = {
     "endless-empty": lambda: _forever(_EVENTS % b"" + _ROLE, b"data:\n\n"),
     "endless-event": lambda: _forever(_EVENTS % b"" + _ROLE + b"data: ", b"x" * 1_000),
     "event-of-lists": lambda: iter([_EVENTS % b"" + b'data: {"choices":[' + b"[]," * 10_000_000 + b"0]}\n\n"]),
-    "gzip": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + _compressed(b"\n" * 1_000, 600)]),
+    "gzip": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + _blanks()]),
     "gzip-stream": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + _compressed(_chunk(content="a"), 500)]),
-    "gzip-gzip": lambda: iter(
-        [_EVENTS % b"content-encoding: gzip, gzip\r\n" + gzip.compress(_compressed(b"\n" * 1_000, 600))]
-    ),
+    "gzip-gzip": lambda: iter([_EVENTS % b"content-encoding: gzip, gzip\r\n" + gzip.compress(_blanks())]),
     "gzip-empty-members": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + gzip.compress(b"") * 500_000]),
-    "deflate": lambda: iter([_JSON % b"content-encoding: deflate\r\n" + zlib.compress(b" " * 300_000_000)]),
+    "deflate": lambda: iter([_JSON % b"content-encoding: deflate\r\n" + _spaces()]),
     "whole-lists": lambda: iter([_JSON % b"" + b'{"choices":[' + b"[]," * 20_000_000 + b"0]}"]),
     "whole-deep": lambda: iter([_JSON % b"" + b"[" * 5_000_000]),
     "whole-text": lambda: iter([_JSON % b"" + _reply({"content": "<tool_call>" * 4_000_000})]),

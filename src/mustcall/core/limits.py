@@ -29,6 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key_bodies_bytes: int = 0
     reply_bytes: int = 64 * _MIB
     reply_elements: int = 100_000
+    silent_lines: int = 20_000
     inflate_ratio: int = 100
     hosts: tuple[str, ...] = ()
 
@@ -83,6 +84,11 @@ REASONS: dict[str, Reason] = {
         "bytes of an upstream's reply, streamed or not, inflated", "502", "128,000 tokens streamed one by one are 40 MB"
     ),
     "reply_elements": Reason("values in the JSON of a reply or of one event", "502", "as for `body_elements`"),
+    "silent_lines": Reason(
+        "lines of a stream in which nothing is said: comments, blank lines, events without content",
+        "502",
+        "a comment each second for an hour is 7,200 lines",
+    ),
     "inflate_ratio": Reason(
         "inflated bytes for each compressed byte, after the first MiB",
         "502",

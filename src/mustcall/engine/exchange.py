@@ -22,6 +22,7 @@ from mustcall.core.errors import (
     UpstreamUnavailable,
 )
 from mustcall.core.events import Ended, Event, Failed
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
@@ -36,7 +37,7 @@ from mustcall.wire.opening import Fields
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
-from mustcall.wire.sse import SseDecoder, SseFramer
+from mustcall.wire.sse import Silence, SseDecoder, SseFramer
 
 __all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream"]
 
@@ -93,7 +94,14 @@ class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def exchange(
-    inbound: Inbound, endpoint: Endpoint, model: str | None, transport: Transport, clock: Clock, *, deadline: float
+    inbound: Inbound,
+    endpoint: Endpoint,
+    model: str | None,
+    transport: Transport,
+    clock: Clock,
+    *,
+    deadline: float,
+    limits: Limits = DEFAULTS,
 ) -> WholeReply | StreamedReply:
     """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`."""
     log = AdaptationLog()
@@ -124,7 +132,8 @@ async def exchange(
         transport, call, endpoint.backoff, theirs.decode_error, clock=clock, deadline=deadline, log=log
     )
     sent = model or (request.model if request is not None else "")
-    crossing = _Crossing(inbound, request, endpoint, log, int(clock.now()), issuer=endpoint.issuer(sent))
+    issuer = endpoint.issuer(sent)
+    crossing = _Crossing(inbound, request, endpoint, log, int(clock.now()), issuer=issuer, limits=limits)
     try:
         if answer.error_body is not None:
             return crossing.error(answer, answer.error_body)
@@ -152,7 +161,9 @@ class _Crossing:
         created: int,
         *,
         issuer: str,
+        limits: Limits,
     ) -> None:
+        self._limits = limits
         self._inbound = inbound
         self._decoded = request
         self._mine = codec_for(inbound.wire)
@@ -259,7 +270,7 @@ class _Crossing:
 
     async def _forward(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
         """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""
-        framer = SseFramer()
+        framer, silence = SseFramer(self._limits), Silence(self._limits)
         failure: MustcallError | None = None
         closed = False
         last = b""
@@ -271,6 +282,8 @@ class _Crossing:
                     if block:
                         last = block
                         yield block
+                        if b"data" not in block:
+                            silence.note(block)
                         if any(mark in block for mark in marks) and self._has_closed(framer):
                             closed = True
                             await drain(pieces)
@@ -296,7 +309,7 @@ class _Crossing:
 
     async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
         """Yield the events of each piece that arrives, bound to the caller's tools; a failure is the last of them."""
-        sse = SseDecoder()
+        sse, silence = SseDecoder(self._limits), Silence(self._limits)
         decoder = self._theirs.stream_decoder(self._provenance)
         binding = Binding(self._request, self._theirs.wire)
         bind = StreamBinding(binding).feed
@@ -309,6 +322,10 @@ class _Crossing:
                 async with aclosing(reply.chunks()) as pieces:
                     async for piece in pieces:
                         events = decoder.feed_all(sse.feed(piece))
+                        if events:
+                            silence.end()
+                        else:
+                            silence.note(piece)
                         yield bound(events)
                         if events and isinstance(events[-1], Ended | Failed):
                             await drain(pieces)

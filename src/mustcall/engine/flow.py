@@ -13,6 +13,7 @@ from typing import Generic
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.outlets import Outlet, P
@@ -22,7 +23,7 @@ from mustcall.policy.rejection import without_generation
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
-from mustcall.wire.sse import SseDecoder, SseEvent
+from mustcall.wire.sse import Silence, SseDecoder, SseEvent
 from mustcall.wire.stencil import Stencil
 
 __all__ = ["Flow"]
@@ -49,8 +50,9 @@ class Flow(Generic[P]):
         outlet: Outlet[P],
         *,
         raw: bool,
+        limits: Limits = DEFAULTS,
     ) -> None:
-        self._sse = SseDecoder()
+        self._sse = SseDecoder(limits)
         self._decoder = decoder
         regularity = self._regularity = None if shared is None else regularity_for(shared)
         self._regular = True
@@ -66,6 +68,8 @@ class Flow(Generic[P]):
         self._part = -1
         self._patience = _STENCILS
         self.lens = lens
+        #: What came without saying anything.
+        self.silence = Silence(limits)
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
         if raw and regularity is not None:
@@ -241,6 +245,10 @@ class Flow(Generic[P]):
             self._regular = self.raw = False
             self._held.clear()
         decoded = self._decoder.feed_all(events)
+        if not decoded:
+            self.silence.note(block)
+        elif self.silence.lines:
+            self.silence.end()
         if regularity is None or not self.raw:
             self._take(decoded)
             return self._write()

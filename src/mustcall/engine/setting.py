@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.reply import Reply
 from mustcall.engine.issuing import Issued
 from mustcall.policy.controls import Controls
@@ -33,6 +34,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     issued: Issued = msgspec.field(default_factory=Issued)
     controls: Controls = Controls()
     wording: Wording = Wording()
+    limits: Limits = DEFAULTS
     notes: tuple[Adaptation, ...] = ()
     tally: Tally | None = None
 

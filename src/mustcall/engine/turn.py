@@ -15,6 +15,7 @@ from mustcall.core.errors import (
     ModelError,
     MustcallError,
     UpstreamRejected,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
@@ -154,6 +155,8 @@ class Turn:
                                 holding = flow.holding
                                 if holding:
                                     self._check_deadline()
+                                if flow.silence.lines:
+                                    self._check_silence(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
                                     yield data
@@ -212,6 +215,12 @@ class Turn:
         if self._setting.clock.monotonic() >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
 
+    def _check_silence(self, flow: Flow[Any]) -> None:
+        """Raise once a stream that flows has said nothing for as long as an answer may take to begin."""
+        most = self._endpoint.timeouts.read
+        if flow.silence.lasted(self._setting.clock.monotonic()) > most:
+            raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
+
     async def _unstreamed(self, answer: Answer, shown: Shown) -> Reply | None:
         """Read what came in one piece although a stream was asked for; return None to send again."""
         if answer.error_body is not None:
@@ -231,7 +240,7 @@ class Turn:
         gate = Gate(closed=self._holds or bool(outlet.shown), trusted=self._trusts)
         self._progress.holding = gate.stopped
         raw = self._forwards and not outlet.written
-        return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw)
+        return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw, limits=self._setting.limits)
 
     def _conclude(self, original: Reply, flow: Flow[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
@@ -381,7 +390,8 @@ class Turn:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
         lens = self._lens() if self._course.settles_early else Lens(None, "")
-        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False)
+        limits = self._setting.limits
+        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False, limits=limits)
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:

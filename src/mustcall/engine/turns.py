@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.edge import Edge
@@ -129,8 +130,14 @@ class Turns:
     """Takes turns over one transport."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, house: House | None = None, learnt: Learnt | None = None
+        self,
+        transport: Transport,
+        clock: Clock,
+        house: House | None = None,
+        learnt: Learnt | None = None,
+        limits: Limits = DEFAULTS,
     ) -> None:
+        self._limits = limits
         self._transport = transport
         self._clock = clock
         self.house = house or House()
@@ -186,7 +193,9 @@ class Turns:
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
             transport = self._transport if metered is None else metered
-            passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline)
+            passed = await exchange(
+                inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits
+            )
             lost = lost_force(controls)
             return passed if lost is None else msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
         turn = self.begin(
@@ -236,6 +245,7 @@ class Turns:
             issued=self.issued,
             controls=controls,
             wording=self.house.wording,
+            limits=self._limits,
             tally=metered,
         )
         turn = Turn(

@@ -65,7 +65,7 @@ class Service:
         self._clock = clock
         self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
-        self._turns = Turns(transport, clock, settings.house, learnt)
+        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.

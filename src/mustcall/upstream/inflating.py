@@ -18,6 +18,10 @@ from mustcall.core.limits import DEFAULTS
 __all__ = ["inflated"]
 
 _PIECE = 64 * 1024
+#: How much of the input is inflated at once: what follows a member of gzip is copied when it ends.
+_INPUT = 4 * 1024
+#: The most members of gzip in one answer: servers that write in blocks have one for every 64 KB.
+_MOST_MEMBERS = 2_000
 #: How much may come out before the ratio counts: short answers full of blanks compress well.
 _FREE = 1024 * 1024
 _AUTOMATIC = zlib.MAX_WBITS | 32  # the gzip or the zlib frame, whichever is there
@@ -49,15 +53,18 @@ async def inflated(
             if not layers:
                 yield piece
                 continue
-            taken += len(piece)
-            for plain in layer.feed(piece):
-                given += len(plain)
-                if given > _FREE and given > taken * ratio:
-                    raise UpstreamGarbage(
-                        f"the upstream's answer inflates to more than {ratio} times its size ([limits] inflate_ratio)"
-                    )
-                yield plain
-                await asyncio.sleep(0)
+            for start in range(0, len(piece), _INPUT):
+                part = piece[start : start + _INPUT]
+                taken += len(part)
+                for plain in layer.feed(part):
+                    given += len(plain)
+                    if given > _FREE and given > taken * ratio:
+                        raise UpstreamGarbage(
+                            f"the upstream's answer inflates to more than {ratio} times its size "
+                            "([limits] inflate_ratio)"
+                        )
+                    yield plain
+                    await asyncio.sleep(0)
     if not layer.is_complete:
         raise UpstreamGarbage("the upstream's answer ended in the middle of its compression")
 
@@ -82,6 +89,7 @@ class _Layer:
 
     def __init__(self) -> None:
         self._inflate: _Inflater | None = None
+        self._members = 0
         self.is_complete = True  # of nothing, until something comes
 
     def feed(self, data: bytes) -> Generator[bytes]:
@@ -92,6 +100,9 @@ class _Layer:
                 # Some servers send deflate without its frame, whose first byte is always 8 in its lower half.
                 framed = data[0] == 0x1F or data[0] & 0x0F == 8
                 self._inflate = zlib.decompressobj(_AUTOMATIC if framed else _BARE)
+                self._members += 1
+                if self._members > _MOST_MEMBERS:
+                    raise UpstreamGarbage(f"the upstream's answer is compressed in more than {_MOST_MEMBERS} members")
                 self.is_complete = False
             try:
                 plain = self._inflate.decompress(data, _PIECE)

@@ -6,7 +6,8 @@ start is skipped. Data stays bytes: an event is only read whole, so a split UTF-
 
 Cost is linear in the bytes fed: what follows the last border between events is kept as a list of pieces, joined once
 when the next border comes, and read once. An event over `limit` bytes, or of more JSON values than are ever read,
-raises `UpstreamGarbage`; nothing else is ever raised.
+raises `UpstreamGarbage`; nothing else is ever raised. `Silence` counts what says nothing; who reads the events knows
+what does.
 """
 
 import re
@@ -15,9 +16,9 @@ import msgspec
 
 from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.errors import UpstreamGarbage
-from mustcall.core.limits import DEFAULTS
+from mustcall.core.limits import DEFAULTS, Limits
 
-__all__ = ["DEFAULT_EVENT_LIMIT", "SseDecoder", "SseEvent", "SseFramer", "encode_event"]
+__all__ = ["DEFAULT_EVENT_LIMIT", "Silence", "SseDecoder", "SseEvent", "SseFramer", "encode_event"]
 
 DEFAULT_EVENT_LIMIT = 32 * 1024 * 1024
 
@@ -39,6 +40,34 @@ def encode_event(data: bytes, name: str = "") -> bytes:
     return b"data: %b\n\n" % data
 
 
+class Silence:
+    """How many lines of a stream have said nothing since something was said."""
+
+    __slots__ = ("_most", "_since", "lines")
+
+    def __init__(self, limits: Limits = DEFAULTS) -> None:
+        self._most = limits.silent_lines
+        self._since: float | None = None
+        self.lines = 0
+
+    def end(self) -> None:
+        """Something was said."""
+        self.lines = 0
+        self._since = None
+
+    def lasted(self, now: float) -> float:
+        """Return how long nothing has been said, since it was first asked for."""
+        if self._since is None:
+            self._since = now
+        return now - self._since
+
+    def note(self, block: bytes) -> None:
+        """Count lines in which nothing was said; raise `UpstreamGarbage` once they are too many."""
+        self.lines += max(block.count(b"\n"), block.count(b"\r"))
+        if self.lines > self._most:
+            raise UpstreamGarbage(f"the upstream's stream said nothing in {self._most} lines ([limits] silent_lines)")
+
+
 class SseFramer:
     """Bytes in, the same bytes out at event borders, so that a cut stream never leaves half an event behind.
 
@@ -47,14 +76,15 @@ class SseFramer:
     `tail` keeps the last few blocks handed out: enough to tell afterwards how the stream ended.
     """
 
-    __slots__ = ("_held", "_limit", "_overlap", "_size", "tail")
+    __slots__ = ("_held", "_limit", "_most", "_overlap", "_size", "tail")
 
     _BORDERS = (b"\n\n", b"\n\r", b"\r\r")
     _TAIL_BLOCKS = 4
     _TAIL_EVENTS = 4
 
-    def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
+    def __init__(self, limits: Limits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
         self._limit = limit
+        self._most = limits.reply_elements
         self._held: list[bytes] = []
         self._size = 0
         self._overlap = b""
@@ -123,7 +153,7 @@ class SseFramer:
 
     def _hand_out(self, block: bytes) -> bytes:
         if len(block) > UNCOUNTED:
-            _check_elements(block)
+            _check_elements(block, self._most)
         tail = self.tail
         tail.append(block)
         if len(tail) > self._TAIL_BLOCKS:
@@ -131,15 +161,17 @@ class SseFramer:
         return block
 
 
-def _check_elements(block: bytes) -> None:
+def _check_elements(block: bytes, most: int) -> None:
     """Raise `UpstreamGarbage` for bytes that hold more values than are ever read."""
-    most, counting = DEFAULTS.reply_elements, count_elements(block, DEFAULTS.reply_elements)
+    counting = count_elements(block, most)
     try:
         while True:
             next(counting)
     except StopIteration as counted:
         if counted.value > most:
-            raise UpstreamGarbage(f"the upstream sent a stream event of more than {most} values") from None
+            raise UpstreamGarbage(
+                f"the upstream sent a stream event of more than {most} values ([limits] reply_elements)"
+            ) from None
 
 
 class SseDecoder:
@@ -147,8 +179,8 @@ class SseDecoder:
 
     __slots__ = ("_first", "_framer")
 
-    def __init__(self, limit: int = DEFAULT_EVENT_LIMIT) -> None:
-        self._framer = SseFramer(limit)
+    def __init__(self, limits: Limits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
+        self._framer = SseFramer(limits, limit=limit)
         self._first = True
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
