@@ -137,7 +137,7 @@ def test_running_requests_are_finished() -> None:
     answer = Hang(Turn(Say("one two three")), after=700)
     with (
         ScriptedUpstream(default=answer) as upstream,
-        serving("--upstream", f"chat={upstream.base_url}") as (url, process),
+        serving("--upstream", f"chat={upstream.base_url}", "--log-level", "warning") as (url, process),
         Listener(url, "chat", {**HELLO, "stream": True}) as client,
     ):
         client.wait_for(b"data:")

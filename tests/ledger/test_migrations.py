@@ -22,6 +22,7 @@ RELEASED = {
     "0005_holders": "f61a31918083aab8",
     "0006_tallies": "dd46e811b60ecf6e",
     "0007_learnt_by_tenant": "9d7da78e3fee7a75",
+    "0008_attempt_contents": "dcde0e27553976c5",
 }
 
 

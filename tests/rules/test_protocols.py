@@ -531,9 +531,7 @@ _OTHER = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</too
 @pytest.mark.parametrize("order", ["call first", "text first"])
 @pytest.mark.parametrize("protocol", ["native", "prompt", "hybrid"])
 @pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
-def test_native_calls_win(
-    *, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str
-) -> None:
+def test_native_calls_win(*, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str) -> None:
     """Rule 55: beside a native call a valid text call is none, under every protocol; its markup is gone."""
     call = Call("get_weather", {"city": "Paris"})
     turn = Turn(call, Say(_OTHER)) if order == "call first" else Turn(Say(_OTHER), call)

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("mustcall.cli.run", "Ask one question and print the answer."),
     "coordinate": ("mustcall.cli.coordinate", "Let several models answer a question together."),
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
+    "turns": ("mustcall.cli.turns", "List, show and follow the turns of the gateway."),
     "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),

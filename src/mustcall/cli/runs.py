@@ -2,9 +2,6 @@
 
 import asyncio
 import sys
-import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import click
 import msgspec
@@ -14,19 +11,17 @@ from rich.text import Text
 
 from mustcall.cli.groups import Group
 from mustcall.cli.importing import load_agent
+from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
 from mustcall.core.errors import UnknownRun
 from mustcall.core.origin import JsonObject
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.durable.documents import outcome_of
 from mustcall.engine.durable.showing import Line, describe_event, event_as_json, run_as_json
-from mustcall.ledger import Event, Ledger, Run, RunStatus, open_ledger
+from mustcall.ledger import Event, Ledger, Run, RunStatus
 from mustcall.toolkit.files import plain
 
 __all__ = ["command"]
 
-T = TypeVar("T")
-
-_LONGEST = 100
 _STYLES = {
     "done": "green",
     "ok": "green",
@@ -37,18 +32,7 @@ _STYLES = {
     "cancelled": "dim",
 }
 
-_place = click.option(
-    "--ledger", "place", metavar="PATH|URL", help="Which ledger.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]"
-)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with open_ledger(place, make=False) as ledger:
-            return await work(ledger)
-
-    return asyncio.run(run())
 
 
 @click.group(name="runs", cls=Group)
@@ -57,14 +41,14 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="Show the runs there are.")
-@_place
+@place_option
 @click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Only those that are so.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
 @_json
 def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:
     """Show runs, the newest first."""
     wanted = None if status is None else RunStatus(status)
-    runs = _with(place, lambda ledger: ledger.runs(status=wanted, most=limit))
+    runs = on_ledger(place, lambda ledger: ledger.runs(status=wanted, most=limit))
     if as_json:
         click.echo(msgspec.json.encode([run_as_json(run) for run in runs]))
         return
@@ -75,13 +59,13 @@ def list_command(place: str | None, status: str | None, limit: int, *, as_json: 
     for name in ("run", "status", "created", "owner"):
         table.add_column(name)
     for run in runs:
-        table.add_row(_cell(run.id), _styled(str(run.status)), _time(run.created), _cell(run.owner or ""))
-    _console().print(table)
+        table.add_row(cell(run.id), _styled(str(run.status)), moment(run.created), cell(run.owner or ""))
+    console().print(table)
 
 
 @command.command(short_help="Show one run and its journal.")
 @click.argument("run_id")
-@_place
+@place_option
 @_json
 def show(run_id: str, place: str | None, *, as_json: bool) -> None:
     """Show where RUN_ID stands and everything its journal says."""
@@ -92,22 +76,22 @@ def show(run_id: str, place: str | None, *, as_json: bool) -> None:
             raise UnknownRun(f"there is no run {run_id!r} in the ledger at {ledger.store.place}")
         return found, await ledger.events(run_id)
 
-    run, events = _with(place, read)
+    run, events = on_ledger(place, read)
     shown, lines = run_as_json(run), [describe_event(event) for event in events]
     if as_json:
         click.echo(msgspec.json.encode({**shown, "journal": [event_as_json(line) for line in lines]}))
         return
-    console = _console()
-    console.print(Text.assemble(_cell(run.id), "  ", _styled(str(run.status)), f"  since {_time(run.updated)}"))
-    console.print(_journal(lines))
-    _print_end(console, shown)
+    out = console()
+    out.print(Text.assemble(cell(run.id), "  ", _styled(str(run.status)), f"  since {moment(run.updated)}"))
+    out.print(_journal(lines))
+    _print_end(out, shown)
 
 
 @command.command(short_help="Go on with a run.")
 @click.argument("run_id")
 @click.option("--agent", "path", required=True, metavar="MODULE:ATTRIBUTE", help="The agent the run belongs to.")
 @click.option("--take", is_flag=True, help="Take the run even if its owner's lease lasts.")
-@_place
+@place_option
 @_json
 def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bool) -> None:
     """Go on with RUN_ID where it was interrupted, and print its answer; nothing that is done is done again.
@@ -125,10 +109,10 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
 
 @command.command(short_help="End a run.")
 @click.argument("run_id")
-@_place
+@place_option
 def cancel(run_id: str, place: str | None) -> None:
     """End RUN_ID: whoever is at it can write nothing more and stops. Exits with 1 if there is nothing to cancel."""
-    if _with(place, lambda ledger: ledger.cancel_run(run_id)) is None:
+    if on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is None:
         click.echo(f"{plain(run_id)} is not there, or has ended", err=True)
         sys.exit(1)
     click.echo(f"cancelled {plain(run_id)}")
@@ -150,38 +134,25 @@ def _journal(lines: list[Line]) -> Table:
     for line in lines:
         attempt = f" ({line.attempt + 1}. time)" if line.attempt else ""
         table.add_row(
-            _cell(line.step),
+            cell(line.step),
             f"{line.kind}{attempt}",
             _styled(line.status),
             str(line.fence),
-            _time(line.at),
-            _cell(line.said),
+            moment(line.at),
+            cell(line.said),
         )
     return table
 
 
-def _print_end(console: Console, shown: JsonObject) -> None:
+def _print_end(out: Console, shown: JsonObject) -> None:
     if shown.get("unknown"):
         names = ", ".join(shown["unknown"])
-        console.print(Text(f"not known whether they took effect: {plain(names)}", style="bold yellow"))
+        out.print(Text(f"not known whether they took effect: {plain(names)}", style="bold yellow"))
     if "error" in shown:
-        console.print(Text(plain(str(shown["error"]["message"])), style="red"))
+        out.print(Text(plain(str(shown["error"]["message"])), style="red"))
     elif shown.get("answer"):
-        console.print(Text(plain(str(shown["answer"]), keep="\n\t")))
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-
-
-def _cell(text: str) -> Text:
-    line = plain(" ".join(text.split()))
-    return Text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+        out.print(Text(plain(str(shown["answer"]), keep="\n\t")))
 
 
 def _styled(word: str) -> Text:
-    return Text(word, style=_STYLES.get(word, ""))
-
-
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return styled(word, _STYLES)

@@ -1,13 +1,13 @@
 """`mustcall serve`: the gateway, from a file, from flags, on the embedded model, or on a scripted demo upstream."""
 
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
@@ -19,11 +19,13 @@ from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
 from mustcall.gateway.notify import notify_ready
 from mustcall.gateway.reloading import Reloader, may_reload
-from mustcall.gateway.server import LOG_FORMAT, bind, serve
+from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.ledger import shown_place
 from mustcall.policy.routing import choose
 from mustcall.profiles import read_overrides
+from mustcall.telemetry.console import LogLevel, log_to_stderr
+from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = ["command"]
@@ -84,6 +86,16 @@ PY
     show_default=True,
     help="Serve with so many processes; dead ones are replaced. Limits are for each.",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(get_args(LogLevel)),
+    help="What the log says: `info` has a line for each request, `warning` only what went wrong.  [default: info]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(get_args(LogFormat)),
+    help="Lines for people or for programs; `auto` is text on a terminal.  [default: auto]",
+)
 @click.option("--demo", is_flag=True, help="Serve a scripted upstream that needs no model and no key.")
 @click.pass_context
 def command(
@@ -97,6 +109,8 @@ def command(
     ledger: str | None,
     keep: str | None,
     workers: int,
+    log_level: LogLevel | None,
+    log_format: LogFormat | None,
     demo: bool,
 ) -> None:
     """Run the gateway: Chat Completions, Responses and Messages in, any of them out.
@@ -105,7 +119,6 @@ def command(
 
     Point an agent's base URL at it (OpenAI clients: http://HOST:PORT/v1, Anthropic clients: http://HOST:PORT).
     """
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     if demo and (upstreams or file or gguf):
         raise click.UsageError("--demo brings its own upstream; leave out --upstream, --config and --gguf")
     if gguf is not None:
@@ -116,13 +129,22 @@ def command(
         if demo and (ledger is not None or keep is not None):
             raise click.UsageError("--demo keeps nothing: leave --ledger and --keep out, or name an upstream instead")
         if demo:
-            settings = stack.enter_context(_demo_settings(host, port))
+            settings = stack.enter_context(_demo_settings(host, port, log_level, log_format))
             reloader = None
         else:
             read = partial(
-                load_settings, file, upstream_flags=upstreams, host=host, port=port, ledger=ledger, keep=keep
+                load_settings,
+                file,
+                upstream_flags=upstreams,
+                host=host,
+                port=port,
+                log_level=log_level,
+                log_format=log_format,
+                ledger=ledger,
+                keep=keep,
             )
             settings, reloader = read(), Reloader(read) if may_reload() else None
+        log_to_stderr(settings.server.log_level, settings.server.log_format)
         run = partial(serve, reloader=reloader) if workers == 1 else _with_workers(settings, workers, reloader)
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
@@ -147,11 +169,14 @@ def _with_workers(
 
 
 @contextlib.contextmanager
-def _demo_settings(host: str | None, port: int | None) -> Generator[Settings]:
+def _demo_settings(
+    host: str | None, port: int | None, log_level: LogLevel | None, log_format: LogFormat | None
+) -> Generator[Settings]:
     """Settings of the demo: its own upstream, no file, no environment."""
     from mustcall.testing import ScriptedUpstream, demo_turn  # noqa: PLC0415  only the demo needs it
 
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    flags = (("host", host), ("port", port), ("log_level", log_level), ("log_format", log_format))
+    given = {name: value for name, value in flags if value is not None}
     with ScriptedUpstream(demo_turn) as upstream:
         # The script obeys a forced choice; unknown models are asked softly first.
         obeys = read_overrides([{"upstreams": ["demo"], "forced": "always", "reasoning": "never"}])

@@ -30,6 +30,7 @@
     │   ├── FenceLost               409  the run belongs to another owner now, or has ended
     │   ├── RunBusy                 409  another process is carrying the run out
     │   ├── UnknownRun              404  there is no run of that name
+    │   ├── UnknownTurn             404  there is no turn of that name
     │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -100,6 +101,7 @@ __all__ = [
     "UnknownRun",
     "UnknownState",
     "UnknownToolCalled",
+    "UnknownTurn",
     "UnsupportedFeature",
     "UpstreamError",
     "UpstreamGarbage",
@@ -364,6 +366,14 @@ class UnknownRun(LedgerError):
     """There is no run of that name in the ledger."""
 
     code = "unknown_run"
+    shown = ""
+    status = 404
+
+
+class UnknownTurn(LedgerError):
+    """There is no turn of that name in the ledger."""
+
+    code = "unknown_turn"
     shown = ""
     status = 404
 

@@ -11,7 +11,7 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
-from mustcall.core.reply import Usage
+from mustcall.core.reply import Reply, Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.budget import Charge, CostCap, charge_for
@@ -47,6 +47,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     #: How a reply broke off, or what error it ended in; for breakers, never for callers.
     failure: ErrorInfo | None = None
     usage: Usage | None = None
+    #: What came back, in the caller's names; for traces.
+    reply: Reply | None = None
     #: The digest of a body that is not kept here.
     sent: str = ""
     #: What it cost, where a budget counts it; `estimated` if a price or a count is not known.
@@ -67,7 +69,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
 
     def lean(self) -> "AttemptRecord":
         """Return the record without the body, which holds the whole conversation once more."""
-        return msgspec.structs.replace(self, body=b"", sent=self.digest)
+        return msgspec.structs.replace(self, body=b"", reply=None, sent=self.digest)
 
     def summary(self) -> JsonObject:
         """Return the record without contents: what may stand in an error or a header."""

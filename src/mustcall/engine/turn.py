@@ -448,6 +448,7 @@ class Turn:
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
         record.note(judged, found, reply.usage)
+        record.reply = reply
         if self._setting.tally is not None:
             self._setting.tally.heard(reply)
         record.seconds = self._setting.clock.monotonic() - record.started

@@ -32,6 +32,7 @@ from mustcall.gateway.admission import Admission, Held, check_elements
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.keeping import Keeper, TurnEnd
+from mustcall.gateway.lines import line_of
 from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
 from mustcall.gateway.receiving import Gone, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
@@ -39,6 +40,7 @@ from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
 from mustcall.telemetry.logs import log_of
+from mustcall.telemetry.requests import RequestLog
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -101,8 +103,10 @@ class Gateway:
         transport: Transport | None = None,
         clock: Clock | None = None,
         metering: Metering | None = None,
+        requests: RequestLog | None = None,
     ) -> None:
         self._settings = settings
+        self._requests = requests
         self._metering = metering
         #: Where accounts were kept before a reload left the budget out: another one may bring it back.
         self._accounts: Metering | None = None
@@ -169,6 +173,8 @@ class Gateway:
                     await self._transport.close()
                 if self._keeper is not None:
                     await self._keeper.close()
+                if self._requests is not None:
+                    await self._requests.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -212,8 +218,13 @@ class Gateway:
             await self._respond(call)
         finally:
             name = _ROUTE_NAMES.get(call.path) or ("stored" if call.path.startswith(STORED) else "other")
-            self._metrics.request(name, call.status, monotonic() - began)
+            seconds = monotonic() - began
+            self._metrics.request(name, call.status, seconds)
             self._metrics.turn(call.progress)
+            if self._requests is not None:
+                self._requests.put(
+                    line_of(name, call.request_id, call.progress, status=call.status, seconds=seconds, error=call.error)
+                )
 
     async def _respond(self, call: "_Call") -> None:
         """Answer one request, with a typed error if nothing else."""
@@ -232,6 +243,7 @@ class Gateway:
         else:
             return
         self._metrics.error(type(problem).code)
+        call.error = type(problem).code
         if call.started:
             if call.streaming:
                 await call.send({"type": "http.response.body", "body": call.stream_error(problem)})
@@ -325,6 +337,7 @@ class Gateway:
                     status,
                     call.progress,
                     caller_key(call.headers),
+                    contents,
                     body if contents else b"",
                     tuple(call.kept or ()),
                 )
@@ -450,6 +463,7 @@ class _Call:
         "_extra",
         "_send",
         "asked",
+        "error",
         "headers",
         "kept",
         "last",
@@ -482,6 +496,7 @@ class _Call:
             Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT
         )
         self.started = False
+        self.error = ""
         self.status = 0
         self.kept: list[bytes] | None = None
         self.streaming = False

@@ -13,7 +13,9 @@ from time import time
 import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError
-from mustcall.core.origin import Wire
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply
 from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Budget, Metering
@@ -121,6 +123,8 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     progress: Progress
     #: The caller's key. It is digested before anything is written.
     key: str | None
+    #: Whether requests and replies are kept; then `request` and `reply` are the caller's.
+    contents: bool
     request: bytes
     reply: tuple[bytes, ...]
 
@@ -311,6 +315,24 @@ def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
     return fact.at > row.at + (_RENEW if same else 0.0)
 
 
+def _said(reply: Reply) -> bytes:
+    """Return what an attempt's reply says, as JSON."""
+    parts: list[JsonObject] = []
+    for part in reply.parts:
+        match part:
+            case Text(text=text):
+                parts.append({"text": text})
+            case Refusal(text=text):
+                parts.append({"refusal": text})
+            case Reasoning(text=text, summary=summary):
+                parts.append({"reasoning": text or "\n\n".join(summary)})
+            case ToolCall(name=name, arguments=arguments):
+                parts.append({"call": name, "arguments": arguments})
+            case _:
+                parts.append({"other": type(part).__name__})
+    return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
+
+
 def describe(end: TurnEnd) -> TurnTrace:
     """Return the trace of a finished turn."""
     record = end.progress.record
@@ -343,6 +365,10 @@ def describe(end: TurnEnd) -> TurnTrace:
                 error=attempt.error,
                 input_tokens=attempt.usage.input_tokens if attempt.usage is not None else 0,
                 output_tokens=attempt.usage.output_tokens if attempt.usage is not None else 0,
+                tool=attempt.tool,
+                problem=attempt.problem,
+                request=attempt.body if end.contents else b"",
+                reply=_said(attempt.reply) if end.contents and attempt.reply is not None else b"",
             )
             for number, attempt in enumerate(attempts, 1)
         ),

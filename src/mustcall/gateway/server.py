@@ -18,11 +18,11 @@ from mustcall.gateway.heap import keep_heap
 from mustcall.gateway.notify import notify_stopping
 from mustcall.gateway.reloading import Reloader
 from mustcall.gateway.settings import ServerSettings, Settings
+from mustcall.telemetry.console import request_log
 
-__all__ = ["LOG_FORMAT", "bind", "say_stopping", "serve", "server_config"]
+__all__ = ["bind", "say_stopping", "serve", "server_config"]
 
 #: How warnings look on the operator's terminal.
-LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 def say_stopping(running: int, server: ServerSettings) -> None:
@@ -122,7 +122,7 @@ def serve(
     `stopping` is told how many of them there are, with the settings, at the first signal. SIGHUP takes over what
     `reloader` reads; without it the signal means what it means to every program.
     """
-    gateway = Gateway(settings)
+    gateway = Gateway(settings, requests=request_log(settings.server.log_level, settings.server.log_format))
     config = server_config(gateway, settings.server)
 
     def reload() -> None:

@@ -29,6 +29,8 @@ from mustcall.policy.grounding import GroundingRule, check_rules
 from mustcall.policy.routing import Door, Route
 from mustcall.policy.wording import Wording, check_wording
 from mustcall.profiles import read_overrides
+from mustcall.telemetry.console import LogLevel
+from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
@@ -83,6 +85,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cors_origins: tuple[str, ...] = ()
     #: Who may read `/metrics`: whoever may call, everybody, or nobody.
     metrics: MetricsAccess = "key"
+    #: What the log says: `info` has a line for each request, `warning` only what went wrong.
+    log_level: LogLevel = "info"
+    #: `text` for people, `json` for programs; `auto` is text on a terminal.
+    log_format: LogFormat = "auto"
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,6 +166,8 @@ def load_settings(
     embedded: str = "",
     host: str | None = None,
     port: int | None = None,
+    log_level: LogLevel | None = None,
+    log_format: LogFormat | None = None,
     ledger: str | None = None,
     keep: str | None = None,
     key_env: str | None = None,
@@ -194,6 +202,9 @@ def load_settings(
         changes["port"] = port
     elif "MUSTCALL_PORT" in env:
         changes["port"] = _port(env["MUSTCALL_PORT"])
+    changes |= {
+        name: value for name, value in (("log_level", log_level), ("log_format", log_format)) if value is not None
+    }
     if changes:
         server = msgspec.structs.replace(server, **changes)
     budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))

@@ -6,7 +6,6 @@ worker. What a process keeps (limits, breakers, what it learnt) is each worker's
 """
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import signal
@@ -21,8 +20,9 @@ from types import FrameType
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.reloading import Reloader
-from mustcall.gateway.server import LOG_FORMAT, say_stopping, serve
+from mustcall.gateway.server import say_stopping, serve
 from mustcall.gateway.settings import Settings
+from mustcall.telemetry.console import log_to_stderr
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.embedded.store import SCHEME
 
@@ -278,7 +278,7 @@ def _work(settings: Settings, listener: socket.socket, line: Connection) -> None
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     for one in _SIGNALS:
         signal.signal(one, signal.SIG_DFL)
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    log_to_stderr(settings.server.log_level, settings.server.log_format)
     os.environ.pop("NOTIFY_SOCKET", None)  # the parent speaks for all
     news = [settings]
     threading.Thread(target=_obey, args=(line, news), daemon=True).start()

@@ -20,6 +20,7 @@ from mustcall.ledger.values import (
     RunStatus,
     StoredResponse,
     TallyRow,
+    TurnFilter,
     TurnTrace,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "RunStatus",
     "StoredResponse",
     "TallyRow",
+    "TurnFilter",
     "TurnTrace",
     "default_contents",
     "default_place",

@@ -42,8 +42,13 @@ _CONTENTS = {
     "event": ("data",),
     "response": ("input", "body", "settings"),
     "turn": ("request", "reply"),
+    "attempt": ("request", "reply"),
     "fact": ("value",),
 }
+#: The columns that hold contents, and are text.
+_TEXTS = {"attempt": ("problem",)}
+#: The columns that rows of earlier versions lack.
+_LATER = {"attempt": ("tool", "problem", "request", "reply")}
 
 
 def prune_older(age: float) -> Program[tuple[Pruned, bool]]:
@@ -124,6 +129,9 @@ def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:
                 named[column] = kept.decode()
             except UnicodeDecodeError:
                 named[column] = {"base64": b64encode(kept).decode()}
+    for column in _TEXTS.get(table, ()):
+        if named[column]:
+            named[column] = keep(named[column].encode(), contents).decode("utf-8", "replace")
     return msgspec.json.encode({"table": table, "row": named}) + b"\n"
 
 
@@ -134,7 +142,7 @@ def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
             continue
         try:
             read = msgspec.json.decode(line, type=_Line)
-            row = {column: read.row[column] for column in TABLES[read.table]}
+            row = {column: _value(read, column) for column in TABLES[read.table]}
             for column in _CONTENTS.get(read.table, ()):
                 held = row[column]
                 if held is not None:
@@ -157,3 +165,8 @@ def put_rows(batch: Sequence[Ask]) -> Program[None]:
 class _Line(msgspec.Struct):
     table: str
     row: dict[str, Any]
+
+
+def _value(line: _Line, column: str) -> Any:
+    """Return a value of an exported row; raise `KeyError` unless it is one that rows of earlier versions lack."""
+    return line.row.get(column) if column in _LATER.get(line.table, ()) else line.row[column]

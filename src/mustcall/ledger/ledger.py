@@ -28,6 +28,7 @@ from mustcall.ledger.values import (
     RunStatus,
     StoredResponse,
     TallyRow,
+    TurnFilter,
     TurnTrace,
 )
 from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
@@ -39,6 +40,7 @@ LIMIT = 5.0
 LONG_LIMIT = 600.0
 #: Later than any time.
 _ALWAYS = 1e18
+_ANY = TurnFilter()
 _IMPORT_GROUP = 500
 
 
@@ -200,9 +202,9 @@ class Ledger:
             lambda _: traces.put_turns(made() if callable(made) else made, self.contents), limit=self._limit
         )
 
-    async def turns(self, *, before: float = _ALWAYS, most: int = 100) -> list[TurnTrace]:
-        """Return turns, the newest first, without their attempts."""
-        return await self.store.read(lambda _: traces.list_turns(before, most), limit=self._limit)
+    async def turns(self, wanted: TurnFilter = _ANY, *, before: float = _ALWAYS, most: int = 100) -> list[TurnTrace]:
+        """Return turns, the newest first, with their attempts but not the contents of those."""
+        return await self.store.read(lambda _: traces.list_turns(wanted, before, most), limit=self._limit)
 
     async def get_turn(self, turn: str) -> TurnTrace | None:
         """Return one turn with its attempts."""

@@ -132,6 +132,16 @@ MIGRATIONS = (
                 PRIMARY KEY (upstream, model, subject, tenant))""",
         ),
     ),
+    # What an attempt sent, what came back and what was wrong with it. Attempts from before have none of it.
+    Migration(
+        "0008_attempt_contents",
+        (
+            "ALTER TABLE mustcall_attempt ADD COLUMN tool TEXT",
+            "ALTER TABLE mustcall_attempt ADD COLUMN problem TEXT",
+            "ALTER TABLE mustcall_attempt ADD COLUMN request {bytes}",
+            "ALTER TABLE mustcall_attempt ADD COLUMN reply {bytes}",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -151,7 +161,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "attempt": (
         *("turn", "number", "rung", "verdict", "remedy", "digest", "seconds", "sends", "error", "input_tokens"),
-        "output_tokens",
+        *("output_tokens", "tool", "problem", "request", "reply"),
     ),
     "account": (
         *("session", "started", "cost", "tokens", "calls", "egress", "estimated", "held_cost", "held_tokens"),

@@ -128,8 +128,16 @@ HOLDER_GET = Statement("SELECT id FROM mustcall_holder WHERE id = :id AND tenant
 
 TURN_PUT = _insert_many("turn")
 ATTEMPT_PUT = _insert_many("attempt")
-TURN_LIST = Statement(
-    f"""SELECT {", ".join(TABLES["turn"])} FROM mustcall_turn WHERE at < :before ORDER BY at DESC LIMIT :most"""
+_TURNS = f"""FROM mustcall_turn WHERE at < :before
+    {" ".join(f"AND (:{name} = '' OR {name} = :{name})" for name in ("model", "upstream", "outcome"))}
+    AND (:verdict = '' OR EXISTS (
+        SELECT 1 FROM mustcall_attempt a WHERE a.turn = mustcall_turn.id AND a.verdict = :verdict))
+    ORDER BY at DESC LIMIT :most"""
+_NO_CONTENTS = {"request": "NULL", "reply": "NULL"}
+TURN_LIST = Statement(f"SELECT {', '.join(TABLES['turn'])} {_TURNS}")
+TURN_LIST_ATTEMPTS = Statement(
+    f"""SELECT {", ".join(_NO_CONTENTS.get(name, name) for name in TABLES["attempt"])} FROM mustcall_attempt
+    WHERE turn IN (SELECT id {_TURNS}) ORDER BY turn, number"""
 )
 TURN_GET = Statement(f"SELECT {', '.join(TABLES['turn'])} FROM mustcall_turn WHERE id = :id")
 ATTEMPT_LIST = Statement(

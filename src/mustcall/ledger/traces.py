@@ -7,9 +7,9 @@ import msgspec
 
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, AskMany, Program, Row, ask
+from mustcall.ledger.program import Ask, AskMany, Program, Row
 from mustcall.ledger.redacting import keep
-from mustcall.ledger.values import AttemptTrace, Contents, TurnTrace
+from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnTrace
 
 __all__ = ["get_turn", "list_turns", "put_turns"]
 
@@ -33,14 +33,23 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
         for attempt in turn.attempts:
             named = {name: getattr(attempt, name) for name in _ATTEMPT}
             named["turn"] = turn.id
+            for column in ("request", "reply"):
+                named[column] = keep(named[column], contents)
+            named["tool"] = attempt.tool.replace("\0", "")
+            named["problem"] = keep(attempt.problem.replace("\0", "").encode(), contents).decode("utf-8", "replace")
             attempts.append(named)
     yield [AskMany(sql.TURN_PUT, rows), *([AskMany(sql.ATTEMPT_PUT, attempts)] if attempts else [])]
 
 
-def list_turns(before: float, most: int) -> Program[list[TurnTrace]]:
-    """Return turns, the newest first, without their attempts."""
-    rows = yield from ask(sql.TURN_LIST, before=before, most=most)
-    return [_turn(row) for row in rows]
+def list_turns(wanted: TurnFilter, before: float, most: int) -> Program[list[TurnTrace]]:
+    """Return turns, the newest first, with their attempts; no contents are read."""
+    named = {**msgspec.structs.asdict(wanted), "before": before, "most": most}
+    rows, attempts = yield [Ask(sql.TURN_LIST, named), Ask(sql.TURN_LIST_ATTEMPTS, named)]
+    found: dict[str, list[AttemptTrace]] = {}
+    for row in attempts:
+        found.setdefault(row[0], []).append(_attempt(row))
+    turns = map(_turn, rows)
+    return [msgspec.structs.replace(turn, attempts=tuple(found.get(turn.id, ()))) for turn in turns]
 
 
 def get_turn(turn: str) -> Program[TurnTrace | None]:
@@ -48,9 +57,16 @@ def get_turn(turn: str) -> Program[TurnTrace | None]:
     turns, attempts = yield [Ask(sql.TURN_GET, {"id": turn}), Ask(sql.ATTEMPT_LIST, {"turn": turn})]
     if not turns:
         return None
-    names = TABLES["attempt"][1:]
-    read = tuple(msgspec.convert(dict(zip(names, row[1:], strict=True)), AttemptTrace) for row in attempts)
-    return msgspec.structs.replace(_turn(turns[0]), attempts=read)
+    return msgspec.structs.replace(_turn(turns[0]), attempts=tuple(map(_attempt, attempts)))
+
+
+def _attempt(row: Row) -> AttemptTrace:
+    named = dict(zip(TABLES["attempt"][1:], row[1:], strict=True))
+    for column in ("tool", "problem"):
+        named[column] = named[column] or ""
+    for column in ("request", "reply"):
+        named[column] = bytes(named[column] or b"")
+    return msgspec.convert(named, AttemptTrace)
 
 
 def _turn(row: Row) -> TurnTrace:

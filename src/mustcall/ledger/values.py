@@ -174,7 +174,11 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """One upstream call of a turn, without its contents."""
+    """One upstream call of a turn.
+
+    `tool` is the tool that a call meant which could not be made, `problem` what was wrong with the reply. `request`,
+    `reply` and `problem` are contents; they are dropped or redacted by setting when they are written.
+    """
 
     number: int
     rung: str
@@ -186,6 +190,10 @@ class AttemptTrace(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    tool: str = ""
+    problem: str = ""
+    request: bytes = b""
+    reply: bytes = b""
 
 
 class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +217,16 @@ class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptTrace, ...] = ()
     request: bytes = b""
     reply: bytes = b""
+
+
+class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which turns are wanted: those that are as every word says that is not empty."""
+
+    model: str = ""
+    upstream: str = ""
+    outcome: str = ""
+    #: The verdict of at least one attempt.
+    verdict: str = ""
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):

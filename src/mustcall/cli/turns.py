@@ -1,0 +1,278 @@
+"""`mustcall turns`: what the gateway's turns came to, and what each attempt of one sent and got back."""
+
+import asyncio
+import contextlib
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mustcall.cli.groups import Group
+from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
+from mustcall.core.errors import UnknownTurn
+from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
+from mustcall.toolkit.files import plain
+
+__all__ = ["command"]
+
+_STYLES = {
+    "calls": "green",
+    "answer": "green",
+    "failure": "red",
+    "answered": "green",
+    "called": "green",
+    "rejected": "red",
+    "unavailable": "red",
+}
+#: Seconds between two looks for new turns, and how many one look finds at most.
+_LOOK = 0.5
+_FOUND = 200
+#: Lines around a change that are shown.
+_AROUND = 2
+_NOT_KEPT = 'contents are not kept; `[ledger] contents = "redacted"` (or "full") keeps those of new turns'
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _filters(command: Any) -> Any:
+    """Add the options that say which turns are wanted."""
+    for option in (
+        click.option("--verdict", type=click.Choice([str(word) for word in Verdict]), help="Only with such attempts."),
+        click.option("--outcome", type=click.Choice([str(word) for word in OutcomeKind]), help="Only with this end."),
+        click.option("--upstream", help="Only of this upstream."),
+        click.option("--model", help="Only of the model of this name, as the caller wrote it."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(name="turns", cls=Group)
+def command() -> None:
+    """List, show and follow the turns of the gateway."""
+
+
+@command.command(name="list", short_help="Show the last turns.")
+@place_option
+@_filters
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
+@_json
+def list_command(place: str | None, limit: int, *, as_json: bool, **given: str | None) -> None:
+    """Show turns, the newest first."""
+    turns = on_ledger(place, lambda ledger: ledger.turns(_wanted(given), most=limit))
+    if as_json:
+        click.echo(msgspec.json.encode([_summary(turn) for turn in turns]))
+        return
+    if not turns:
+        click.echo("no turns")
+        return
+    for turn in turns:
+        _print_one(turn, as_json=False)
+
+
+@command.command(short_help="Show new turns as they end.")
+@place_option
+@_filters
+@_json
+def tail(place: str | None, *, as_json: bool, **given: str | None) -> None:
+    """Print one line for each turn as it ends, until Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_follow(place, _wanted(given), as_json=as_json))
+
+
+async def _follow(place: str | None, wanted: TurnFilter, *, as_json: bool) -> None:
+    async with open_ledger(place, make=False) as ledger:
+        seen = {turn.id for turn in await ledger.turns(wanted, most=_FOUND)}
+        while True:
+            turns = await ledger.turns(wanted, most=_FOUND)
+            for turn in reversed(turns):
+                if turn.id not in seen:
+                    _print_one(turn, as_json=as_json)
+            seen = {turn.id for turn in turns}
+            await asyncio.sleep(_LOOK)
+
+
+def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(_summary(turn)))
+    else:
+        console().print(_line(turn), soft_wrap=True)
+
+
+@command.command(short_help="Show one turn and its attempts.")
+@click.argument("turn_id")
+@place_option
+@_json
+def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
+    """Show TURN_ID (`x-mustcall-trace` of its answer): its attempts, what each sent and got back, and why."""
+
+    async def read(ledger: Ledger) -> TurnTrace:
+        found = await ledger.get_turn(turn_id)
+        if found is None:
+            raise UnknownTurn(
+                f"there is no turn {turn_id!r} in the ledger at {ledger.store.place}; see `mustcall turns list`"
+            )
+        return found
+
+    turn = on_ledger(place, read)
+    if as_json:
+        click.echo(msgspec.json.encode(_whole(turn)))
+        return
+    out = console()
+    _print_head(out, turn)
+    out.print(_attempts(turn.attempts))
+    _print_contents(out, turn)
+
+
+def _wanted(given: dict[str, str | None]) -> TurnFilter:
+    return TurnFilter(**{name: value for name, value in given.items() if value is not None})
+
+
+def _styled(word: str) -> Text:
+    return styled(word, _STYLES)
+
+
+def _verdicts(attempts: Sequence[AttemptTrace]) -> Text:
+    """Return the verdicts in order, the remedies between them left out."""
+    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "?") for attempt in attempts])
+
+
+def _line(turn: TurnTrace) -> Text:
+    """Return a turn on one line, its id last: that is what `show` takes."""
+    tokens = f"{turn.input_tokens}+{turn.output_tokens} tokens"
+    words = [
+        Text(moment(turn.at), style="dim"),
+        _styled(turn.outcome or str(turn.status)),
+        _verdicts(turn.attempts) if turn.attempts else Text("-"),
+        Text(f"{turn.seconds:.2f} s"),
+        Text(tokens),
+        cell(turn.model),
+        Text(turn.id, style="cyan"),
+    ]
+    return Text("  ").join(words)
+
+
+def _print_head(out: Console, turn: TurnTrace) -> None:
+    out.print(Text.assemble(cell(turn.id), "  ", _styled(turn.outcome or "no outcome"), f"  {moment(turn.at)}"))
+    rows: list[tuple[str, str]] = [
+        ("request", f"{turn.wire}, model {turn.model}, to {turn.upstream}"),
+        ("answer", f"status {turn.status} after {turn.seconds:.3f} s, {turn.input_tokens}+{turn.output_tokens} tokens"),
+        ("protocol", f"{turn.protocol}, force {turn.force}"),
+        ("changed", ", ".join(turn.adaptations)),
+    ]
+    for name, value in rows:
+        if value:
+            out.print(Text.assemble((f"{name:9}", "dim"), Text(plain(value))))
+
+
+def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("attempt", "rung", "verdict", "remedy", "seconds", "sends", "tokens", "what was wrong"):
+        table.add_column(name, justify="right" if name in ("seconds", "sends", "tokens") else "left")
+    for attempt in attempts:
+        wrong = attempt.problem or attempt.error or ""
+        if not wrong.startswith(attempt.tool):
+            wrong = f"{attempt.tool}: {wrong}" if wrong else attempt.tool
+        table.add_row(
+            str(attempt.number),
+            attempt.rung,
+            _styled(attempt.verdict or ""),
+            attempt.remedy or "",
+            f"{attempt.seconds:.2f}",
+            str(attempt.sends),
+            f"{attempt.input_tokens}+{attempt.output_tokens}",
+            cell(wrong),
+        )
+    return table
+
+
+def _print_contents(out: Console, turn: TurnTrace) -> None:
+    """Print what was sent and what came back: the first request whole, the next as what changed."""
+    if not any(attempt.request for attempt in turn.attempts):
+        out.print(Text(_NOT_KEPT, style="dim"))
+        return
+    before: list[str] | None = None
+    for attempt in turn.attempts:
+        lines = _lines(attempt.request)
+        out.print(Text(f"\nattempt {attempt.number}: sent", style="bold"))
+        if before is None:
+            out.print(Text("\n".join(lines)))
+        elif before == lines:
+            out.print(Text("the same as before", style="dim"))
+        else:
+            for line in _changes(before, lines):
+                out.print(Text(line, style={"+": "green", "-": "red"}.get(line[:1], "dim")))
+        before = lines
+        out.print(Text(f"attempt {attempt.number}: came back", style="bold"))
+        for line in _said(attempt.reply):
+            out.print(line)
+
+
+def _changes(before: list[str], after: list[str]) -> Iterable[str]:
+    """Return the lines that changed, with a few around them."""
+    for line in difflib.unified_diff(before, after, lineterm="", n=_AROUND):
+        if not line.startswith(("---", "+++")):
+            yield "…" if line.startswith("@@") else line
+
+
+def _lines(body: bytes) -> list[str]:
+    """Return a body as lines that a person can read."""
+    text = body.decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, RecursionError):
+        text = json.dumps(json.loads(body), ensure_ascii=False, indent=2)
+    return [plain(line, keep="\t") for line in text.splitlines()]
+
+
+def _said(reply: bytes) -> Iterable[Text]:
+    """Return what an attempt's reply says, line by line."""
+    if not reply:
+        yield Text("nothing that could be read", style="dim")
+        return
+    try:
+        said = json.loads(reply)
+    except ValueError:
+        yield Text(plain(reply.decode("utf-8", "replace"), keep="\n\t"))
+        return
+    for part in said["parts"]:
+        if "call" in part:
+            yield Text.assemble(("call ", "cyan"), Text(plain(f"{part['call']} {part['arguments']}")))
+        else:
+            (kind, text), *_ = part.items()
+            style = "" if kind == "text" else "dim"
+            yield Text("" if kind == "text" else f"{kind}: ", style="dim") + Text(plain(text, keep="\n\t"), style=style)
+    yield Text(f"finish: {said['finish']}", style="dim")
+
+
+def _summary(turn: TurnTrace) -> dict[str, Any]:
+    """Return a turn without contents."""
+    shown = msgspec.structs.asdict(msgspec.structs.replace(turn, request=b"", reply=b""))
+    shown["attempts"] = [
+        {name: value for name, value in msgspec.structs.asdict(one).items() if name not in ("request", "reply")}
+        for one in turn.attempts
+    ]
+    return {name: value for name, value in shown.items() if name not in ("request", "reply")}
+
+
+def _whole(turn: TurnTrace) -> dict[str, Any]:
+    """Return a turn with all that is kept of it."""
+    shown = _summary(turn)
+    shown["request"], shown["reply"] = _readable(turn.request), _readable(turn.reply)
+    for told, attempt in zip(shown["attempts"], turn.attempts, strict=True):
+        told["request"], told["reply"] = _readable(attempt.request), _readable(attempt.reply)
+    return shown
+
+
+def _readable(contents: bytes) -> Any:
+    """Return contents as JSON where they are, else as text; None for none."""
+    if not contents:
+        return None
+    try:
+        return json.loads(contents)
+    except (ValueError, RecursionError):
+        return contents.decode("utf-8", "replace")

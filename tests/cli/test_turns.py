@@ -1,0 +1,222 @@
+"""`mustcall turns`, as a person uses it."""
+
+import asyncio
+import json
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mustcall.cli import cli, main
+from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.settings import settings_from_flags
+from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from support.http import post
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Oslo?"}], "tools": [TOOL], "tool_choice": "required"}
+#: A model that talks, then writes a call that does not fit, then calls.
+SCRIPT = [
+    Turn(Say("Sure, I will look.")),
+    Turn(Say('<tool_call>{"name": "weather", "arguments": {"town": 5}}</tool_call>')),
+    Turn(Call("weather", {"city": "Oslo"})),
+]
+
+
+def three_attempts(place: Path, contents: Contents) -> str:
+    """Let a gateway take one turn of three attempts, and return its id."""
+    ledger = LedgerSettings(place=str(place), contents=contents)
+    with ScriptedUpstream(SCRIPT) as upstream:
+        settings = msgspec.structs.replace(settings_from_flags(f"chat={upstream.base_url}"), ledger=ledger)
+        with RunningGateway(settings=settings) as gateway:
+            answer = post(gateway.url + "/v1/chat/completions", ASKED)
+        assert answer.status == 200
+        assert len(upstream.requests) == 3
+        return answer.headers["x-mustcall-trace"]
+
+
+def run(*arguments: str) -> str:
+    """Run a command that must succeed."""
+    result = CliRunner().invoke(cli, ["turns", *arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_turn_is_followed_from_its_header_to_its_attempts(tmp_path: Path) -> None:
+    """Rule 117: what each attempt sent and got back, its verdict and its remedy, found by the trace of the answer."""
+    place = tmp_path / "l.db"
+    turn = three_attempts(place, Contents.FULL)
+    told = json.loads(run("show", turn, "--ledger", str(place), "--json"))
+    assert (told["outcome"], told["force"], told["status"]) == ("calls", "met", 200)
+    verdicts = [attempt["verdict"] for attempt in told["attempts"]]
+    assert verdicts == ["force_missed", "text_call", "called"]
+    assert [attempt["reply"]["parts"] for attempt in told["attempts"]] == [
+        [{"text": "Sure, I will look."}],
+        [{"text": '<tool_call>{"name": "weather", "arguments": {"town": 5}}</tool_call>'}],
+        [{"call": "weather", "arguments": '{"city":"Oslo"}'}],
+    ]
+    assert told["attempts"][0]["request"]["tool_choice"] == "required"
+    assert told["attempts"][1]["tool"] == "weather"
+    shown = run("show", turn, "--ledger", str(place))
+    assert "attempt 2: sent" in shown
+    assert '-  "tool_choice": "required",' in shown
+    assert "call weather" in shown
+
+
+def test_contents_are_shown_only_if_they_are_kept(tmp_path: Path) -> None:
+    """Rule 117: by default nothing of what was said is kept, and the page says how to keep it."""
+    place = tmp_path / "l.db"
+    turn = three_attempts(place, Contents.NONE)
+    shown = run("show", turn, "--ledger", str(place))
+    assert "contents are not kept" in shown
+    assert "Oslo" not in shown
+    told = json.loads(run("show", turn, "--ledger", str(place), "--json"))
+    assert [(attempt["request"], attempt["reply"], attempt["problem"]) for attempt in told["attempts"]] == (
+        [(None, None, "")] * 3
+    )
+    assert b"Oslo" not in place.read_bytes()
+
+
+def test_secrets_are_masked_in_attempts_too(tmp_path: Path) -> None:
+    """Redacted contents hold no key, wherever in a turn it stood."""
+    place = tmp_path / "l.db"
+    key = "sk-" + "a1B2" * 8
+    attempt = AttemptTrace(
+        number=1,
+        rung="plain",
+        verdict="answered",
+        remedy="accept",
+        digest="d",
+        seconds=0.1,
+        sends=1,
+        problem=f"not {key}",
+        request=json.dumps({"messages": [{"content": key}]}).encode(),
+        reply=json.dumps({"finish": "stop", "parts": [{"text": key}]}).encode(),
+    )
+
+    async def fill() -> TurnTrace | None:
+        async with open_ledger(place, contents=Contents.REDACTED) as ledger:
+            await ledger.put_turns([a_turn("t", attempts=(attempt,))])
+            return await ledger.get_turn("t")
+
+    kept = asyncio.run(fill())
+    assert kept is not None
+    assert key not in str(kept)
+    assert "[redacted key]" in kept.attempts[0].problem
+    assert json.loads(kept.attempts[0].reply)["parts"] == [{"text": "[redacted key]"}]
+
+
+def a_turn(name: str, **given: Any) -> TurnTrace:
+    """A turn of this name."""
+    usual: dict[str, Any] = {
+        "at": 1000.0,
+        "wire": "chat",
+        "model": "m",
+        "upstream": "up",
+        "protocol": "hybrid",
+        "force": "none",
+        "outcome": "answer",
+        "status": 200,
+        "seconds": 1.0,
+    }
+    return TurnTrace(id=name, **{**usual, **given})
+
+
+def an_attempt(number: int, verdict: str) -> AttemptTrace:
+    """An attempt with this verdict."""
+    return AttemptTrace(
+        number=number, rung="plain", verdict=verdict, remedy=None, digest="d", seconds=0.1, sends=1, error=None
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A ledger with three turns."""
+    place = str(tmp_path / "l.db")
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.put_turns(
+                [
+                    a_turn("one", at=1000.0, attempts=(an_attempt(1, "empty"), an_attempt(2, "answered"))),
+                    a_turn("two", at=2000.0, outcome="failure", status=502, attempts=(an_attempt(1, "empty"),)),
+                    a_turn("three", at=3000.0, model="x\x1b[2Jy", upstream="b", attempts=(an_attempt(1, "called"),)),
+                ]
+            )
+
+    asyncio.run(fill())
+    return place
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ((), ["three", "two", "one"]),
+        (("--limit", "1"), ["three"]),
+        (("--verdict", "empty"), ["two", "one"]),
+        (("--verdict", "empty", "--outcome", "answer"), ["one"]),
+        (("--upstream", "b"), ["three"]),
+        (("--model", "m"), ["two", "one"]),
+        (("--model", "none"), []),
+    ],
+)
+def test_turns_are_listed_newest_first(place: str, flags: tuple[str, ...], found: list[str]) -> None:
+    """Filters join: a turn is shown if it is as each of them says."""
+    listed = json.loads(run("list", "--ledger", place, "--json", *flags))
+    assert [turn["id"] for turn in listed] == found
+    lines = run("list", "--ledger", place, *flags).splitlines()
+    assert [line.split()[-1] for line in lines] == (found or ["turns"])
+
+
+def test_a_name_does_nothing_to_the_terminal(place: str) -> None:
+    """What callers wrote is shown as text."""
+    assert "\x1b" not in run("list", "--ledger", place)
+
+
+def test_an_unknown_turn_is_named(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says where it was looked for and what there is."""
+    with pytest.raises(SystemExit) as ended:
+        main(["turns", "show", "nope", "--ledger", place])
+    assert ended.value.code == 2
+    assert "there is no turn 'nope'" in capsys.readouterr().err
+
+
+def test_new_turns_are_followed(place: str) -> None:
+    """`tail` prints a turn once, when it ends, and Ctrl-C ends it without a word."""
+    command = [sys.executable, "-m", "mustcall", "turns", "tail", "--json", "--ledger", place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603  our own
+        assert process.stdout is not None
+        number = 0
+        # The first turns may be there before it looks; every one that comes after its first look is printed.
+        while not _is_readable(process.stdout.fileno()):
+            number += 1
+            asyncio.run(_put(place, f"new{number}", 4000.0 + number))
+        first = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+    named = [first["id"], *(json.loads(line)["id"] for line in rest.splitlines())]
+    assert len(set(named)) == len(named)
+    assert all(name.startswith("new") for name in named)
+    assert (process.returncode, errors) == (0, b"")
+
+
+def _is_readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0.5)[0])
+
+
+async def _put(place: str, name: str, at: float) -> None:
+    async with open_ledger(place) as ledger:
+        await ledger.put_turns([a_turn(name, at=at)])
