@@ -3,9 +3,11 @@
 import asyncio
 import gzip
 import json
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import cache, reduce
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -15,6 +17,10 @@ _EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: cl
 _JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n%b\r\n"
 #: Where streams without end are ended all the same, so that a run ends.
 _MOST = 700 * 1024 * 1024
+#: What inflates one member takes 7 kB: a gateway that kept them all would take more memory than it may.
+_MEMBERS = 100_000
+#: How a gzip member begins: deflated, without a name or a time.
+_MEMBER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 
 
 def _chunk(**delta: Any) -> bytes:
@@ -59,10 +65,21 @@ def _each(first: bytes, make: Callable[[int], bytes], count: int) -> Iterator[by
     yield b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
 
 
+@cache
 def _compressed(plain: bytes, times: int) -> bytes:
-    maker = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
-    out = [maker.compress(plain * 1_000) for _ in range(times)]
-    return b"".join([*out, maker.flush()])
+    """Return a gzip member of `plain`, 1,000 times `times` over; compressing all of it would take seconds."""
+    block = plain * 1_000
+    maker = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    piece = maker.compress(block) + maker.flush(zlib.Z_FULL_FLUSH)  # stands by itself: it refers to nothing before it
+    check = reduce(lambda check, _: zlib.crc32(block, check), range(times), 0)
+    size = len(block) * times % 2**32
+    return _MEMBER + piece * times + maker.flush() + struct.pack("<II", check, size)
+
+
+@cache
+def _blank(size: int) -> bytes:
+    """Return a zlib stream of this many spaces."""
+    return zlib.compress(b" " * size, 1)
 
 
 _ROLE = _chunk(role="assistant", content="")
@@ -91,8 +108,8 @@ _SCRIPTS: dict[str, Callable[[], Iterator[bytes]]] = {
     "gzip-gzip": lambda: iter(
         [_EVENTS % b"content-encoding: gzip, gzip\r\n" + gzip.compress(_compressed(b"\n" * 1_000, 600))]
     ),
-    "gzip-empty-members": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + gzip.compress(b"") * 500_000]),
-    "deflate": lambda: iter([_JSON % b"content-encoding: deflate\r\n" + zlib.compress(b" " * 300_000_000)]),
+    "gzip-empty-members": lambda: iter([_EVENTS % b"content-encoding: gzip\r\n" + gzip.compress(b"") * _MEMBERS]),
+    "deflate": lambda: iter([_JSON % b"content-encoding: deflate\r\n" + _blank(300_000_000)]),
     "whole-lists": lambda: iter([_JSON % b"" + b'{"choices":[' + b"[]," * 20_000_000 + b"0]}"]),
     "whole-deep": lambda: iter([_JSON % b"" + b"[" * 5_000_000]),
     "whole-text": lambda: iter([_JSON % b"" + _reply({"content": "<tool_call>" * 4_000_000})]),
