@@ -3,6 +3,8 @@
 Property tests run under one of two profiles: `ci` draws the same few examples every time, `deep` draws many and others
 each time (`MUSTCALL_TEST_PROFILE=deep`, part of `make soak`). A test that names its own number of examples gets a share
 of it under `ci` and a multiple under `deep`.
+
+`MUSTCALL_TEST_ORDER=7` runs the tests in another order, which this seed chooses.
 """
 
 import gc
@@ -13,7 +15,12 @@ import sys
 import pytest
 from hypothesis import settings
 
+from support import misses
 from support.examples import PROFILE, PROFILES, scaled
+from support.ordering import shuffled
+
+# Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
+gc.disable()
 
 # No test writes into the state directory of whoever runs it.
 os.environ["MUSTCALL_LEDGER"] = "off"
@@ -34,17 +41,44 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         scaled(item.obj)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into another order where a seed asks for one."""
+    seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
+    if seed:
+        items[:] = shuffled(items, seed)
+
+
 def pytest_collection_finish() -> None:
     """Leave what collecting made out of garbage collection: thousands of tests live to the end of the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
-def pytest_sessionfinish() -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run more workers than there are processors: many tests wait, for a process to start or a socket to speak."""
+    return (os.cpu_count() or 1) + 2
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop the database of this process, if a test started one: workers of pytest-xdist leave without a word."""
     module = sys.modules.get("support.postgres")
     if module is not None:
         module.stop_server()
+    misses.hand_over(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Take over from a worker what only it has counted."""
+    misses.take_over(node)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what a run of the tests paid for that it need not have."""
+    for line in misses.told():
+        terminalreporter.write_line(line, yellow=True)
 
 
 # A shell starts what runs in its background with Ctrl-C ignored, and programs inherit that: those under test would too.

@@ -34,6 +34,7 @@ from mustcall.testing.render import Stamp, build_error, build_reply, stream_repl
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.seam import UpstreamCall
 from support.exchanging import SSE, asked, assembled, decoded, endpoint, inbound, pairs, said, streaming, wires
+from support.splits import splits
 
 DEADLINE = 2_000_000.0
 WORDS = Wording()
@@ -178,9 +179,7 @@ async def test_same_wire_streams_are_bytes_at_every_split(wire: Wire) -> None:
     """Rules 112, 113: however the bytes arrive, the same bytes leave."""
     stream = b"".join(stream_reply(MIXED, wire, body_of(wire, stream=True), Stamp(0)))
     request = request_of(wire, stream=True)
-    splits = [[stream[:cut], stream[cut:]] for cut in range(1, len(stream))]
-    splits += [[stream], [stream[at : at + 1] for at in range(len(stream))]]
-    for pieces in splits:
+    for pieces in splits(stream):
         taken = await take(request, wire, FakeReply(*pieces, headers=SSE))
         assert taken.body == stream
         assert taken.raw == [request.body]

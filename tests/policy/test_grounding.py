@@ -13,6 +13,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import File, Image, Part, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
+from mustcall.policy import grounding
 from mustcall.policy.grounding import (
     Found,
     GroundingRule,
@@ -54,6 +55,17 @@ def fires(triggers: str | tuple[str, ...], text: str) -> bool:
     """Whether a rule of these triggers fires for a text."""
     rule = GroundingRule(name="r", triggers=triggers, tool=DOCS.name)
     return find_rule([rule], ask(user(text))) is not None
+
+
+def test_only_what_a_text_may_hold_is_compiled() -> None:
+    """Compiling a phrase takes milliseconds: it waits for a text that holds the phrase's longest literal, once."""
+    made = grounding._expression.cache_info  # pyright: ignore[reportPrivateUsage]
+    triggers = ("quixotic zebu*", "quagga")
+    before = made().misses
+    assert not fires(triggers, "What is the weather in Oslo?")
+    assert made().misses == before
+    assert [fires(triggers, "A quagga!"), fires(triggers, "Two quaggas, a quagga")] == [True, True]
+    assert made().misses == before + 1
 
 
 def test_a_match_names_the_rule() -> None:

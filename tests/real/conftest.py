@@ -5,22 +5,28 @@ from collections.abc import Generator
 import pytest
 
 from mustcall.testing import LlamaServer, RunningGateway
-from support.embedded import readied
 from support.relaying import Relay
+from support.served import KeptServer
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[LlamaServer]:
-    """Run the server with its own defaults; the context bounds what a reply without end can cost."""
-    readied()
-    with LlamaServer("smollm2-135m", context=4096) as running:
-        yield running
+def kept() -> Generator[KeptServer]:
+    """The server with what it has answered before; a module that asks nothing new does not start it."""
+    server = KeptServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")
-def relay(server: LlamaServer) -> Generator[Relay]:
+def server(kept: KeptServer) -> LlamaServer:
+    """The server itself, running."""
+    return kept.started()
+
+
+@pytest.fixture(scope="module")
+def relay(kept: KeptServer) -> Generator[Relay]:
     """Count and keep what the server is asked."""
-    with Relay(server.url) as running:
+    with Relay(kept) as running:
         yield running
 
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import pytest
 
 from mustcall.upstream.embedded import engine
+from support import misses
 
 __all__ = ["FILE", "Answered", "kept_answers"]
 
@@ -38,12 +39,18 @@ class Model(Protocol):
 
 
 class Answered:
-    """A model that knows the answers of `known` by heart and asks the one that `load` gives for the others."""
+    """A model that knows the answers of `known` by heart; others are `missed` and asked of the one of `load`."""
 
     def __init__(
-        self, identity: str, load: Callable[[], Model], known: dict[str, list[Any]], keep: Path | None
+        self,
+        identity: str,
+        load: Callable[[], Model],
+        known: dict[str, list[Any]],
+        keep: Path | None,
+        missed: Callable[[], None] = lambda: None,
     ) -> None:
         self._identity = identity
+        self._missed = missed
         self._load = load
         self._known = known
         self._keep = keep
@@ -68,6 +75,7 @@ class Answered:
 
         if self._model is None:
             self._model = self._load()
+        self._missed()
         self._model.handle_chat_completions(body, take)
         if self._keep is not None and not cut:
             self._known[key] = pieces
@@ -111,7 +119,8 @@ def kept_answers(file: Path = FILE) -> Generator[None]:
 
     def answered(path: Path, context: int) -> Answered:
         identity = f"{path.name} {path.stat().st_size} {context} {version('xllamacpp')}"
-        return Answered(identity, lambda: load(path, context), _known(file), file if mode == "record" else None)
+        keep = file if mode == "record" else None
+        return Answered(identity, lambda: load(path, context), _known(file), keep, lambda: misses.count(file.name))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_load", answered)

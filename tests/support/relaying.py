@@ -1,7 +1,8 @@
 """A relay between a gateway and a real server: passes every byte on, and keeps what went either way.
 
 It is how tests count the requests a server really got, and compare what it answered with what the caller received. A
-caller that leaves is passed on too: the server's connection is closed.
+caller that leaves is passed on too: the server's connection is closed. What the server has answered before is told from
+its kept answers.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import Self
 
 import aiohttp
 from aiohttp import web
+
+from support.served import KeptServer, ServedAnswer
 
 __all__ = ["Relay", "Relayed"]
 
@@ -30,11 +33,11 @@ class Relayed:
 
 
 class Relay:
-    """Listens on loopback in a thread of its own and passes requests on to `url`."""
+    """Listens on loopback in a thread of its own and passes on to a server what is not among its kept answers."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, server: KeptServer) -> None:
         self.exchanges: list[Relayed] = []
-        self._target = url
+        self._server = server
         self._port = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -87,16 +90,36 @@ class Relay:
         kept = Relayed(request.path, await request.content.read())
         if request.method == "POST":
             self.exchanges.append(kept)
+        known = self._server.known(request.method, request.path_qs, kept.request)
+        if known is not None:
+            return await self._tell(request, kept, known)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
-        target = f"{self._target}{request.path_qs}"
+        target = f"{(await asyncio.to_thread(self._server.started)).url}{request.path_qs}"
         async with session.request(request.method, target, data=kept.request, headers=headers) as answer:
             passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
             response = web.StreamResponse(status=answer.status, headers=passed)
             kept.status = answer.status
             await response.prepare(request)
+            pieces: list[bytes] = []
             async for piece in answer.content.iter_any():
+                pieces.append(piece)
                 kept.answer += piece
                 await response.write(piece)
+            self._server.keep(
+                request.method, request.path_qs, kept.request, ServedAnswer(answer.status, passed, tuple(pieces))
+            )
             kept.whole = True
             await response.write_eof()
             return response
+
+    async def _tell(self, request: web.BaseRequest, kept: Relayed, known: ServedAnswer) -> web.StreamResponse:
+        """Answer as the server did: the same pieces, one after the other."""
+        response = web.StreamResponse(status=known.status, headers=known.headers)
+        kept.status = known.status
+        await response.prepare(request)
+        for piece in known.pieces:
+            kept.answer += piece
+            await response.write(piece)
+        kept.whole = True
+        await response.write_eof()
+        return response

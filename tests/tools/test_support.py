@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustcall.upstream.embedded import engine
+from support import misses, served
 from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled
+from support.ordering import shuffled
+from support.served import KeptServer, ServedAnswer
+from support.splits import splits
 
 TEXT: dict[str, Any] = {"choices": [{"finish_reason": None, "index": 0, "delta": {"content": "Hé"}}]}
 END: dict[str, Any] = {"choices": [{"finish_reason": "stop", "index": 0, "delta": {}}]}
@@ -81,6 +86,53 @@ def test_the_model_itself_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
         with kept_answers():
             assert (engine._load is load) is same  # pyright: ignore[reportPrivateUsage]
         assert engine._load is load  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_servers_answer_is_kept_under_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status, headers and pieces come back for the same request and context alone; none where `real` is set."""
+    file, answer = tmp_path / "kept.jsonl", ServedAnswer(200, {"Server": "llama.cpp"}, (b"one ", "zwö".encode()))
+    asked = ("POST", "/v1/chat/completions", b"{}")
+    KeptServer(file=file).keep(*asked, answer)
+    assert not file.exists()
+    monkeypatch.setenv("MUSTCALL_TEST_MODEL", "record")
+    KeptServer(file=file).keep(*asked, answer)
+    monkeypatch.setattr(misses, "_asked", [])
+    monkeypatch.setenv("MUSTCALL_TEST_MODEL", "")
+    served._known.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    kept = KeptServer(file=file)
+    assert kept.known(*asked) == answer
+    assert misses.told() == []
+    assert kept.known("POST", "/v1/chat/completions", b"{ }") is None
+    assert KeptServer(context=512, file=file).known(*asked) is None
+    assert misses.told()[0].startswith("2 requests went to a model")
+    monkeypatch.setenv("MUSTCALL_TEST_MODEL", "real")
+    assert KeptServer(file=file).known(*asked) is None
+    assert misses.told()[0].startswith("2 requests went to a model")
+
+
+def test_another_order_has_the_same_tests(request: pytest.FixtureRequest) -> None:
+    """A seed is an order, another seed another; the tests of a module stay together."""
+    items = request.session.items
+    some = [item for item in items if item.path in {each.path for each in items[:: max(1, len(items) // 20)]}]
+    one = shuffled(some, "1")
+    assert one == shuffled(some, "1")
+    assert {item.nodeid for item in one} == {item.nodeid for item in some}
+    if len(some) > 100:
+        assert one not in (some, shuffled(some, "2"))
+    paths = [item.path for item in one]
+    assert sum(a != b for a, b in pairwise(paths)) == len(set(paths)) - 1
+
+
+def test_splits_are_at_every_place() -> None:
+    """Nothing is lost, every place is a cut, and a cut alone stands at the end of each line."""
+    stream = b"".join(b"event: %d\ndata: {}\n\n" % number for number in range(40))
+    ways = [*splits(stream)]
+    assert {b"".join(way) for way in ways} == {stream}
+    assert all(piece for way in ways for piece in way)
+    some = [way for way in ways if 2 < len(way) < len(stream)]
+    assert {place for way in some for place in accumulate(map(len, way))} == {*range(1, len(stream) + 1)}
+    alone = {len(way[0]) for way in ways if len(way) == 2}
+    assert alone >= {at + 1 for at in range(len(stream) - 1) if stream[at : at + 1] == b"\n"}
 
 
 @pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 120, 40), ("deep", 3000, 1000)])

@@ -212,10 +212,10 @@ def _matches(rules: Iterable[GroundingRule], texts: Iterable[str]) -> Iterator[G
     if not plain:
         return
     for rule in rules:
-        phrases = _compiled(rule.triggers)
-        if any(anchor in text and pattern.search(text) for text in plain for anchor, pattern in phrases) or any(
-            shows(sign, text) for sign in rule.signs for text in given
-        ):
+        phrases = _phrases(rule.triggers)
+        if any(
+            anchor in text and _expression(phrase).search(text) for text in plain for anchor, phrase in phrases
+        ) or any(shows(sign, text) for sign in rule.signs for text in given):
             yield rule
 
 
@@ -239,16 +239,20 @@ def _is_solid(character: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(triggers: tuple[str, ...] | str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return each phrase as its longest literal, which most texts do not hold, and its expression."""
-    compiled: list[tuple[str, re.Pattern[str]]] = []
-    for phrase in map(_plain, _alternatives(triggers)):
-        # A phrase without a letter or digit is refused by `check_rules`; here it matches nothing.
-        if any(map(_is_solid, phrase)):
-            words = phrase.split()
-            anchor = max((piece for word in words for piece in word.split("*")), key=len)
-            compiled.append((anchor, re.compile(_BETWEEN.join(map(_word, words)))))
-    return tuple(compiled)
+def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
+    """Return each phrase with its longest literal, which most texts do not hold."""
+    # A phrase without a letter or digit is refused by `check_rules`; here it matches nothing.
+    return tuple(
+        (max((piece for word in phrase.split() for piece in word.split("*")), key=len), phrase)
+        for phrase in map(_plain, _alternatives(triggers))
+        if any(map(_is_solid, phrase))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _expression(phrase: str) -> re.Pattern[str]:
+    """Return the expression for a phrase: made when a text holds its literal, because compiling takes milliseconds."""
+    return re.compile(_BETWEEN.join(map(_word, phrase.split())))
 
 
 def _word(word: str) -> str:
