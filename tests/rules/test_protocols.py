@@ -42,6 +42,7 @@ from support.http import post
 Json = dict[str, Any]
 
 HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+HERMES_TIME = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</tool_call>'
 TEXT_CALL = Turn(Say(HERMES))
 GOOD = Turn(Call("get_weather", {"city": "Paris"}))
 NO = Turn(Say("No."))
@@ -53,6 +54,7 @@ OVERRIDES = [
     {"models": ["mine-prompt*"], "protocol": "prompt"},
     {"models": ["mine-hybrid*"], "protocol": "hybrid"},
     {"models": ["mine-off*"], "protocol": "off"},
+    {"models": ["narrow*"], "protocol": "prompt", "prompt_limit": len(PROMPT) - 1},
     {"models": ["gpt-4o-deaf"], "forced": "ignored", "schema_output": False},
     {"models": ["guided*"], "forced": "ignored", "schema_output": False, "grammar_field": "guided_json"},
     {
@@ -224,6 +226,23 @@ def test_rendering_of_tools(stage: Stage) -> None:
     stage.play(NO).ask("chat", body)
     listed = PROMPT[: PROMPT.index("## get_weather")] + _RENDERED
     assert stage.bodies == [prompted("chat", model="mine-prompt-1", system=listed)]
+
+
+@pytest.mark.parametrize("choice", [None, "get_time"])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_tools_that_do_not_fit_are_named(stage: Stage, wire: str, stream: bool, choice: str | None) -> None:
+    """Rules 19, 72: past the profile's limit tools are only named, the text says so; a demanded one is described."""
+    head, weather, time = PROMPT.partition("## get_weather")[0], "## get_weather", "## get_time"
+    first, last = PROMPT[PROMPT.index(weather) : PROMPT.index(time) - 2], PROMPT[PROMPT.index(time) :]
+    shown, cut = (first, "get_time") if choice is None else (last, "get_weather")
+    text = f"{head}{shown}\n\nNot listed for lack of space: {cut}."
+    asked = request(wire, stream=stream, model="narrow-1", choice=choice)
+    outcome = stage.play(TEXT_CALL if choice is None else Turn(Say(HERMES_TIME))).ask(wire, asked)
+    directive = [] if choice is None else [WORDS.call_named[0].format(tool=choice)]
+    streams = stream or choice is not None  # rule 137
+    assert stage.bodies == [prompted(wire, *directive, stream=streams, model="narrow-1", system=text)]
+    assert len(outcome.calls) == 1
+    assert f"tool_reshaped:{cut}" in outcome.adaptations or stream
 
 
 def test_rendering_says_what_it_cut() -> None:
@@ -525,18 +544,14 @@ def test_unforced_turns_are_not_constrained(stage: Stage) -> None:
 
 # --- rule 55 ----------------------------------------------------------------------------------------------------------
 
-_OTHER = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</tool_call>'
-
 
 @pytest.mark.parametrize("order", ["call first", "text first"])
 @pytest.mark.parametrize("protocol", ["native", "prompt", "hybrid"])
 @pytest.mark.parametrize(("caller", "upstream", "stream"), GRID)
-def test_native_calls_win(
-    *, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str
-) -> None:
+def test_native_calls_win(*, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str) -> None:
     """Rule 55: beside a native call a valid text call is none, under every protocol; its markup is gone."""
     call = Call("get_weather", {"city": "Paris"})
-    turn = Turn(call, Say(_OTHER)) if order == "call first" else Turn(Say(_OTHER), call)
+    turn = Turn(call, Say(HERMES_TIME)) if order == "call first" else Turn(Say(HERMES_TIME), call)
     model = f"mine-{protocol}"
     outcome = stage.play(turn).ask(caller, request(caller, model=model, stream=stream), upstream)
     assert len(stage.bodies) == 1
@@ -548,6 +563,6 @@ def test_native_calls_win(
 @pytest.mark.parametrize("wire", WIRES)
 def test_text_is_read_where_there_is_no_native_call(stage: Stage, wire: str, protocol: str) -> None:
     """Rule 55: the same text alone is the call."""
-    outcome = stage.play(Turn(Say(_OTHER))).ask(wire, request(wire, model=f"mine-{protocol}"))
+    outcome = stage.play(Turn(Say(HERMES_TIME))).ask(wire, request(wire, model=f"mine-{protocol}"))
     assert len(stage.bodies) == 1
     assert outcome.calls == (("get_time", {"zone": "CET"}),)
