@@ -85,7 +85,7 @@ class Calls:
         if reading or call.kind is not tool.kind or checked.arguments != call.arguments:
             meant = call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=checked.arguments)
         demand = self._case.demand
-        if demand.names is not None and not demand.permits(meant):
+        if not demand.permits(meant):
             if not demand.forced:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
