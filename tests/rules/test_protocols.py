@@ -566,3 +566,44 @@ def test_text_is_read_where_there_is_no_native_call(stage: Stage, wire: str, pro
     outcome = stage.play(Turn(Say(HERMES_TIME))).ask(wire, request(wire, model=f"mine-{protocol}"))
     assert len(stage.bodies) == 1
     assert outcome.calls == (("get_time", {"zone": "CET"}),)
+
+
+# --- rule 58 ----------------------------------------------------------------------------------------------------------
+
+
+def _call_object(wire: str, raw: bytes) -> Json:
+    """The call of a reply as it stands there, with the start of its ids, and its arguments as what they mean."""
+    body = json.loads(raw)
+    if wire == "chat":
+        (call,) = body["choices"][0]["message"]["tool_calls"]
+        function = {**call["function"], "arguments": json.loads(call["function"]["arguments"])}
+        return {**call, "function": function, "id": call["id"].partition("_")[0]}
+    kind, listed = ("function_call", body["output"]) if wire == "responses" else ("tool_use", body["content"])
+    (call,) = (item for item in listed if item["type"] == kind)
+    if wire == "responses":
+        call = {**call, "arguments": json.loads(call["arguments"]), "call_id": call["call_id"].partition("_")[0]}
+    return {**call, "id": call["id"].partition("_")[0]}
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_promoted_calls_look_like_native_ones(stage: Stage, caller: str, upstream: str) -> None:
+    """Rule 58: a call read from text is the object a native one is, id included: only the headers tell them apart."""
+    asked = request(caller, model="mine-hybrid-58")
+    native = stage.play(GOOD).ask(caller, asked, upstream)
+    promoted = stage.play(TEXT_CALL).ask(caller, asked, upstream)
+    assert (native.finish, promoted.finish) == ("calls", "calls")
+    assert _call_object(caller, promoted.raw) == _call_object(caller, native.raw)
+    told = [[entry for entry in one.adaptations if "promoted" in entry] for one in (native, promoted)]
+    assert told == [[], ["call_promoted:get_weather"]]
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_streamed_promoted_calls_look_like_native_ones(stage: Stage, caller: str, upstream: str) -> None:
+    """Rule 58: the same in a stream: the calls are the same, and their ids begin alike."""
+    asked = request(caller, model="mine-hybrid-58", stream=True)
+    native = stage.play(GOOD).ask(caller, asked, upstream)
+    promoted = stage.play(TEXT_CALL).ask(caller, asked, upstream)
+    assert (native.calls, promoted.calls, native.finish, promoted.finish) == (CALLED, CALLED, "calls", "calls")
+    assert [one.partition("_")[0] for one in promoted.ids] == [one.partition("_")[0] for one in native.ids] != []

@@ -59,10 +59,12 @@ def set_course(
     wording: Wording,
     rules: Sequence[GroundingRule] = (),
     kept: bool = False,
+    call_start: str = "call_",
 ) -> Course:
     """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
-    `kept` says that the upstream keeps the reply under its id, for the caller to go on from.
+    `kept` says that the upstream keeps the reply under its id, for the caller to go on from; `call_start` is how the
+    ids of calls begin there.
     """
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
@@ -82,6 +84,7 @@ def set_course(
         names=names,
         log=log,
         kept=kept,
+        call_start=call_start,
     )
 
 
@@ -167,6 +170,7 @@ class Turns:
             wording=self.house.wording,
             rules=self.house.rules,
             kept=keeps_reply(inbound.wire, endpoint, request),
+            call_start=codec_for(endpoint.wire).call_start,
         )
         setting = Setting(
             transport=transport,

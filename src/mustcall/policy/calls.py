@@ -151,7 +151,7 @@ class Calls:
             self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
         made = identifier
         while made in self._ids or not made:
-            made = f"call_{self._case.token}_{self._made}"
+            made = f"{self._case.call_start}{self._case.token}_{self._made}"
             self._made += 1
         self._ids.add(made)
         return made
