@@ -1,4 +1,4 @@
-"""Rule 116: what one request came to changes nothing for the next, but for the exceptions that docs/security.md lists."""
+"""Rule 116: what one request came to changes nothing for the next, but for what docs/security.md lists."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Rule 111 beside the rules of section C to E in one turn: retries of the transport are counted apart from the others."""
+"""Rule 111 beside the rules of section C to E in one turn: retries of the transport are counted apart."""
 
 from collections.abc import Iterator
 
