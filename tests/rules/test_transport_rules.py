@@ -1,6 +1,7 @@
 """Rule 111 beside the rules of section C to E in one turn: retries of the transport are counted apart."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_both_limits_can_be_used_up_in_one_turn(stage: Stage, wire: str, stream:
     outcome = stage.play(*ORDERS[order]).ask(wire, body)
     reminded = arriving(wire, wire, WORDS.text_call, stream=stream)
     leaks = 0
-    expected = []
+    expected: list[dict[str, Any]] = []
     for answer in ORDERS[order]:
         expected.append(reminded if leaks == 2 else body)
         leaks += answer is LEAK
