@@ -19,7 +19,7 @@ def test_log_keeps_order_and_no_doubles() -> None:
 
 
 def test_usage_adds_up() -> None:
-    """Rule 114: usage is a sum."""
+    """Rule 114: the total over all attempts is a sum, kind by kind."""
     one = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, cache_write_tokens=4, reasoning_tokens=5)
     assert one + one == Usage(
         input_tokens=2, output_tokens=4, cached_tokens=6, cache_write_tokens=8, reasoning_tokens=10

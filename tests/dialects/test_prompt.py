@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dialects.scanning import TOOLS, calls_of, scan, text_of
 from mustcall.core.errors import ConfigError, UnsupportedFeature
@@ -66,6 +68,30 @@ def test_cutting_is_said() -> None:
     assert short.cut
     assert len(short.text) <= len(whole.text) - 1
     assert all(name in short.text.rpartition("Not listed for lack of space: ")[2] for name in short.cut)
+
+
+@given(
+    st.lists(st.tuples(st.text("abc", min_size=1, max_size=6), st.text("xy ", max_size=40)), max_size=8),
+    st.integers(0, 1500),
+)
+def test_any_limit(given_tools: list[tuple[str, str]], limit: int) -> None:
+    """Rule 72: every tool is described or named, in order; what fits is not cut, and no more is than has to be."""
+    tools = [Tool(name=f"{name}_{number}", description=told) for number, (name, told) in enumerate(given_tools)]
+    keep = tools[-1].name if tools else None
+    whole, short = Prompt("hermes").system(tools), Prompt("hermes").system(tools, limit=limit, keep=keep)
+    if len(whole.text) <= limit:
+        assert short == whole
+        return
+    shown = [tool.name for tool in tools if tool.name not in short.cut]
+    assert [name for name in (tool.name for tool in tools) if f"## {name}\n" in short.text] == shown
+    assert short.cut == tuple(tool.name for tool in tools if tool.name not in shown)
+    assert keep is None or keep in shown
+    assert len(short.text) <= limit or shown == ([keep] if keep else [])
+    if len(short.cut) > 1 and len(short.text) <= limit:  # one tool more would not have fitted
+        back = [tool for tool in tools if tool.name in shown or tool.name == short.cut[0]]
+        rest = ", ".join(short.cut[1:])
+        more = Prompt("hermes").system(back).text + f"\n\nNot listed for lack of space: {rest}."
+        assert len(more) > limit
 
 
 def test_what_cannot_be_written_is_refused() -> None:

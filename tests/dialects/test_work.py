@@ -6,7 +6,8 @@ import pytest
 
 from dialects.scanning import scan
 from mustcall.core.tools import Tool
-from mustcall.dialects import marks
+from mustcall.dialects import DIALECTS, Dialect, WrittenCall, marks
+from mustcall.dialects.dialect import TOOL
 from support.counting import counted_lines
 
 TOOLS = (
@@ -76,3 +77,47 @@ def test_characters_looked_at(kind: str, size: int, monkeypatch: pytest.MonkeyPa
         text = before + unit * count
         scan([text[at : at + size] for at in range(0, len(text), size)], tools=TOOLS)
         assert looked <= 8 * len(text) + 100, count
+
+
+def attacks(dialect: Dialect) -> dict[str, tuple[str, str]]:
+    """What a text in a dialect can be spoilt to: what stands before, and what is repeated."""
+    call = dialect.render([WrittenCall("put", {"s": "ab"})])
+    half = call[: len(call) // 2]
+    at = call.find("ab")
+    return {
+        "calls": ("", f"{call}\n"),
+        "halves": ("", half),
+        "ends": ("", call[len(call) // 2 :]),
+        "openers": ("", dialect.openers[0].marker.replace(TOOL, "put")),
+        "a text without an end": (call[:at], "ab "),
+        "quotes without an end": (call[:at], '"\\'),
+        "brackets without an end": (call[:at], "{[("),
+        "its own beginning in a text": (call[:at], call[:at]),
+    }
+
+
+@pytest.mark.parametrize("size", [11, 100_000])
+@pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
+def test_every_form_costs_its_length(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: whatever is done to a text in any form, lines run and characters looked at grow with its length."""
+    looked = 0
+    find = marks.Marks.find
+
+    def counting(self: marks.Marks, text: str, position: int, closed: bool) -> tuple[int, str]:
+        nonlocal looked
+        at, marker = find(self, text, position, closed)
+        looked += (at if marker or at < len(text) else len(text)) - position + len(marker) + 1
+        return at, marker
+
+    monkeypatch.setattr(marks.Marks, "find", counting)
+    dialect = next(one for one in DIALECTS if one.name == name)
+    for kind, (before, unit) in attacks(dialect).items():
+        spent: list[int] = []
+        count = max(4, 300 // len(unit))
+        work(before + unit * count, size, loose=True, dialects=("auto", name))  # what is made once and kept
+        for times in (1, 2):
+            looked = 0
+            text = before + unit * count * times
+            spent.append(work(text, size, loose=True, dialects=("auto", name)))
+            assert looked <= 8 * len(text) + 100, (kind, times)
+        assert spent[1] < 2.5 * spent[0] + 500, kind

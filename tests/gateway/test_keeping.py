@@ -37,7 +37,7 @@ async def turns(place: Path) -> list[TurnTrace]:
 
 
 async def test_a_turn_is_traced(tmp_path: Path) -> None:
-    """Rule 117: each turn is in the ledger with its attempts, without contents and without a key."""
+    """Rules 114, 117: each turn is in the ledger with its attempts and their sum, without contents or a key."""
     place = tmp_path / "l.db"
     answers = [Turn(Say("no call here")), Turn(Call("f", {})), Fail(400, "no")]
     with (

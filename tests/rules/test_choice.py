@@ -17,6 +17,7 @@ from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
 from mustcall.wire.registry import codec_for
 from support.forcing import (
+    FAILED,
     TIME,
     WAYS,
     WEATHER,
@@ -326,6 +327,37 @@ def test_a_tool_locked_off_is_never_forced(wire: str, strict: bool) -> None:
             assert "force_dropped:get_weather" in forced.adaptations
     assert (grounded.text, grounded.outcome[2]) == ("It is sunny.", "dropped")
     assert "force_dropped:get_weather" in grounded.adaptations
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+@pytest.mark.parametrize("spare", [True, False], ids=["then another", "again and again"])
+def test_a_tool_locked_off_meets_no_force(wire: str, stream: bool, spare: bool) -> None:
+    """Rule 8: where any tool must be called, a call of one that is locked off is not delivered and does not count."""
+    house = House(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
+    script = [CALL, Turn(Call("get_time", {"zone": "CET"}))] if spare else [CALL] * 5
+    asked = write_body(wire, ASK, model="unheard-of", stream=stream, choice="required")
+    with Rig(*script, upstream=wire, house=house, strict=False) as rig:
+        got = rig.ask(wire, asked)
+        sent = rig.bodies
+    streamed = write_body(wire, ASK, model="unheard-of", stream=True, choice="required")
+    assert sent[0] == streamed | ({} if stream else {"stream": True})
+    assert len(sent) == (2 if spare else 5)
+    if spare:
+        assert (got.calls, got.outcome[2]) == ((("get_time", {"zone": "CET"}),), "met")
+        assert "get_weather" not in json.dumps(sent[1])
+    else:
+        assert (got.status, got.calls, got.outcome[2]) == (FAILED[wire], (), "unmet")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_a_tool_locked_off_may_be_chosen_freely(wire: str, stream: bool) -> None:
+    """Rule 8: locked off is about forces: under `auto` its call is delivered as it came."""
+    house = House(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
+    asked = write_body(wire, ASK, model=MODEL, stream=stream, choice="auto")
+    with Rig(CALL, upstream=wire, house=house) as rig:
+        got = rig.ask(wire, asked)
+        assert rig.bodies == [asked]
+    assert [name for name, _ in got.calls] == ["get_weather"]
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)

@@ -42,6 +42,7 @@ from support.http import post
 Json = dict[str, Any]
 
 HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+HERMES_TIME = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</tool_call>'
 TEXT_CALL = Turn(Say(HERMES))
 GOOD = Turn(Call("get_weather", {"city": "Paris"}))
 NO = Turn(Say("No."))
@@ -53,6 +54,7 @@ OVERRIDES = [
     {"models": ["mine-prompt*"], "protocol": "prompt"},
     {"models": ["mine-hybrid*"], "protocol": "hybrid"},
     {"models": ["mine-off*"], "protocol": "off"},
+    {"models": ["narrow*"], "protocol": "prompt", "prompt_limit": len(PROMPT) - 1},
     {"models": ["gpt-4o-deaf"], "forced": "ignored", "schema_output": False},
     {"models": ["guided*"], "forced": "ignored", "schema_output": False, "grammar_field": "guided_json"},
     {
@@ -224,6 +226,23 @@ def test_rendering_of_tools(stage: Stage) -> None:
     stage.play(NO).ask("chat", body)
     listed = PROMPT[: PROMPT.index("## get_weather")] + _RENDERED
     assert stage.bodies == [prompted("chat", model="mine-prompt-1", system=listed)]
+
+
+@pytest.mark.parametrize("choice", [None, "get_time"])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_tools_that_do_not_fit_are_named(stage: Stage, wire: str, stream: bool, choice: str | None) -> None:
+    """Rules 19, 72: past the profile's limit tools are only named, the text says so; a demanded one is described."""
+    head, weather, time = PROMPT.partition("## get_weather")[0], "## get_weather", "## get_time"
+    first, last = PROMPT[PROMPT.index(weather) : PROMPT.index(time) - 2], PROMPT[PROMPT.index(time) :]
+    shown, cut = (first, "get_time") if choice is None else (last, "get_weather")
+    text = f"{head}{shown}\n\nNot listed for lack of space: {cut}."
+    asked = request(wire, stream=stream, model="narrow-1", choice=choice)
+    outcome = stage.play(TEXT_CALL if choice is None else Turn(Say(HERMES_TIME))).ask(wire, asked)
+    directive = [] if choice is None else [WORDS.call_named[0].format(tool=choice)]
+    streams = stream or choice is not None  # rule 137
+    assert stage.bodies == [prompted(wire, *directive, stream=streams, model="narrow-1", system=text)]
+    assert len(outcome.calls) == 1
+    assert f"tool_reshaped:{cut}" in outcome.adaptations or stream
 
 
 def test_rendering_says_what_it_cut() -> None:
@@ -525,8 +544,6 @@ def test_unforced_turns_are_not_constrained(stage: Stage) -> None:
 
 # --- rule 55 ----------------------------------------------------------------------------------------------------------
 
-_OTHER = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</tool_call>'
-
 
 @pytest.mark.parametrize("order", ["call first", "text first"])
 @pytest.mark.parametrize("protocol", ["native", "prompt", "hybrid"])
@@ -534,7 +551,7 @@ _OTHER = '<tool_call>\n{"name": "get_time", "arguments": {"zone": "CET"}}\n</too
 def test_native_calls_win(*, stage: Stage, caller: str, upstream: str, stream: bool, protocol: str, order: str) -> None:
     """Rule 55: beside a native call a valid text call is none, under every protocol; its markup is gone."""
     call = Call("get_weather", {"city": "Paris"})
-    turn = Turn(call, Say(_OTHER)) if order == "call first" else Turn(Say(_OTHER), call)
+    turn = Turn(call, Say(HERMES_TIME)) if order == "call first" else Turn(Say(HERMES_TIME), call)
     model = f"mine-{protocol}"
     outcome = stage.play(turn).ask(caller, request(caller, model=model, stream=stream), upstream)
     assert len(stage.bodies) == 1
@@ -546,6 +563,47 @@ def test_native_calls_win(*, stage: Stage, caller: str, upstream: str, stream: b
 @pytest.mark.parametrize("wire", WIRES)
 def test_text_is_read_where_there_is_no_native_call(stage: Stage, wire: str, protocol: str) -> None:
     """Rule 55: the same text alone is the call."""
-    outcome = stage.play(Turn(Say(_OTHER))).ask(wire, request(wire, model=f"mine-{protocol}"))
+    outcome = stage.play(Turn(Say(HERMES_TIME))).ask(wire, request(wire, model=f"mine-{protocol}"))
     assert len(stage.bodies) == 1
     assert outcome.calls == (("get_time", {"zone": "CET"}),)
+
+
+# --- rule 58 ----------------------------------------------------------------------------------------------------------
+
+
+def _call_object(wire: str, raw: bytes) -> Json:
+    """The call of a reply as it stands there, with the start of its ids, and its arguments as what they mean."""
+    body = json.loads(raw)
+    if wire == "chat":
+        (call,) = body["choices"][0]["message"]["tool_calls"]
+        function = {**call["function"], "arguments": json.loads(call["function"]["arguments"])}
+        return {**call, "function": function, "id": call["id"].partition("_")[0]}
+    kind, listed = ("function_call", body["output"]) if wire == "responses" else ("tool_use", body["content"])
+    (call,) = (item for item in listed if item["type"] == kind)
+    if wire == "responses":
+        call = {**call, "arguments": json.loads(call["arguments"]), "call_id": call["call_id"].partition("_")[0]}
+    return {**call, "id": call["id"].partition("_")[0]}
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_promoted_calls_look_like_native_ones(stage: Stage, caller: str, upstream: str) -> None:
+    """Rule 58: a call read from text is the object a native one is, id included: only the headers tell them apart."""
+    asked = request(caller, model="mine-hybrid-58")
+    native = stage.play(GOOD).ask(caller, asked, upstream)
+    promoted = stage.play(TEXT_CALL).ask(caller, asked, upstream)
+    assert (native.finish, promoted.finish) == ("calls", "calls")
+    assert _call_object(caller, promoted.raw) == _call_object(caller, native.raw)
+    told = [[entry for entry in one.adaptations if "promoted" in entry] for one in (native, promoted)]
+    assert told == [[], ["call_promoted:get_weather"]]
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("caller", WIRES)
+def test_streamed_promoted_calls_look_like_native_ones(stage: Stage, caller: str, upstream: str) -> None:
+    """Rule 58: the same in a stream: the calls are the same, and their ids begin alike."""
+    asked = request(caller, model="mine-hybrid-58", stream=True)
+    native = stage.play(GOOD).ask(caller, asked, upstream)
+    promoted = stage.play(TEXT_CALL).ask(caller, asked, upstream)
+    assert (native.calls, promoted.calls, native.finish, promoted.finish) == (CALLED, CALLED, "calls", "calls")
+    assert [one.partition("_")[0] for one in promoted.ids] == [one.partition("_")[0] for one in native.ids] != []

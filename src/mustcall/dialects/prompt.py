@@ -25,6 +25,7 @@ _MARKER = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
 _DEFINITIONS = ("$defs", "definitions")
 _SAID = frozenset({"type", "properties", "required", "title", "description", "$schema", "$id", "additionalProperties"})
 _SEPARATE_LINE = "\n\n"
+_CUT = "Not listed for lack of space: {names}."
 
 
 class SystemText(msgspec.Struct, frozen=True):
@@ -45,20 +46,29 @@ class Prompt:
         """The dialect this prompt speaks."""
         return self._dialect
 
-    def system(self, tools: Sequence[Tool], *, limit: int | None = None) -> SystemText:
+    def system(self, tools: Sequence[Tool], *, limit: int | None = None, keep: str | None = None) -> SystemText:
         """Return the system text that offers these tools.
 
-        With a `limit` in characters, tools are left out from the end until the text fits; the text says so.
+        With a `limit` in characters, tools are left out from the end until the text fits; the text says so. The tool
+        called `keep` is never left out.
         """
-        lines = [_describe(tool) for tool in tools]
-        fits = len(lines)
-        while True:
-            text = self._assemble(lines[:fits], [tool.name for tool in tools[fits:]])
-            if limit is None or len(text) <= limit or not fits:
-                return SystemText(text, tuple(tool.name for tool in tools[fits:]))
-            fits -= 1
+        described = {index: _describe(tool) for index, tool in enumerate(tools)}
+        cut: list[str] = []
+        text = self._assemble(described.values(), cut)
+        if limit is None or len(text) <= limit:
+            return SystemText(text)
+        size = len(text) + len(_SEPARATE_LINE) + len(_CUT.format(names=""))
+        for index in reversed(range(len(tools))):
+            if size <= limit:
+                break
+            name = tools[index].name
+            if name != keep:
+                size += len(name) + (2 if cut else 0) - len(described.pop(index)) - len(_SEPARATE_LINE)
+                cut.append(name)
+        cut.reverse()
+        return SystemText(self._assemble(described.values(), cut), tuple(cut))
 
-    def _assemble(self, described: list[str], cut: list[str]) -> str:
+    def _assemble(self, described: Iterable[str], cut: list[str]) -> str:
         parts = [
             "You can call tools. To call one, write exactly this, with the tool's name and its arguments:",
             self._dialect.render([_EXAMPLE]),
@@ -66,7 +76,7 @@ class Prompt:
             *described,
         ]
         if cut:
-            parts.append(f"Not listed for lack of space: {', '.join(cut)}.")
+            parts.append(_CUT.format(names=", ".join(cut)))
         return _SEPARATE_LINE.join(parts)
 
     def calls(self, calls: Iterable[WrittenCall]) -> str:

@@ -61,11 +61,12 @@ def set_course(
     wording: Wording,
     rules: Sequence[GroundingRule] = (),
     kept: bool = False,
+    call_start: str = "call_",
 ) -> Course:
     """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
-    `kept` says that the upstream keeps the reply under its id, for the caller to go on from. Under protocol `off`
-    nothing is demanded and nothing is changed.
+    `kept` says that the upstream keeps the reply under its id, for the caller to go on from; `call_start` is how the
+    ids of calls begin there. Under protocol `off` nothing is demanded and nothing is changed.
     """
     if (controls.protocol or profile.protocol) is Protocol.OFF:
         return _passed(request, profile, issuer, controls=controls, wording=wording, kept=kept)
@@ -87,6 +88,7 @@ def set_course(
         names=names,
         log=log,
         kept=kept,
+        call_start=call_start,
     )
 
 
@@ -237,6 +239,7 @@ class Turns:
             wording=self.house.wording,
             rules=self.house.rules,
             kept=keeps_reply(inbound.wire, endpoint, request),
+            call_start=codec_for(endpoint.wire).call_start,
         )
         setting = Setting(
             transport=self._transport if metered is None else metered,

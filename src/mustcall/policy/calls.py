@@ -85,7 +85,7 @@ class Calls:
         if reading or call.kind is not tool.kind or checked.arguments != call.arguments:
             meant = call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=checked.arguments)
         demand = self._case.demand
-        if demand.names is not None and not demand.permits(meant):
+        if not demand.permits(meant):
             if not demand.forced:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
@@ -151,7 +151,7 @@ class Calls:
             self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
         made = identifier
         while made in self._ids or not made:
-            made = f"call_{self._case.token}_{self._made}"
+            made = f"{self._case.call_start}{self._case.token}_{self._made}"
             self._made += 1
         self._ids.add(made)
         return made

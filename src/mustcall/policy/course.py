@@ -79,8 +79,10 @@ class Course:
         names: NameMap,
         log: AdaptationLog,
         kept: bool = False,
+        call_start: str = "call_",
     ) -> None:
         self._caller = caller
+        self._call_start = call_start
         self._request = request
         self._controls = controls
         self._wording = wording
@@ -215,6 +217,7 @@ class Course:
             alone=self._alone_means(),
             shown=self.shows,
             demanded=self._is_demanded if self.settles_early else None,
+            call_start=self._call_start,
         )
 
     def _alone_means(self) -> Literal["reply", "anywhere", "never"]:
@@ -257,6 +260,7 @@ class Course:
             names=self.names,
             offered=self._offered,
             token=token,
+            call_start=self._call_start,
             prompt_bound=prompt_bound,
             sent_limit=sent_limit,
             answer_way=self.answer_way,

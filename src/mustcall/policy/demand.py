@@ -118,7 +118,14 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         return names is None or tool.name in names
 
     def permits(self, call: ToolCall) -> bool:
-        """Tell whether a call is one of those the demand is after, namespaces included."""
+        """Tell whether a call is one of those the demand is after, namespaces included.
+
+        A force is met by no tool that is locked off, also where the model chose it among others (rule 8).
+        """
+        if self.locked and self.forced:
+            called = call.name if call.namespace is None else flat_name(call.namespace, call.name)
+            if called in self.locked:
+                return False
         names, choice = self.names, self.choice
         if names is None or choice is None:
             return True

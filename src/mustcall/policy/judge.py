@@ -241,7 +241,7 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
         return judged
     name, arguments = read
     kept = tuple(part for part in reply.parts if isinstance(part, Reasoning))
-    call = case.names.restore(ToolCall(id=f"call_{case.token}_0", name=name, arguments=arguments))
+    call = case.names.restore(ToolCall(id=f"{case.call_start}{case.token}_0", name=name, arguments=arguments))
     note = Adaptation(AdaptationKind.CALL_PROMOTED, name, "from a JSON answer")
     return _judge_calls(case, reply, (*kept, call), (note,), promoted=True)
 

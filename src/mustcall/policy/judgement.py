@@ -35,6 +35,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     names: NameMap
     offered: tuple[Tool, ...]
     token: str
+    #: How the ids of calls begin at the upstream.
+    call_start: str = "call_"
     prompt_bound: int = 0
     sent_limit: int | None = None
     answer_way: AnswerWay = AnswerWay.ASKED

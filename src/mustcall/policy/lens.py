@@ -232,7 +232,7 @@ class Lens:
                 case _Kind.CALL:
                     assert slot.call is not None, "a call slot has its call"
                     name, arguments = slot.call.name, slot.call.arguments
-                    promoted.append(ToolCall(id=f"call_{self._token}_{numbered}", name=name, arguments=arguments))
+                    promoted.append(ToolCall(id=self._made_id(numbered), name=name, arguments=arguments))
                     numbered += 1
                 case _Kind.REASONING:
                     promoted.append(Reasoning(text=text))
@@ -272,11 +272,15 @@ class Lens:
         if not calls:
             return found
         made = tuple(
-            ToolCall(id=f"call_{self._token}_{number}", name=call.name, arguments=call.arguments)
+            ToolCall(id=self._made_id(number), name=call.name, arguments=call.arguments)
             for number, call in enumerate(calls)
         )
         kept = _kept(bare, self._slots, _Kind.CALL, _Kind.DROPPED)
         return msgspec.structs.replace(found, reasoned=made, dialect=calls[0].dialect, bare=kept)
+
+    def _made_id(self, number: int) -> str:
+        start = "call_" if self._lookout is None else self._lookout.call_start
+        return f"{start}{self._token}_{number}"
 
     def _said(self, out: list[Event], call: int | None = None) -> list[Event]:
         """Return what of these may be shown, and take note of what they say."""

@@ -25,6 +25,8 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
     shown: Callable[[], bool] | None = None
     #: Tells whether a call is one that settles the reply: what follows it is not looked at (rule 137).
     demanded: Callable[[str, str], bool] | None = None
+    #: How the ids of calls begin at the upstream.
+    call_start: str = "call_"
 
     def scanner(self) -> Scanner:
         """Return a scanner for one text. Where the upstream separates reasoning, a section in it is text (rule 65)."""

@@ -134,5 +134,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     #: Dialects looked for in text (`auto`, or names), and the one tools are rendered in under `prompt`.
     dialects: tuple[str, ...] = ("auto",)
     prompt_dialect: str = "hermes"
+    #: Characters that the tools may take there; those that do not fit are named without a description (rule 72). 0 for
+    #: no limit.
+    prompt_limit: int = 0
     #: Whether the upstream itself separates reasoning from text.
     separates_reasoning: bool = False

@@ -103,7 +103,8 @@ def shape(
         changes.pop("tool_choice", None)
     shaped = request.evolve(**changes) if changes else request
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
-        shaped = _as_text(shaped, profile, log)
+        named = demand.choice.name if demand.choice is not None else None
+        shaped = _as_text(shaped, profile, log, named)
     return Shaped(shaped, extra)
 
 
@@ -280,8 +281,8 @@ def _listed(tool: Tool) -> str:
     return f"{described}\n  arguments: {msgspec.json.encode(tool.parameters).decode()}"
 
 
-def _as_text(request: Request, profile: Profile, log: AdaptationLog) -> Request:
-    """Render tools, past calls and their results as text in one grammar (rules 71, 72)."""
+def _as_text(request: Request, profile: Profile, log: AdaptationLog, named: str | None) -> Request:
+    """Render tools, past calls and their results as text in one grammar (rules 71, 72); `named` is never left out."""
     prompt = Prompt(profile.prompt_dialect)
     tools = [tool for tool in request.tools if isinstance(tool, Tool) and tool.kind is CallKind.FUNCTION]
     messages = tuple(_rendered(request.messages, prompt))
@@ -291,8 +292,10 @@ def _as_text(request: Request, profile: Profile, log: AdaptationLog) -> Request:
         if not request.tools and same:
             return request
         return request.evolve(messages=messages, tools=(), tool_choice=None, parallel_tool_calls=None)
-    rendered = prompt.system(tools)
+    rendered = prompt.system(tools, limit=profile.prompt_limit or None, keep=named)
     log.add(AdaptationKind.TOOL_RESHAPED, "tools", f"rendered as text ({profile.prompt_dialect})")
+    for name in rendered.cut:
+        log.add(AdaptationKind.TOOL_RESHAPED, name, f"only named: more than {profile.prompt_limit} characters")
     system, messages = _with_system(request, rendered.text, messages)
     return request.evolve(system=system, messages=messages, tools=(), tool_choice=None, parallel_tool_calls=None)
 

@@ -51,7 +51,7 @@ _LEGAL: dict[Any, str] = {
     dict[str, Any]: "a table",
 }
 _PATTERNS = ("id_pattern", "name_pattern")
-_LEAST = {"id_length": 1, "name_length": 1, "most_tools": 0, "context_length": 0}
+_LEAST = {"id_length": 1, "name_length": 1, "most_tools": 0, "context_length": 0, "prompt_limit": 0}
 
 
 def legal_values(field: str) -> str:

@@ -55,6 +55,7 @@ MEANINGS: dict[str, str] = {
     "most_tools": "the most tools one request may offer; 0 for no limit",
     "dialects": "dialects looked for in text: `auto`, or names",
     "prompt_dialect": "the dialect tools are rendered in under `prompt`",
+    "prompt_limit": "the characters the tools may take there; the others are only named; 0 for no limit",
     "separates_reasoning": "whether the upstream itself separates reasoning from text",
 }
 

@@ -142,6 +142,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def call_start(self) -> str:
+        """How the ids of calls begin here: an id of ours must look like one of the upstream's (rule 58)."""
+        ...
+
+    @property
     def closing_marks(self) -> tuple[bytes, ...]:
         """Bytes one of which is in every event that ends a stream: a cheap test before `closes` is asked."""
         ...

@@ -28,6 +28,7 @@ class ChatCodec:
     path = "/chat/completions"
     keepalive = KEEPALIVE
     failure_status = 422  # Qwen Code, Copilot and the AI SDK ask once after it, and six times in all after 502
+    call_start = "call_"
     closing_marks = (b"[DONE]",)
     streamed_errors = frozenset[str]()
 

@@ -42,6 +42,7 @@ class MessagesCodec:
     path = "/messages"
     keepalive = PING
     failure_status = 502  # Claude Code asks once after it with `x-should-retry: false`, 6 times in all after 400
+    call_start = "toolu_"
     closing_marks = (b"message_stop", b'"error"')
     streamed_errors = frozenset[str]()
 

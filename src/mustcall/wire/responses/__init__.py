@@ -29,6 +29,7 @@ class ResponsesCodec:
     path = "/responses"
     keepalive = b": keepalive\n\n"
     failure_status = 400  # Codex asks once after it, 6 times in all after 422 and 30 times after 502
+    call_start = "call_"
     closing_marks = (b"response.completed", b"response.incomplete", b"response.failed")
     streamed_errors = frozenset({OVERFLOW_CODE})
 
