@@ -281,10 +281,17 @@ def test_a_leaked_answer_call() -> None:
         assert (json.loads(got.text), len(rig.bodies)) == (json.loads(GOOD), count)
 
 
-def test_an_envelope_is_no_answer() -> None:
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        '{"name": "get_weather", "arguments": {"city": 3}}',
+        '{"calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}',
+    ],
+    ids=["a call", "a list of calls"],
+)
+def test_an_envelope_is_no_answer(envelope: str) -> None:
     """Rule 81: JSON that calls an offered tool is asked again, whatever the schema takes."""
     any_json = {"response_format": {"type": "json_object"}}
-    envelope = '{"name": "get_weather", "arguments": {"city": 3}}'
     with Rig(Turn(Say(envelope)), Turn(Say('{"a":1}')), upstream="chat", house=house(**APART)) as rig:
         got = rig.ask("chat", asking("chat", stream=False, **any_json))
     assert (got.text, len(rig.bodies)) == ('{"a":1}', 2)
