@@ -32,7 +32,7 @@ _DATA = Path("docs") / "breaks.toml"
 _SEEN = Path("docs") / "breaks.json"
 _PAGE = Path("docs") / "breaks.md"
 #: What the outcomes of a run mean for a break; the first that occurs decides.
-_MEANINGS = {"error": "error", "failed": "noticed", "raised": "raised", "passed": "unnoticed", "skipped": "skipped"}
+_MEANINGS = {"failed": "noticed", "error": "error", "raised": "raised", "passed": "unnoticed", "skipped": "skipped"}
 _HEAD = """\
 # Proof by breaking
 
@@ -250,7 +250,8 @@ def main() -> int:
         seen = load_seen(root)
         breaks = [one for one in breaks if _outcome(one, seen) != "noticed"]
     if not breaks:
-        sys.exit("no such break")
+        print("no such break" if given.rule else "every break was noticed")
+        return bool(given.rule)
     if given.page:
         (root / _PAGE).write_text(draw(root), encoding="utf-8")
         return 0
