@@ -102,7 +102,7 @@ def faults(root: Path, breaks: Iterable[Break], named: Mapping[int, list[tuple[s
             yield f"rule {one.rule}: a break needs a sentence and a test"
         for test in one.tests:
             file, _, name = test.partition("::")
-            if (file, name.partition("[")[0]) not in named.get(one.rule, []):
+            if (file, name.partition("[")[0].rpartition("::")[2]) not in named.get(one.rule, []):
                 yield f"rule {one.rule}: there is no test {test} that names the rule"
 
 
@@ -167,10 +167,11 @@ def save_seen(root: Path, breaks: list[Break], seen: Mapping[str, Result]) -> No
 
 def page(breaks: list[Break], seen: Mapping[str, Result], words: Mapping[int, str]) -> str:
     """Return the page."""
-    noticed = {one.rule for one in breaks if _outcome(one, seen) == "noticed"}
+    broken = {one.rule for one in breaks}
+    noticed = broken - {one.rule for one in breaks if _outcome(one, seen) != "noticed"}
     lines = [
         _HEAD,
-        f"Now: {len(breaks)} breaks of {len({one.rule for one in breaks})} rules; noticed: {len(noticed)} rules.",
+        f"Now: {len(breaks)} breaks of {len(broken)} rules; all breaks noticed: {len(noticed)} rules.",
         "",
         "| rule | what is broken | where | test that fails | last seen |",
         "|---|---|---|---|---|",

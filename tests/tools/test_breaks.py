@@ -178,7 +178,7 @@ def test_one_rule_and_the_table(house: Path) -> None:
     page = (house / "docs" / "breaks.md").read_text(encoding="utf-8")
     assert f"| noticed, {kept['date']} |" in page
     assert "| not run since it was written |" in page
-    assert "2 breaks of 2 rules; noticed: 1 rules" in page
+    assert "2 breaks of 2 rules; all breaks noticed: 1 rules" in page
 
 
 def test_a_result_belongs_to_its_break(house: Path, breaks: ModuleType) -> None:
