@@ -32,7 +32,7 @@ _DATA = Path("docs") / "breaks.toml"
 _SEEN = Path("docs") / "breaks.json"
 _PAGE = Path("docs") / "breaks.md"
 #: What the outcomes of a run mean for a break; the first that occurs decides.
-_MEANINGS = {"error": "error", "failed": "noticed", "raised": "raised", "passed": "unnoticed", "skipped": "skipped"}
+_MEANINGS = {"failed": "noticed", "error": "error", "raised": "raised", "passed": "unnoticed", "skipped": "skipped"}
 _HEAD = """\
 # Proof by breaking
 
@@ -102,7 +102,7 @@ def faults(root: Path, breaks: Iterable[Break], named: Mapping[int, list[tuple[s
             yield f"rule {one.rule}: a break needs a sentence and a test"
         for test in one.tests:
             file, _, name = test.partition("::")
-            if (file, name.partition("[")[0]) not in named.get(one.rule, []):
+            if (file, name.partition("[")[0].rpartition("::")[2]) not in named.get(one.rule, []):
                 yield f"rule {one.rule}: there is no test {test} that names the rule"
 
 
@@ -167,10 +167,11 @@ def save_seen(root: Path, breaks: list[Break], seen: Mapping[str, Result]) -> No
 
 def page(breaks: list[Break], seen: Mapping[str, Result], words: Mapping[int, str]) -> str:
     """Return the page."""
-    noticed = {one.rule for one in breaks if _outcome(one, seen) == "noticed"}
+    broken = {one.rule for one in breaks}
+    noticed = broken - {one.rule for one in breaks if _outcome(one, seen) != "noticed"}
     lines = [
         _HEAD,
-        f"Now: {len(breaks)} breaks of {len({one.rule for one in breaks})} rules; noticed: {len(noticed)} rules.",
+        f"Now: {len(breaks)} breaks of {len(broken)} rules; all breaks noticed: {len(noticed)} rules.",
         "",
         "| rule | what is broken | where | test that fails | last seen |",
         "|---|---|---|---|---|",
@@ -250,7 +251,8 @@ def main() -> int:
         seen = load_seen(root)
         breaks = [one for one in breaks if _outcome(one, seen) != "noticed"]
     if not breaks:
-        sys.exit("no such break")
+        print("no such break" if given.rule else "every break was noticed")
+        return bool(given.rule)
     if given.page:
         (root / _PAGE).write_text(draw(root), encoding="utf-8")
         return 0

@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ def numbers(text: str) -> set[int]:
     return found
 
 
+@cache
 def proofs(root: Path = ROOT) -> dict[int, list[tuple[str, str]]]:
     """Return the tests that name each rule, as file and function."""
     named: dict[int, list[tuple[str, str]]] = defaultdict(list)

@@ -240,6 +240,16 @@ def test_an_id_the_caller_has_seen_is_not_left_behind(verdict: Verdict, case: Si
         assert decide(verdict, case).remedy not in AGAIN
 
 
+def test_a_stored_reply_that_was_seen_ends_the_turn() -> None:
+    """Rule 78: every verdict that is tried again while the id is not seen, or not kept, is not tried again then."""
+    retried = [verdict for verdict in Verdict if remedy(verdict, released=True) in AGAIN]
+    assert Verdict.TEXT_CALL in retried
+    assert len(retried) > 3
+    for verdict in retried:
+        assert remedy(verdict, stateful=True) in AGAIN
+        assert remedy(verdict, released=True, stateful=True) not in AGAIN
+
+
 def test_the_table_can_be_printed() -> None:
     """Style 3: one line for each row, so that the page cannot drift from the table."""
     lines = markdown().splitlines()

@@ -281,10 +281,18 @@ def test_a_leaked_answer_call() -> None:
         assert (json.loads(got.text), len(rig.bodies)) == (json.loads(GOOD), count)
 
 
-def test_an_envelope_is_no_answer() -> None:
-    """Rule 81: JSON that calls an offered tool is asked again, whatever the schema takes."""
+@pytest.mark.parametrize(
+    ("question", "envelope"),
+    [
+        ("Weather?", '{"name": "get_weather", "arguments": {"city": 3}}'),
+        ("Show me the JSON of an example call.", '{"name": "get_weather", "arguments": {"city": "Oslo"}}'),
+        ("Show me the JSON of an example call.", '{"calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}'),
+    ],
+    ids=["misfit", "shown", "list shown"],
+)
+def test_an_envelope_is_no_answer(question: str, envelope: str) -> None:
+    """Rule 81: JSON that calls an offered tool is asked again, whatever the schema takes and the user asks to see."""
     any_json = {"response_format": {"type": "json_object"}}
-    envelope = '{"name": "get_weather", "arguments": {"city": 3}}'
     with Rig(Turn(Say(envelope)), Turn(Say('{"a":1}')), upstream="chat", house=house(**APART)) as rig:
-        got = rig.ask("chat", asking("chat", stream=False, **any_json))
+        got = rig.ask("chat", asking("chat", False, question, **any_json))
     assert (got.text, len(rig.bodies)) == ('{"a":1}', 2)

@@ -98,7 +98,8 @@ def test_names_are_mapped_there_and_back(wire: str, stream: bool, name: str) -> 
 
     with ScriptedUpstream(call_it, strict=True) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         reply = post(gateway.url + PATHS[wire], asked, KEYS)
-        (sent,) = upstream.requests
+        assert len(upstream.requests) == 1
+    sent = upstream.requests[0]
     tool = sent.body["tools"][0]
     mapped = tool.get("name") or tool["function"]["name"]
     assert sent.refused_by is None

@@ -44,6 +44,7 @@ TEXT = Turn(Say("It is sunny."))
 HISTORY = (User(ASK), Called("call_1", "get_weather", PARIS), Result("call_1", "sunny"))
 CROSSINGS = [(caller, upstream) for caller in WIRES for upstream in WIRES]
 STREAM_FIELDS = ("stream", "stream_options")
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 DIRECTIVE = Wording().call_named[0].format(tool="get_weather")
 FIRMER = Wording().call_named[1].format(tool="get_weather")
 
@@ -149,12 +150,15 @@ def test_an_empty_list_of_tools_is_no_tools(wire: str) -> None:
     assert got.text == "It is sunny."
 
 
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "unlimited"])
 @pytest.mark.parametrize(("caller", "upstream"), CROSSINGS)
-def test_streaming_changes_only_the_stream_fields(caller: str, upstream: str) -> None:
+def test_streaming_changes_only_the_stream_fields(caller: str, upstream: str, limited: bool) -> None:
     """Rule 5: streamed or not, every attempt of the same turn sends the same body but for the stream fields."""
     sent: list[list[dict[str, Any]]] = []
     for stream in (False, True):
         asked = write_body(caller, ASK, model="claude-sonnet-4-6", choice="get_weather", thinking=True, stream=stream)
+        if not limited and caller != "messages":  # which requires a limit
+            asked = {key: value for key, value in asked.items() if key not in LIMITS}
         with Rig(Turn(Think("hm"), Say("It is sunny.")), CALL, upstream=upstream) as rig:
             got = rig.ask(caller, asked)
             sent.append(rig.bodies)

@@ -118,8 +118,9 @@ def test_a_section_before_an_answer(stage: Stage, wire: str, stream: bool) -> No
         outcome = stage.play(turn, chunking=size).ask(wire, request(wire, model=model, stream=stream), "chat")
         assert stage.bodies == [arriving(wire, "chat", model=model, stream=stream)]
         assert (outcome.error, outcome.text.strip(), outcome.calls) == ({}, "It is sunny.", ())
-    outcome = stage.play(turn).ask(wire, request(wire, stream=stream, mustcall={"protocol": "prompt"}))
-    assert stage.bodies == [prompted(wire, stream=stream)]
+    body = request(wire, model="strange-model", stream=stream, mustcall={"protocol": "prompt"})
+    outcome = stage.play(turn).ask(wire, body)
+    assert stage.bodies == [prompted(wire, model="strange-model", stream=stream)]
     assert (outcome.error, outcome.text.strip(), outcome.calls) == ({}, "It is sunny.", ())
 
 

@@ -107,7 +107,7 @@ def test_recognised_markup(stage: Stage, wire: str, stream: bool, form: str) -> 
     body = request(wire, stream=stream)
     outcome = stage.play(Turn(Say(MARKUP[form])), GOOD).ask(wire, body)
     assert stage.bodies == [body, body]
-    assert "reported:dialect unknown" not in outcome.adaptations  # that is how other forms are seen (rule 121)
+    assert "reported:dialect_unknown" not in outcome.adaptations  # that is how other forms are seen (rule 121)
     assert (outcome.verdicts, outcome.text, outcome.calls) == ("text_call,called", "", CALLED)
     check_no_trace(outcome.raw)
 

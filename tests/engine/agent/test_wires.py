@@ -115,6 +115,9 @@ async def test_text_protocol(wire: str, stream: bool, protocol: Protocol) -> Non
     native = protocol is Protocol.HYBRID
     assert [("tools" in body, "<tool_call>" in str(body)) for body in bodies] == [(native, not native)] * 2
     assert "untrusted-data" in str(bodies[1])
+    if not native:  # the result is told in a turn of the user's, as the model's template knows it
+        last = bodies[1]["input" if wire == "responses" else "messages"][-1]
+        assert (last["role"], "Sunny in Oslo" in str(last)) == ("user", True)
 
 
 async def test_a_run_holds_nothing_of_a_discarded_attempt() -> None:
