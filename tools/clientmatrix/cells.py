@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from clientmatrix.scoring import Cell, End, Planned, find_end, is_right
 _TAIL = 1500
 _START_LIMIT = 40
 _STORM = 6
+_REPLIES = re.compile(r'route="(?:chat|responses|messages)"')
 # Set when the run is stopped: cells under way are ended at once.
 STOPPING = Event()
 
@@ -55,16 +57,18 @@ def _run(planned: Planned, cache: Path, python: str, patience: float) -> Cell:
             began = time.monotonic()
             output, status = _run_client(client, place, model, case.limit * patience)
             seconds = time.monotonic() - began
+            asked = None if planned.arm == "direct" else _count_requests(base)
             calls, outside = model.seen.calls, sorted(set(model.seen.outside))
     end = find_end(case, output, say_words(words), status)
     figure = client.figure(output)
-    right = is_right(case, end, calls, figure)
+    right = is_right(case, end, calls, figure, asked)
     return Cell(
         *planned.key,
         wire=planned.wire,
         end=end,
         right=right,
         calls=calls,
+        asked=asked,
         figure=figure,
         seconds=round(seconds, 1),
         outside=outside,
@@ -121,6 +125,17 @@ def _wait_address(process: "subprocess.Popen[bytes]", log: Path) -> str:
     raise GatewayError(f"the gateway did not start: {log.read_text()[-400:]}")
 
 
+def _count_requests(base: str) -> int | None:
+    """How many replies the gateway was asked for, by its own metrics."""
+    try:
+        with urllib.request.urlopen(f"{base}/metrics", timeout=5) as answer:  # noqa: S310 - the gateway on loopback
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return None
+    counted = [line for line in lines if line.startswith("mustcall_requests_total{") and _REPLIES.search(line)]
+    return sum(int(float(line.rpartition(" ")[2])) for line in counted)
+
+
 def _run_client(client: Client, place: Place, model: Model, limit: float) -> tuple[str, int | End]:
     """Run it to its end; what it printed, and its exit status or how it was ended."""
     start = client.start(place)
@@ -152,7 +167,7 @@ def _watch(process: "subprocess.Popen[bytes]", model: Model, until: float) -> in
     while time.monotonic() < until and not STOPPING.is_set():
         if (status := process.poll()) is not None:
             return status
-        if model.case.goal != "bounded" and model.seen.first > _STORM:
+        if model.case.goal not in {"bounded", "single"} and model.seen.first > _STORM:
             return End.STORM
         time.sleep(0.05)
     return End.HUNG

@@ -22,6 +22,12 @@ LEGEND = (
     "h killed at the limit; c too many upstream calls; u wrong token count; ! not run; . not in this case"
 )
 
+#: Cases whose upstream calls are told, and how.
+_COUNTED = {
+    "persistent": "under a persistent fault",
+    "unavailable": "for the client's requests, the upstream being unavailable",
+}
+
 Key = tuple[str, str, Arm]
 
 
@@ -31,7 +37,7 @@ def sign(case: Case, cell: Cell | None) -> str:
         return "."
     if cell.right:
         return "+"
-    if case.goal == "bounded" and cell.end in {End.STOPPED, End.ERROR, End.DONE}:
+    if case.goal in {"bounded", "single"} and cell.end in {End.STOPPED, End.ERROR, End.DONE}:
         return "c"
     if case.goal == "figure" and cell.end is End.DONE:
         return "u"
@@ -90,14 +96,19 @@ def draw_summary(cells: Sequence[Cell]) -> str:
         if arm != "direct" and not cell.right and (bare := last.get((client, case, "direct"))) and bare.right
     ]
     lines.append(f"worse than without the gateway: {len(worse)}" + "".join(f"\n  {row}" for row in worse))
-    lines.append("upstream calls under a persistent fault (direct, same, cross):")
-    for client in find_clients(cells):
-        counts = [last.get((client, "persistent", arm)) for arm in ARMS]
-        if any(counts):
-            lines.append(f"  {client}: {', '.join('-' if c is None else str(c.calls) for c in counts)}")
+    for name, told in _COUNTED.items():
+        counted = [(client, [last.get((client, name, arm)) for arm in ARMS]) for client in find_clients(cells)]
+        lines.append(f"upstream calls {told} (direct, same, cross):")
+        lines += [f"  {client}: {', '.join(map(_calls, counts))}" for client, counts in counted if any(counts)]
     hosts = sorted({f"{cell.client}: {host}" for cell in last.values() for host in cell.outside})
     lines.append("tried to leave loopback, refused: " + ("; ".join(hosts) or "nobody"))
     return "\n".join(lines)
+
+
+def _calls(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    return str(cell.calls) if cell.asked is None else f"{cell.calls} for {cell.asked}"
 
 
 def draw_changes(before: Sequence[Cell], after: Sequence[Cell]) -> str:
