@@ -25,9 +25,10 @@ from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CASES
 from clientmatrix.cells import STOPPING, prepare, run_cell
 from clientmatrix.installing import default_cache
-from clientmatrix.pages import LEGEND, draw_changes, draw_page, draw_summary, draw_text
+from clientmatrix.pages import LEGEND, draw_changes, draw_summary, draw_text
 from clientmatrix.reading import WIRES
 from clientmatrix.scoring import ARMS, Cell, End, Planned, plan, read_cell, write_cell
+from clientmatrix.webpage import draw_page
 
 
 def _choice(known: Sequence[str]) -> Callable[[str], list[str]]:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from clientmatrix.adapters import CLIENTS
-from clientmatrix.cases import CALL_LIMIT, CASES, REFUSAL, Case, Task, Turn, answer, say_words, script
+from clientmatrix.cases import CALL_LIMIT, CASES, OWN_TRIES, REFUSAL, Case, Task, Turn, answer, say_words, script
 from clientmatrix.model import Model
-from clientmatrix.pages import draw_changes, draw_page, draw_summary, draw_text, sign
+from clientmatrix.pages import draw_changes, draw_summary, draw_text, sign
 from clientmatrix.reading import WIRES, Asked, Tool, Wire, choose_reader, fill, read_request
 from clientmatrix.replies import FIGURE, Call, Defect, Reply
 from clientmatrix.scoring import ARMS, Cell, End, find_end, is_right, plan, read_cell, write_cell
 from clientmatrix.telling import cut_pieces, tell_body, tell_stream
+from clientmatrix.webpage import draw_page
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -324,6 +325,18 @@ def test_pins() -> None:
 def test_end(case: str, output: str, status: int | End, end: End) -> None:
     """The end is the answer's, the markup's or the exit status's."""
     assert find_end(BY_NAME[case], output, "Found KEY-1.", status) is end
+
+
+@pytest.mark.parametrize(
+    ("asked", "calls", "right"),
+    [(None, 30, True), (25, 25, True), (1, 1 + OWN_TRIES, True), (25, 26 + OWN_TRIES, False), (3, 9, False)],
+)
+def test_tries_are_not_multiplied(asked: int | None, calls: int, right: bool) -> None:
+    """Upstream calls are held against what the client sent, however it ended."""
+    for end in (End.ERROR, End.STOPPED, End.HUNG):
+        assert is_right(BY_NAME["unavailable"], end, calls, None, asked) is right
+    assert not is_right(BY_NAME["unavailable"], End.BROKEN, 0, None, asked)
+    assert script(BY_NAME["unavailable"], turn()).status == 503
 
 
 @pytest.mark.parametrize(
