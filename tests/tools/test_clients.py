@@ -3,11 +3,16 @@
 import dataclasses
 import http.client
 import json
+import os
 import re
+import signal
+import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clientmatrix import processes
 from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CALL_LIMIT, CASES, OWN_TRIES, REFUSAL, Case, Task, Turn, answer, say_words, script
 from clientmatrix.model import Model
@@ -466,3 +471,22 @@ def test_model_on_loopback() -> None:
     assert read_chat(events(answers[1]))[2] == [("read", '{"path": "/t/first.txt"}')]
     assert dataclasses.astuple(model.seen)[:3] == (2, 2, 0)
     assert model.seen.outside == ["http://elsewhere/"]
+
+
+def test_a_stopped_run_ends_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the run is stopped, waiting ends at once; a process is ended with all that it started."""
+    monkeypatch.setattr(processes, "STOPPING", threading.Event())
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        child = int(process.stdout.readline())
+        assert not processes.wait_until(lambda: process.poll() is not None, 0)
+        assert os.getpgid(child) == process.pid
+        processes.STOPPING.set()
+        with pytest.raises(processes.Stopped):
+            processes.wait_until(lambda: process.poll() is not None, 60)
+        processes.end_group(process)
+        assert process.stdout.read() == b""  # nobody holds the pipe any more: the child is gone, too
+    assert process.returncode == -signal.SIGTERM
