@@ -12,22 +12,25 @@ gateway is not right, 130 if the run was stopped.
 
 import argparse
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from clientmatrix.adapters import CLIENTS
 from clientmatrix.cases import CASES
-from clientmatrix.cells import STOPPING, prepare, run_cell
+from clientmatrix.cells import prepare, run_cell
 from clientmatrix.installing import default_cache
-from clientmatrix.pages import LEGEND, draw_changes, draw_page, draw_summary, draw_text
+from clientmatrix.pages import LEGEND, draw_changes, draw_summary, draw_text
+from clientmatrix.processes import STOPPING, Stopped, stop_on_signals
 from clientmatrix.reading import WIRES
 from clientmatrix.scoring import ARMS, Cell, End, Planned, plan, read_cell, write_cell
+from clientmatrix.webpage import draw_page
+
+_LOOK = 0.2  # seconds between looks at whether the run is stopped
 
 
 def _choice(known: Sequence[str]) -> Callable[[str], list[str]]:
@@ -71,8 +74,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run what is asked for."""
     options = read_options()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    stop_on_signals()
     if options.list:
         _print_tables()
         return 0
@@ -88,11 +90,17 @@ def main() -> int:
     )
     there = {cell.key for cell in kept if cell.end is not End.BROKEN}
     todo = [] if options.show else [cell for cell in cells if options.again or cell.key not in there]
-    failed = prepare(list({c.client.folder: c.client for c in todo}.values()), options.cache)
+    try:
+        failed = prepare(list({c.client.folder: c.client for c in todo}.values()), options.cache)
+    except Stopped:
+        print("stopped while clients were installed; the same command goes on from here", file=sys.stderr)
+        return 130
     for name, why in failed.items():
         print(f"{name} cannot be installed and is left out: {why}", file=sys.stderr)
     lost = {c.folder for c in CLIENTS if c.name in failed}
     kept += _run_all([c for c in todo if c.client.folder not in lost], options, results)
+    if STOPPING.is_set():
+        return 130
     wanted = {cell.key for cell in cells}
     shown = [cell for cell in kept if cell.key in wanted]
     print(draw_text(shown), LEGEND, draw_summary(shown), sep="\n\n")
@@ -100,8 +108,6 @@ def main() -> int:
         print("", draw_changes(_read(options.before), shown), sep="\n")
     if options.html:
         options.html.write_text(draw_page(shown, "Clients under misbehaviour"))
-    if STOPPING.is_set():
-        return 130
     return int(any(not cell.right and cell.arm != "direct" for cell in {c.key: c for c in shown}.values()))
 
 
@@ -110,10 +116,10 @@ def _run_all(todo: list[Planned], options: argparse.Namespace, results: Path) ->
     done: list[Cell] = []
     began = time.monotonic()
     with ThreadPoolExecutor(options.jobs) as pool, results.open("a") as out:
-        running = [pool.submit(run_cell, cell, options.cache, options.mustcall, options.patience) for cell in todo]
-        try:
-            for future in as_completed(running):
-                cell = future.result()
+        pending = {pool.submit(run_cell, cell, options.cache, options.mustcall, options.patience) for cell in todo}
+        while pending and not STOPPING.is_set():
+            over, pending = wait(pending, _LOOK, FIRST_COMPLETED)
+            for cell in _results(over):
                 done.append(cell)
                 out.write(json.dumps(write_cell(cell)) + "\n")
                 out.flush()
@@ -124,11 +130,15 @@ def _run_all(todo: list[Planned], options: argparse.Namespace, results: Path) ->
                     f"({cell.calls} calls, {cell.seconds} s)",
                     file=sys.stderr,
                 )
-        except KeyboardInterrupt:
-            STOPPING.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            print("stopped; the same command goes on from here", file=sys.stderr)
+        pool.shutdown(wait=True, cancel_futures=True)
+    if len(done) < len(todo):
+        print(f"stopped after {len(done)} of {len(todo)} cells; the same command goes on from here", file=sys.stderr)
     return done
+
+
+def _results(over: set[Future[Cell]]) -> list[Cell]:
+    """What cells came to; those that were stopped came to nothing."""
+    return [future.result() for future in over if not isinstance(future.exception(), Stopped)]
 
 
 def _read(results: Path) -> list[Cell]:

@@ -60,6 +60,18 @@ def test_standing() -> None:
         assert parse([text], tools=TOOLS, dialects=["mine"]).calls
 
 
+def test_standing_as_the_reply() -> None:
+    """Rules 63, 64: one that stands as the reply is read there, and anywhere where loose formats are allowed."""
+    register(make_dialect(settings(standing=Standing.REPLY)))
+    text = find_dialect("mine").render([CALL])
+    behind = f"{text}\nThat is how such a call is written."
+    for pieces in cuts(text):
+        assert calls_of(scan(pieces)) == [WEATHER]
+    for pieces in cuts(behind):
+        assert (calls_of(scan(pieces)), text_of(scan(pieces))) == ([], behind)
+    assert calls_of(scan([behind], loose=True)) == calls_of(scan([behind], dialects=["mine"])) == [WEATHER]
+
+
 def test_forgotten() -> None:
     """What is forgotten is not known, and not looked for with tools that were looked for before."""
     register(make_dialect(settings(body=Body.PYTHON)))

@@ -10,7 +10,7 @@ import pytest
 from mustcall.core.errors import EmptyReply, ForceUnmet, MustcallError, UpstreamGarbage, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.gateway.failures import Asked, Failures
-from mustcall.testing import Fail, Hang, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Cut, Fail, Hang, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock
 from support.gated import KEYS, PATHS, Listener, events_of
@@ -22,6 +22,8 @@ TYPES = {"chat": "invalid_request_error", "responses": "invalid_request_error", 
 wires = pytest.mark.parametrize("wire", WIRES)
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 EMPTY = Turn(Say(" "))
+HELLO = Turn(Say("Hello there."))
+FAULTS: dict[str, Answer] = {"status": Fail(503, "busy"), "reset": Reset(HELLO), "cut": Cut(HELLO, after=60)}
 ASKED = Asked(Wire.CHAT, "", {"authorization": "Bearer a"}, b"{}")
 
 
@@ -192,14 +194,20 @@ def test_tries_of_a_client_are_not_multiplied_by_ours(wire: str, stream: bool) -
 @pytest.mark.parametrize(
     "headers", [{"x-stainless-retry-count": "1"}, {"user-agent": "codex_cli_rs/0.60.0"}], ids=["count", "agent"]
 )
-def test_a_client_known_to_try_again_gets_one_call(headers: dict[str, str]) -> None:
-    """Rule 144: what a client does by itself is not done here as well."""
+@pytest.mark.parametrize("fault", FAULTS)
+@streaming
+@wires
+def test_a_client_known_to_try_again_gets_one_call(
+    wire: str, stream: bool, fault: str, headers: dict[str, str]
+) -> None:
+    """Rule 144: what a client does by itself is not done here as well, whatever broke on the way."""
     with (
-        ScriptedUpstream([Fail(503, "busy")] * 3) as upstream,
-        RunningGateway(f"chat={upstream.base_url}", clock=FakeClock()) as gateway,
+        ScriptedUpstream([FAULTS[fault]] * 6) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}", clock=FakeClock()) as gateway,
     ):
-        assert post(gateway.url + PATHS["chat"], asking("chat"), KEYS | headers).status == 503
-        assert len(upstream.requests) == 1
+        for sent in (1, 2):
+            assert post(gateway.url + PATHS[wire], asking(wire, stream=stream), KEYS | headers).status >= 500
+            assert len(upstream.requests) == sent
 
 
 def test_an_sdk_and_a_persistent_fault() -> None:

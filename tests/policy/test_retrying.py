@@ -16,6 +16,8 @@ from mustcall.policy.retrying import AGENTS, retries_itself
         ({"user-agent": "codex_cli_rs/0.60.0 (Linux; arm64)"}, True),
         ({"user-agent": "claude-cli/2.0.44 (external, cli)", "x-stainless-retry-count": "0"}, True),
         ({"user-agent": "QwenCode/0.2.1 (linux; arm64)"}, True),
+        ({"user-agent": "pi (linux 6.18; arm64)", "x-stainless-retry-count": "0"}, True),
+        ({"user-agent": "pip/26.0"}, False),
         ({"user-agent": "ai/5.0.93 ai-sdk/provider-utils/3.0.17 runtime/node.js/22"}, True),
         ({"user-agent": "python-httpx/0.28.1"}, False),
     ],

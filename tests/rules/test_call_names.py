@@ -202,6 +202,7 @@ REPAIRED = {
     "prefixed name": Turn(Call("functions.read_file", A)),
     "name with tokens": Turn(Call("read_file<|channel|>commentary", A)),
     "shared ids": Turn(Call("read_file", A, id="call_same"), Call("write_file", B, id="call_same")),
+    "react": Turn(Say('Action: read_file\nAction Input: {"path": "a.txt"}')),
     "text": Turn(Say('<tool_call>{"name": "tools.read_file", "arguments": {"path": "a.txt"}}</tool_call>')),
 }
 HEALTHY = {"shared ids": Turn(Call("read_file", A), Call("write_file", B))}

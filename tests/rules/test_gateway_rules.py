@@ -297,13 +297,14 @@ def test_metadata_in_the_body_is_there_for_the_asking(wire: str) -> None:
 @ways
 @pytest.mark.parametrize("upstream", WIRES)
 def test_a_healthy_turns_total_is_its_usage(wire: str, stream: bool, upstream: str) -> None:
-    """Rule 114: with one attempt total and body say the same; a stream that flows knows no total when it begins."""
+    """Rule 114: with one attempt total and body say the same; a stream that begins before its end says no total."""
     body = request(wire, stream=stream, model=MODELS[upstream])
     counted = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
     with Rig(counted, upstream=upstream) as rig:
         got = rig.ask(wire, body)
     assert got.tokens == (100, 7)
-    assert got.headers.get("x-mustcall-usage-total") == (None if stream else "input=100, output=7")
+    total = got.headers.get("x-mustcall-usage-total")
+    assert total == "input=100, output=7" or (stream and total is None)  # all of a stream may be there at once
 
 
 @pytest.mark.parametrize("upstream", WIRES)

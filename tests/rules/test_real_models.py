@@ -474,12 +474,17 @@ def test_a_refusal_is_learnt(stage: Stage, wire: str, stream: bool) -> None:
 
 # --- rule 63, through a gateway --------------------------------------------------------------------------------------
 
+ACTION = 'Action: get_weather\nAction Input: {"city": "Paris"}'
 REPLIES = {
     "fenced": (f"```json\n{JSON_CALL}\n```", CALLED),
     "bare": (JSON_CALL, CALLED),
     "behind a lead-in": (f"I'll check the weather.\n\n```json\n{JSON_CALL}\n```", CALLED),
     "an array": (f"[{JSON_CALL}, {ROME}]", BOTH),
     "a fence each": (f"```json\n{JSON_CALL}\n```\n```json\n{ROME}\n```", BOTH),
+    "a ReAct step": (f"Thought: I need the weather.\n{ACTION}", CALLED),
+    "a ReAct action": (ACTION, CALLED),
+    "a ReAct step that goes on": (f"{ACTION}\nObservation: It rains in Paris.\nFinal Answer: Rain.", ()),
+    "an array with prose behind it": (f"[{JSON_CALL}]\n\nThis asks for the weather in the city of Paris.", ()),
     "with prose behind it": (f"```json\n{JSON_CALL}\n```\n\nThis asks for the weather in the city of Paris.", ()),
     "another tool": ('```json\n{"name": "rm", "arguments": {"path": "/"}}\n```', ()),
 }
@@ -488,23 +493,24 @@ REPLIES = {
 @pytest.mark.parametrize("form", REPLIES)
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_json_that_is_the_reply(stage: Stage, wire: str, stream: bool, form: str) -> None:
-    """Rule 63: without a force a JSON call object that is the reply is a call; everything else is text as it came."""
+    """Rule 63: without a force a JSON call or a ReAct step that is the reply is a call; else it is text as it came."""
     text, calls = REPLIES[form]
     model = stranger()
     body = request(wire, stream=stream, model=model)
     outcome = stage.play(Turn(Say(text))).ask(wire, body)
     assert stage.bodies == [body]
     assert (outcome.error, outcome.calls) == ({}, calls)
-    assert outcome.text == text if not calls else JSON_CALL not in outcome.text
+    assert outcome.text == text if not calls else not any(form in outcome.text for form in (JSON_CALL, "Action"))
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_json_that_was_asked_for(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 63: it stays text where the user asked to see it."""
-    body = request(wire, "Show me an example of a tool call in JSON.", stream=stream, model=stranger())
-    outcome = stage.play(Turn(Say(f"```json\n{JSON_CALL}\n```"))).ask(wire, body)
-    assert stage.bodies == [body]
-    assert (outcome.calls, outcome.text) == ((), f"```json\n{JSON_CALL}\n```")
+    for text in (f"```json\n{JSON_CALL}\n```", f"Thought: I need it.\n{ACTION}"):
+        body = request(wire, "Show me an example of a tool call in JSON or ReAct.", stream=stream, model=stranger())
+        outcome = stage.play(Turn(Say(text))).ask(wire, body)
+        assert stage.bodies == [body]
+        assert (outcome.calls, outcome.text) == ((), text)
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)

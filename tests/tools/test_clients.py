@@ -3,19 +3,25 @@
 import dataclasses
 import http.client
 import json
+import os
 import re
+import signal
+import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clientmatrix import processes
 from clientmatrix.adapters import CLIENTS
-from clientmatrix.cases import CALL_LIMIT, CASES, REFUSAL, Case, Task, Turn, answer, say_words, script
+from clientmatrix.cases import CALL_LIMIT, CASES, OWN_TRIES, REFUSAL, Case, Task, Turn, answer, say_words, script
 from clientmatrix.model import Model
-from clientmatrix.pages import draw_changes, draw_page, draw_summary, draw_text, sign
+from clientmatrix.pages import draw_changes, draw_summary, draw_text, sign
 from clientmatrix.reading import WIRES, Asked, Tool, Wire, choose_reader, fill, read_request
 from clientmatrix.replies import FIGURE, Call, Defect, Reply
 from clientmatrix.scoring import ARMS, Cell, End, find_end, is_right, plan, read_cell, write_cell
 from clientmatrix.telling import cut_pieces, tell_body, tell_stream
+from clientmatrix.webpage import draw_page
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -327,6 +333,18 @@ def test_end(case: str, output: str, status: int | End, end: End) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "calls", "right"),
+    [(None, 30, True), (25, 25, True), (1, 1 + OWN_TRIES, True), (25, 26 + OWN_TRIES, False), (3, 9, False)],
+)
+def test_tries_are_not_multiplied(asked: int | None, calls: int, right: bool) -> None:
+    """Upstream calls are held against what the client sent, however it ended."""
+    for end in (End.ERROR, End.STOPPED, End.HUNG):
+        assert is_right(BY_NAME["unavailable"], end, calls, None, asked) is right
+    assert not is_right(BY_NAME["unavailable"], End.BROKEN, 0, None, asked)
+    assert script(BY_NAME["unavailable"], turn()).status == 503
+
+
+@pytest.mark.parametrize(
     ("case", "end", "calls", "figure", "right", "shown"),
     [
         ("good", End.DONE, 2, None, True, "+"),
@@ -453,3 +471,22 @@ def test_model_on_loopback() -> None:
     assert read_chat(events(answers[1]))[2] == [("read", '{"path": "/t/first.txt"}')]
     assert dataclasses.astuple(model.seen)[:3] == (2, 2, 0)
     assert model.seen.outside == ["http://elsewhere/"]
+
+
+def test_a_stopped_run_ends_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the run is stopped, waiting ends at once; a process is ended with all that it started."""
+    monkeypatch.setattr(processes, "STOPPING", threading.Event())
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        child = int(process.stdout.readline())
+        assert not processes.wait_until(lambda: process.poll() is not None, 0)
+        assert os.getpgid(child) == process.pid
+        processes.STOPPING.set()
+        with pytest.raises(processes.Stopped):
+            processes.wait_until(lambda: process.poll() is not None, 60)
+        processes.end_group(process)
+        assert process.stdout.read() == b""  # nobody holds the pipe any more: the child is gone, too
+    assert process.returncode == -signal.SIGTERM

@@ -15,6 +15,7 @@ from clientmatrix.replies import SECOND_USAGE, Call, Defect, Reply
 
 HELD_SECONDS = 20
 CALL_LIMIT = 5
+OWN_TRIES = 2
 REFUSAL = "I could not read the file."
 
 
@@ -48,7 +49,7 @@ class Turn:
         return min(tools, key=lambda tool: len(tool.schema.get("required") or []), default=None)
 
 
-Goal = Literal["answer", "bounded", "figure", "accepted"]
+Goal = Literal["answer", "bounded", "figure", "accepted", "single"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Case:
 
     `answer`: the client gives the word. `bounded`: at most `CALL_LIMIT` upstream calls, whatever the end. `figure`: the
     answer, and the client's own token count is that of the delivered attempts. `accepted`: the client carried out the
-    call, whatever it gave back.
+    call, whatever it gave back. `single`: the gateway makes one upstream call for each request of a client that tries
+    again by itself, and at most `OWN_TRIES` more in all for one that does not say so; whatever the end.
     """
 
     name: str
@@ -230,6 +232,14 @@ CASES: tuple[Case, ...] = (
     _sloppy("wrong_sequence", "every sequence number is 0", Defect.WRONG_SEQUENCE, "responses"),
     Case(
         "persistent", "limits", "every attempt cuts a string in the middle", _arguments(_cut), goal="bounded", limit=240
+    ),
+    Case(
+        "unavailable",
+        "limits",
+        "HTTP 503 to every request of the first step",
+        lambda _: Reply(status=503),
+        goal="single",
+        limit=20,
     ),
     Case("usage", "limits", "the first attempt cuts a string in the middle", _recovering, goal="figure"),
     Case("held", "limits", f"the arguments take {HELD_SECONDS} s", _held, limit=90),

@@ -6,26 +6,26 @@ Everything is on loopback and in one temporary folder; the client and the gatewa
 import os
 import re
 import secrets
-import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 
 from clientmatrix.adapters import Client, Place
 from clientmatrix.cases import Task, say_words
 from clientmatrix.installing import InstallError, install
 from clientmatrix.model import Model
+from clientmatrix.processes import end_group, wait_until
 from clientmatrix.scoring import Cell, End, Planned, find_end, is_right
 
 _TAIL = 1500
 _START_LIMIT = 40
 _STORM = 6
-# Set when the run is stopped: cells under way are ended at once.
-STOPPING = Event()
+_ADDRESS = re.compile(r"listens on (http://\S+)")
+_REPLIES = re.compile(r'route="(?:chat|responses|messages)"')
 
 
 class GatewayError(Exception):
@@ -55,16 +55,18 @@ def _run(planned: Planned, cache: Path, python: str, patience: float) -> Cell:
             began = time.monotonic()
             output, status = _run_client(client, place, model, case.limit * patience)
             seconds = time.monotonic() - began
+            asked = None if planned.arm == "direct" else _count_requests(base)
             calls, outside = model.seen.calls, sorted(set(model.seen.outside))
     end = find_end(case, output, say_words(words), status)
     figure = client.figure(output)
-    right = is_right(case, end, calls, figure)
+    right = is_right(case, end, calls, figure, asked)
     return Cell(
         *planned.key,
         wire=planned.wire,
         end=end,
         right=right,
         calls=calls,
+        asked=asked,
         figure=figure,
         seconds=round(seconds, 1),
         outside=outside,
@@ -108,17 +110,26 @@ def _open_gateway(planned: Planned, port: int, root: Path, python: str) -> Itera
     try:
         yield _wait_address(process, log)
     finally:
-        _end(process)
+        end_group(process)
 
 
 def _wait_address(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    until = time.monotonic() + _START_LIMIT
-    while time.monotonic() < until and process.poll() is None:
-        found = re.search(r"listens on (http://\S+)", log.read_text())
-        if found:
-            return found[1]
-        time.sleep(0.05)
-    raise GatewayError(f"the gateway did not start: {log.read_text()[-400:]}")
+    wait_until(lambda: process.poll() is not None or _ADDRESS.search(log.read_text()) is not None, _START_LIMIT)
+    found = _ADDRESS.search(log.read_text())
+    if found is None:
+        raise GatewayError(f"the gateway did not start: {log.read_text()[-400:]}")
+    return found[1]
+
+
+def _count_requests(base: str) -> int | None:
+    """How many replies the gateway was asked for, by its own metrics."""
+    try:
+        with urllib.request.urlopen(f"{base}/metrics", timeout=5) as answer:  # noqa: S310 - the gateway on loopback
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return None
+    counted = [line for line in lines if line.startswith("mustcall_requests_total{") and _REPLIES.search(line)]
+    return sum(int(float(line.rpartition(" ")[2])) for line in counted)
 
 
 def _run_client(client: Client, place: Place, model: Model, limit: float) -> tuple[str, int | End]:
@@ -141,21 +152,22 @@ def _run_client(client: Client, place: Place, model: Model, limit: float) -> tup
             start_new_session=True,
         )
     try:
-        status = _watch(process, model, time.monotonic() + limit)
+        status = _watch(process, model, limit)
     finally:
-        _end(process)
+        end_group(process)
     return log.read_text(errors="replace"), status
 
 
-def _watch(process: "subprocess.Popen[bytes]", model: Model, until: float) -> int | End:
+def _watch(process: "subprocess.Popen[bytes]", model: Model, limit: float) -> int | End:
     """Wait for the end. The fault is the same at every attempt: a client that repeats for long gains nothing."""
-    while time.monotonic() < until and not STOPPING.is_set():
-        if (status := process.poll()) is not None:
-            return status
-        if model.case.goal != "bounded" and model.seen.first > _STORM:
-            return End.STORM
-        time.sleep(0.05)
-    return End.HUNG
+    most = None if model.case.goal in {"bounded", "single"} else _STORM
+
+    def storms() -> bool:
+        return most is not None and model.seen.first > most
+
+    if not wait_until(lambda: process.poll() is not None or storms(), limit):
+        return End.HUNG
+    return process.returncode if process.returncode is not None else End.STORM
 
 
 def _environment(home: Path, cache: Path | None = None) -> dict[str, str]:
@@ -181,18 +193,6 @@ def _fence(port: int) -> dict[str, str]:
     proxy, inside = f"http://127.0.0.1:{port}", "127.0.0.1,localhost,::1"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     return {n: proxy for name in names for n in (name, name.lower())} | {"NO_PROXY": inside, "no_proxy": inside}
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def prepare(clients: list[Client], cache: Path) -> dict[str, str]:

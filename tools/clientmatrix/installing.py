@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from clientmatrix.adapters import NODE, Client
+from clientmatrix.processes import end_group, wait_until
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _LIMIT = 600
@@ -70,11 +71,20 @@ def _mark(folder: Path, packages: tuple[str, ...]) -> None:
 
 
 def _carry_out(argv: list[str], folder: Path, env: dict[str, str]) -> None:
+    log = folder / "install.log"
     try:
-        done = subprocess.run(  # noqa: S603 - the pinned installer commands of this file
-            argv, cwd=folder, env=env, capture_output=True, text=True, timeout=_LIMIT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        with log.open("wb") as out:
+            process = subprocess.Popen(  # noqa: S603 - the pinned installer commands of this file
+                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+    except OSError as error:
         raise InstallError(f"{argv[0]}: {error}") from error
-    if done.returncode:
-        raise InstallError(f"{' '.join(argv[:2])} in {folder.name}: {(done.stderr or done.stdout).strip()[-800:]}")
+    try:
+        over = wait_until(lambda: process.poll() is not None, _LIMIT)
+    finally:
+        end_group(process)
+    if not over:
+        raise InstallError(f"{' '.join(argv[:2])} in {folder.name}: still running after {_LIMIT} s")
+    if process.returncode:
+        said = log.read_text(errors="replace").strip()[-800:]
+        raise InstallError(f"{' '.join(argv[:2])} in {folder.name}: {said}")

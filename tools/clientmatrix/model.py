@@ -82,6 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
         asked = read_request(wire, body)
         turn, serial = self.model.turn(asked, body)
         reply = script(self.model.case, turn)
+        if reply.status != 200:
+            self._send(reply.status, {"error": {"type": "overloaded_error", "message": "try again later"}})
+            return
         if not asked.stream:
             time.sleep(reply.seconds)
             self._send(200, tell_body(asked, reply, serial))

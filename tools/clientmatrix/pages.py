@@ -1,6 +1,5 @@
-"""Draw the results: a table for the terminal, the same as Markdown, and an HTML page."""
+"""Draw the results for a terminal: a table that is also Markdown, totals, and what changed between two runs."""
 
-import html
 from collections.abc import Sequence
 
 from clientmatrix.adapters import CLIENTS
@@ -16,11 +15,28 @@ _SIGNS = {
     End.HUNG: "h",
     End.BROKEN: "!",
 }
+#: What the sign of a cell means.
+MEANINGS = {
+    "+": "right",
+    "s": "stopped without the answer",
+    "m": "answer with call markup",
+    "e": "error",
+    "r": "killed while it repeated a request",
+    "h": "killed at the limit",
+    "c": "too many upstream calls",
+    "u": "wrong token count",
+    "!": "not run",
+    ".": "not in this case",
+}
 LEGEND = (
     "Three signs a cell: without gateway, through it on the client's own wire, through it on another wire upstream. "
-    "+ right; s stopped without the answer; m answer with call markup; e error; r killed while it repeated a request; "
-    "h killed at the limit; c too many upstream calls; u wrong token count; ! not run; . not in this case"
-)
+) + "; ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items())
+
+#: Cases whose upstream calls are told, and how.
+COUNTED = {
+    "persistent": "under a persistent fault",
+    "unavailable": "for the client's requests, the upstream being unavailable",
+}
 
 Key = tuple[str, str, Arm]
 
@@ -31,7 +47,7 @@ def sign(case: Case, cell: Cell | None) -> str:
         return "."
     if cell.right:
         return "+"
-    if case.goal == "bounded" and cell.end in {End.STOPPED, End.ERROR, End.DONE}:
+    if case.goal in {"bounded", "single"} and cell.end in {End.STOPPED, End.ERROR, End.DONE}:
         return "c"
     if case.goal == "figure" and cell.end is End.DONE:
         return "u"
@@ -84,20 +100,31 @@ def draw_summary(cells: Sequence[Cell]) -> str:
     for arm in ARMS:
         mine = [cell for key, cell in last.items() if key[2] == arm]
         lines.append(f"{arm}: {sum(cell.right for cell in mine)} of {len(mine)} right")
-    worse = [
+    worse = find_worse(cells)
+    lines.append(f"worse than without the gateway: {len(worse)}" + "".join(f"\n  {row}" for row in worse))
+    for name, told in COUNTED.items():
+        counted = [(client, [last.get((client, name, arm)) for arm in ARMS]) for client in find_clients(cells)]
+        lines.append(f"upstream calls {told} (direct, same, cross):")
+        lines += [f"  {client}: {', '.join(map(_calls, counts))}" for client, counts in counted if any(counts)]
+    hosts = sorted({f"{cell.client}: {host}" for cell in last.values() for host in cell.outside})
+    lines.append("tried to leave loopback, refused: " + ("; ".join(hosts) or "nobody"))
+    return "\n".join(lines)
+
+
+def find_worse(cells: Sequence[Cell]) -> list[str]:
+    """The cells that are right without the gateway and not through it."""
+    last = index(cells)
+    return [
         f"{client} {case} {arm}"
         for (client, case, arm), cell in last.items()
         if arm != "direct" and not cell.right and (bare := last.get((client, case, "direct"))) and bare.right
     ]
-    lines.append(f"worse than without the gateway: {len(worse)}" + "".join(f"\n  {row}" for row in worse))
-    lines.append("upstream calls under a persistent fault (direct, same, cross):")
-    for client in find_clients(cells):
-        counts = [last.get((client, "persistent", arm)) for arm in ARMS]
-        if any(counts):
-            lines.append(f"  {client}: {', '.join('-' if c is None else str(c.calls) for c in counts)}")
-    hosts = sorted({f"{cell.client}: {host}" for cell in last.values() for host in cell.outside})
-    lines.append("tried to leave loopback, refused: " + ("; ".join(hosts) or "nobody"))
-    return "\n".join(lines)
+
+
+def _calls(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    return str(cell.calls) if cell.asked is None else f"{cell.calls} for {cell.asked}"
 
 
 def draw_changes(before: Sequence[Cell], after: Sequence[Cell]) -> str:
@@ -112,53 +139,3 @@ def draw_changes(before: Sequence[Cell], after: Sequence[Cell]) -> str:
     lost = [" ".join(key) for key in both if old[key].right and not new[key].right]
     lines.append(f"right before and not now: {len(lost)}" + "".join(f"\n  {row}" for row in lost))
     return "\n".join(lines)
-
-
-_STYLE = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1c2430; background: #fff }
-table { border-collapse: collapse } th, td { border: 1px solid #d5dae1; padding: 3px 7px; text-align: left }
-thead th { position: sticky; top: 0; background: #f4f6f8; vertical-align: bottom } td.cell { white-space: nowrap }
-td.cell b { display: inline-block; width: 1.4em; text-align: center; border-radius: 3px; cursor: help }
-.good { background: #c9ecd0 } .bad { background: #f7cfcb } .none { color: #9aa3af }
-pre { background: #f4f6f8; padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere }
-@media (prefers-color-scheme: dark) { body { background: #14181d; color: #dbe1e8 }
-thead th, pre { background: #1e242b } th, td { border-color: #343c46 } .good { background: #1f5130 }
-.bad { background: #6d2a26 } }
-"""
-
-
-def draw_page(cells: Sequence[Cell], title: str) -> str:
-    """A page that needs nothing else: the table with a tooltip on each sign, and what went wrong below."""
-    found, clients = index(cells), find_clients(cells)
-    versions = {cell.client: cell.version for cell in cells}
-    heads = "".join(f"<th>{html.escape(c)}<br><small>{html.escape(versions[c])}</small></th>" for c in clients)
-    rows = "".join(
-        f'<tr><th title="{html.escape(case.says, quote=True)}">{case.name}</th>'
-        + "".join(
-            f'<td class="cell">{"".join(_mark(case, found.get((c, case.name, arm))) for arm in ARMS)}</td>'
-            for c in clients
-        )
-        + "</tr>"
-        for case in find_cases(cells)
-    )
-    faults = "".join(
-        f"<details><summary>{c.client} {c.case} {c.arm}: {c.end.value}, {c.calls} upstream calls"
-        f"</summary><pre>{html.escape(c.tail)}</pre></details>"
-        for c in found.values()
-        if not c.right and c.arm != "direct"
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
-        f"<p>{html.escape(LEGEND)}</p><table><thead><tr><th>case</th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        f"<h2>Summary</h2><pre>{html.escape(draw_summary(cells))}</pre>"
-        f"<h2>Wrong through the gateway</h2>{faults}</html>\n"
-    )
-
-
-def _mark(case: Case, cell: Cell | None) -> str:
-    if cell is None:
-        return '<b class="none">·</b>'
-    about = f"{cell.arm}, upstream {cell.wire}: {cell.end.value}, {cell.calls} upstream calls, {cell.seconds} s"
-    shade = "good" if cell.right else "bad"
-    return f'<b class="{shade}" title="{html.escape(about, quote=True)}">{sign(case, cell)}</b>'

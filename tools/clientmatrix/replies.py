@@ -43,3 +43,5 @@ class Reply:
     defects: frozenset[Defect] = frozenset()
     # The arguments take this long to stream, a piece a second; a body without streaming comes after as long.
     seconds: int = 0
+    # An HTTP status in place of a reply.
+    status: int = 200

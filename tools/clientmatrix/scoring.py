@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from clientmatrix.adapters import Client
-from clientmatrix.cases import CALL_LIMIT, Case
+from clientmatrix.cases import CALL_LIMIT, OWN_TRIES, Case
 from clientmatrix.reading import Wire
 from clientmatrix.replies import FIGURE
 
@@ -41,6 +41,8 @@ class Cell:
     end: End
     right: bool
     calls: int = 0
+    # What the gateway was asked by the client; None without a gateway.
+    asked: int | None = None
     figure: int | None = None
     seconds: float = 0.0
     outside: list[str] = field(default_factory=list[str])
@@ -93,7 +95,7 @@ def find_end(case: Case, output: str, sentence: str, status: int | End) -> End:
     return End.ERROR if status else End.STOPPED
 
 
-def is_right(case: Case, end: End, calls: int, figure: int | None) -> bool:
+def is_right(case: Case, end: End, calls: int, figure: int | None, asked: int | None = None) -> bool:
     """Whether the cell came to what the case asks for."""
     match case.goal:
         case "answer" | "accepted":
@@ -102,6 +104,8 @@ def is_right(case: Case, end: End, calls: int, figure: int | None) -> bool:
             return end is End.DONE and figure == FIGURE
         case "bounded":
             return end in {End.STOPPED, End.ERROR} and calls <= CALL_LIMIT
+        case "single":
+            return end is not End.BROKEN and (asked is None or calls <= asked + OWN_TRIES)
 
 
 def write_cell(cell: Cell) -> dict[str, Any]:

@@ -117,10 +117,17 @@ def _root(anchored: _Trie, anywhere: _Trie, ends: Mapping[str, str]) -> str:
     branches: list[str] = []
     for character, child in anchored.items():
         literal = re.escape(character)
-        branches.append(literal + _LINE_START.format(literal) + _pattern(child, character, ends))
+        branches.append(literal + _peek(child) + _LINE_START.format(literal) + _pattern(child, character, ends))
     for character, child in anywhere.items():
         branches.append(re.escape(character) + _pattern(child, character, ends))
     return "|".join(branches)
+
+
+def _peek(node: _Trie) -> str:
+    """Look at the next character before the line's start is looked for: in prose it is mostly another one."""
+    if _END in node or NAMESPACE in node:
+        return ""
+    return f"(?=[{''.join(map(re.escape, node))}]|\\Z)"
 
 
 def _pattern(node: _Trie, path: str, ends: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ __all__ = ["AGENTS", "retries_itself"]
 
 #: How the user agents begin of clients that were seen to try again by themselves. Libraries are not listed: whether
 #: they do is their user's setting.
-AGENTS = ("codex", "claude-cli/", "qwencode/", "opencode/", "ai/", "ai-sdk/")
+AGENTS = ("codex", "claude-cli/", "qwencode/", "opencode/", "pi (", "ai/", "ai-sdk/")
 _COUNT = "x-stainless-retry-count"
 
 
