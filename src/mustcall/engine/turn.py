@@ -25,6 +25,7 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.aside import heavily, heft, unhurried
 from mustcall.engine.counting import Counting
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.echoing import Echoing
@@ -47,10 +48,10 @@ from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
 from mustcall.telemetry.logs import log_of
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
-from mustcall.upstream.seam import UpstreamCall, UpstreamReply
+from mustcall.upstream.seam import UpstreamReply
 from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Provenance, StreamDecoder
 from mustcall.wire.outline import is_error_of
@@ -115,16 +116,18 @@ class Turn:
         try:
             while True:
                 reply, raw, headers = await self._whole_attempt()
-                judged = self._judge(reply, self._lens().read(reply))
+                judged = await self._judge(reply)
                 if self._skimmed and (judged.keeps or (self._same_wire and judged.reply is not reply)):
                     # It was only skimmed, and is to be written on its own wire.
                     reply = self._restored(self._theirs.decode_reply(self._skimmed, self._provenance))
-                    judged = self._judge(reply, self._lens().read(reply))
+                    judged = await self._judge(reply)
                 accepted = self._settle(judged, None)
                 if accepted is None:
                     continue
                 body = raw if raw is not None and accepted is reply and not self._setting.metadata else None
-                return self._answer(200, self._encode_reply(accepted) if body is None else body, headers)
+                if body is None:
+                    body = await unhurried(heft(accepted), self._encode_reply, accepted)
+                return self._answer(200, body, headers)
         except Refused as refused:
             return refused.reply
         except MustcallError as error:
@@ -171,12 +174,10 @@ class Turn:
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
-                                data = flow.feed(piece)
+                                data = await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
                                 holding = flow.holding
-                                if holding:
-                                    self._check_deadline()
-                                if flow.silence.lines:
-                                    self._check_silence(flow)
+                                if holding or flow.silence.lines:
+                                    self._check_time(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
                                     yield data
@@ -196,7 +197,7 @@ class Turn:
                         yield self._give_up(flow, delivery)
                         return
                     reply = flow.reply()
-                data, over = self._conclude(reply, flow, delivery)
+                data, over = await self._conclude(reply, flow, delivery)
                 if data:
                     yield data
                 if over:
@@ -208,15 +209,12 @@ class Turn:
                 raise
             yield delivery.fail(error.error if isinstance(error, Refused) else self._failed(error).info())
 
-    def _check_deadline(self) -> None:
-        """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
-        if self._setting.clock.monotonic() >= self._deadline:
+    def _check_time(self, flow: Flow) -> None:
+        """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
+        now, most = self._setting.clock.monotonic(), self._endpoint.timeouts.read
+        if flow.holding and now >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
-
-    def _check_silence(self, flow: Flow) -> None:
-        """Raise once a stream that flows has said nothing for as long as an answer may take to begin."""
-        most = self._endpoint.timeouts.read
-        if flow.silence.lasted(self._setting.clock.monotonic()) > most:
+        if flow.silence.lines and flow.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
     async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
@@ -243,21 +241,23 @@ class Turn:
         raw = self._forwards and not delivery.written
         return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw, limits=self._setting.limits)
 
-    def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
+    async def _conclude(self, original: Reply, flow: Flow | None, delivery: Delivery) -> tuple[bytes, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
         self._progress.holding = False
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
-        reply = self._restored(original)
-        found = flow.found(reply) if flow is not None else self._lens().read(reply)
-        accepted = self._settle(self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
+        weight = heft(original)
+        reply = await unhurried(weight, self._restored, original)
+        found = await unhurried(weight, flow.found, reply) if flow is not None else None
+        accepted = self._settle(await self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
             return flow.last_words() if flow is not None and shown else b"", False
         if flow is not None and flow.irregular:
             accepted = respelled(accepted, self._log)
         if flow is not None and flow.raw and accepted is original and not delivery.written:
             return flow.rest(), True
-        return delivery.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
+        rest = shown.more if earlier else shown.rest
+        return await unhurried(weight, lambda: delivery.write(rest(accepted))), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -314,19 +314,10 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        body = self._outgoing.body()
+        body = await unhurried(len(self._inbound.body) // 4, self._outgoing.body)
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
-        call = UpstreamCall(
-            url=self._endpoint.base_url
-            + self._theirs.path
-            + (f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""),
-            headers=request_headers(
-                self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=course.shaped().request.stream
-            ),
-            body=body,
-            timeouts=self._endpoint.timeouts,
-        )
+        call = self._outgoing.call(body)
         used = self._tries.used
         try:
             answer = await send_patiently(
@@ -368,7 +359,7 @@ class Turn:
                 if isinstance(error, MustcallError) and await self._again_after(error.info(), None):
                     continue
                 raise
-            restored = self._restored(reply)
+            restored = await unhurried(heft(reply), self._restored, reply)
             return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
@@ -384,11 +375,13 @@ class Turn:
         if not is_event_stream(upstream.headers):
             return await self._decode_whole(upstream)
         lens = self._lens() if self._course.settles_early else Lens(None, "")
-        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False, limits=self._setting.limits)
+        flow = Flow(
+            self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False, limits=self._setting.limits
+        )
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
-                    flow.feed(piece)
+                    await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
                     if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break
@@ -405,6 +398,10 @@ class Turn:
             body = await upstream.read()
         finally:
             await upstream.close()
+        return await unhurried(len(body), self._decoded, body, skims)
+
+    def _decoded(self, body: bytes, skims: bool) -> tuple[Reply, bytes | None]:
+        """Read a whole reply; only what matters of it where its bytes may be forwarded."""
         own = self._forwards and self._names.trivial and not self._setting.metadata
         skimmed = skim(self._theirs.wire, body) if skims and (own or not self._same_wire) else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
@@ -435,8 +432,16 @@ class Turn:
         bound = prompt_bound(self._request, len(self._inbound.body), reply.usage)
         return self._course.case(self._token, bound, self._outgoing.limit)
 
-    def _judge(self, reply: Reply, found: Found) -> Judgement:
-        judged = self._echoing.noted(judge(self._case(reply), reply, found))
+    async def _judge(self, reply: Reply, seen: Found | None = None) -> Judgement:
+        """Judge a reply by what was `seen` in its text while it came, else by what is in it."""
+        case = self._case(reply)
+
+        def look() -> tuple[Judgement, Found]:
+            found = self._lens().read(reply) if seen is None else seen
+            return judge(case, reply, found), found
+
+        judged, found = await unhurried(heft(reply), look)
+        judged = self._echoing.noted(judged)
         self._teaching.answered()
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]

@@ -12,6 +12,7 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
+from mustcall.engine.aside import unhurried
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
 from mustcall.engine.metered import Metered
@@ -158,22 +159,17 @@ class Turns:
         if (controls.protocol or profile.protocol) is Protocol.OFF:
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
-            passed = await exchange(inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits)
+            passed = await exchange(
+                inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits
+            )
             if not controls.force_tools:
                 return passed
             subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
             lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
             return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
         issuer = endpoint.issuer(model or asked)
-        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
-        course = set_course(
-            request,
-            profile,
-            issuer,
-            controls=controls,
-            wording=self.house.wording,
-            rules=self.house.rules,
-            kept=keeps_reply(inbound.wire, endpoint, request),
+        request, course = await unhurried(
+            len(inbound.body) // 4, self._begun, inbound, endpoint, profile, issuer, controls
         )
         setting = Setting(
             transport=transport,
@@ -190,3 +186,19 @@ class Turns:
         )
         turn.record.model, turn.record.place = model or asked, endpoint.base_url
         return await (turn.stream() if inbound.stream else turn.whole())
+
+    def _begun(
+        self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
+    ) -> tuple[Request, Course]:
+        """Read a request and set the course of its turn."""
+        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
+        course = set_course(
+            request,
+            profile,
+            issuer,
+            controls=controls,
+            wording=self.house.wording,
+            rules=self.house.rules,
+            kept=keeps_reply(inbound.wire, endpoint, request),
+        )
+        return request, course

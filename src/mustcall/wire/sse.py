@@ -65,9 +65,7 @@ class Silence:
         """Count lines in which nothing was said; raise `UpstreamGarbage` once they are too many."""
         self.lines += max(block.count(b"\n"), block.count(b"\r"))
         if self.lines > self._most:
-            raise UpstreamGarbage(
-                f"the upstream's stream said nothing in {self._most} lines ([limits] silent_lines)"
-            )
+            raise UpstreamGarbage(f"the upstream's stream said nothing in {self._most} lines ([limits] silent_lines)")
 
 
 class SseFramer:
@@ -125,6 +123,11 @@ class SseFramer:
         """Whether bytes after the last border are held."""
         return bool(self._held)
 
+    @property
+    def size(self) -> int:
+        """How many bytes are held."""
+        return self._size
+
     def close(self) -> bytes:
         """Return what was held: bytes after the last border."""
         block = b"".join(self._held)
@@ -171,7 +174,9 @@ def _check_elements(block: bytes, most: int) -> None:
             next(counting)
     except StopIteration as counted:
         if counted.value > most:
-            raise UpstreamGarbage(f"the upstream sent a stream event of more than {most} values ([limits] reply_elements)") from None
+            raise UpstreamGarbage(
+                f"the upstream sent a stream event of more than {most} values ([limits] reply_elements)"
+            ) from None
 
 
 class SseDecoder:
@@ -192,6 +197,11 @@ class SseDecoder:
     def holds(self) -> bool:
         """Whether bytes after the last border are held."""
         return self._framer.holds
+
+    @property
+    def size(self) -> int:
+        """How many bytes after the last border are held."""
+        return self._framer.size
 
     def frame(self, chunk: bytes) -> bytes:
         """Take some bytes and return the whole events among them, to be read with `read`."""
