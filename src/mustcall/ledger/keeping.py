@@ -154,7 +154,7 @@ def _content(held: object) -> bytes | None:
         return None
     if isinstance(held, str):
         return held.encode()
-    return b64decode(msgspec.convert(held, _Encoded).base64)
+    return b64decode(msgspec.convert(held, _Encoded).base64, validate=True)
 
 
 def _scalar(value: object) -> str | float | None:
