@@ -3,8 +3,8 @@
 The gateway runs in a process with a limit on its memory, behind it a hostile upstream, beside it a client that behaves
 and has an upstream of its own. Each attack must get a typed answer or a closed connection. `--only WORD` chooses
 attacks by name, `--kind` by what they attack, `--quick` the short set, `--part 2/4` every fourth. The exit status is 1
-if any attack did what it should not. Nothing of the product is imported. What is measured, and why a busy machine does not change it, is said
-in `attacks/measuring.py` and `attacks/watched.py`; a run begins with the same client beside no attack.
+if any attack did what it should not. Nothing of the product is imported. What is measured, and why a busy machine does
+not change it, is said in `attacks/measuring.py` and `attacks/watched.py`.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def attack(one: Attack, process: "subprocess.Popen[str]", place: Place, fair: in
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     stop = context.Event()
-    words = (place, "fair/good", process.pid, (fair,), theirs, stop)
+    words = (place, "fair/good", (process.pid, fair), theirs, stop)
     client = context.Process(target=behave, args=words, daemon=True)
     client.start()
     if not ours.poll(60) or ours.recv() != "ready":

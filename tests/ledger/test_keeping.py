@@ -1,5 +1,6 @@
 """Removal by age and size, and the way out and in."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mustcall.ledger import (
     keeping,
     open_ledger,
 )
+from mustcall.ledger.migrations import TABLES
 from mustcall.policy.budget import Caps, Charge, ChargeKey
 
 RESPONSE = StoredResponse(
@@ -199,7 +201,12 @@ async def test_an_export_is_redacted_unless_asked_otherwise(ledger: Ledger) -> N
 
 
 @pytest.mark.parametrize(
-    "line", [b"no json", b'{"table":"unknown","row":{}}', b'{"table":"item","row":{"id":"x"}}', b'{"row":{}}', b"7"]
+    "line",
+    [b"no json", b'{"table":"unknown","row":{}}', b'{"table":"item","row":{"id":"x"}}', b'{"row":{}}', b"7"]
+    + [
+        json.dumps({"table": "event", "row": {**dict.fromkeys(TABLES["event"], "a"), **changed}}).encode()
+        for changed in ({"data": 1}, {"data": {}}, {"data": {"base64": "?"}}, {"run": []}, {"at": {}}, {"seq": 2**63})
+    ],
 )
 async def test_a_foreign_line_is_named(ledger: Ledger, line: bytes) -> None:
     """An import says which line it cannot read."""

@@ -1,6 +1,7 @@
 """The gate and what went through it: any reply, released up to any point, is completed to the same reply."""
 
 from collections.abc import Iterable
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -113,6 +114,31 @@ def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> No
     """Rule 135: also without a gate, from any prefix of the events."""
     out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
     assert assemble([*out, *shown_of(out).rest(reply)]) == reply
+
+
+@given(replies, st.integers(0, 80), st.integers(1, 5), st.integers(0, 80))
+@settings(deadline=None)
+def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: int) -> None:
+    """Rule 68: of a long stream the deltas are joined as they go out; what completes it stays the same."""
+    out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
+    with patch("mustcall.policy.gate._LOOSE", loose):
+        shown = Shown()
+        for number, event in enumerate(out):
+            shown.record([event])
+            if number == read:
+                assert shown.called == shown_of(out[: number + 1]).called
+        assert assemble([*out, *shown.rest(reply)]) == reply
+        assert shown.rest(reply) == shown_of(out).rest(reply)
+
+
+def test_a_long_stream_is_kept_as_a_few_events() -> None:
+    """Rule 68: a hundred thousand deltas are a few dozen events when they are read in one step."""
+    shown = Shown()
+    shown.record([STARTED, PartStarted(0, Text(""))])
+    for _ in range(100_000):
+        shown.record([TextDelta(0, "a")])
+    assert len(shown.events) < 5_000
+    assert "".join(event.text for event in shown.events if isinstance(event, TextDelta)) == "a" * 100_000
 
 
 @given(replies, gates, st.booleans())

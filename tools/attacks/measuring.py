@@ -9,7 +9,6 @@ elsewhere has a machine of his own. What is left is never less than the processo
 import http.client
 import json
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -56,8 +55,9 @@ def _scheduled(pid: int | str) -> tuple[float, float]:
     return int(ran) / 1e9, int(waited) / 1e9
 
 
-def behave(place: Place, model: str, gateway: int, beside: Sequence[int], line: Connection, stop: Event) -> None:
-    """Be a client that asks for a short turn again and again; tell what it noticed. `beside`: its upstream."""
+def behave(place: Place, model: str, pids: tuple[int, int], line: Connection, stop: Event) -> None:
+    """Be a client that asks for a short turn again and again; tell what it noticed. `pids`: gateway, its upstream."""
+    gateway, *beside = pids
     slowest, wall, served, refused = 0.0, 0.0, 0, 0
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}]}).encode()
     while not stop.is_set():

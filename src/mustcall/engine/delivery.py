@@ -71,7 +71,10 @@ class Delivery:
 
     def forward_one(self, block: bytes, event: Event) -> bytes:
         """Do as `forward` for whole lines that mean one event."""
-        self.shown.events.append(event)
+        shown = self.shown
+        shown.events.append(event)
+        if len(shown.events) > shown.full:
+            shown.join()
         self._last = block
         self._split = False
         return block

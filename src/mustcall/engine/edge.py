@@ -9,6 +9,7 @@ import msgspec
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
+from mustcall.engine.aside import heft, unhurried
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import Progress
@@ -40,8 +41,8 @@ class Edge:
             return self._refusal(refused)
 
     async def _whole(self) -> WholeReply:
-        reply = await self._turn.reply()
-        return self._answer(200, self._encoded(reply) if self._turn.raw is None else self._turn.raw)
+        reply, body = await self._turn.reply(), self._turn.raw
+        return self._answer(200, await unhurried(heft(reply), self._encoded, reply) if body is None else body)
 
     async def _stream(self) -> StreamedReply:
         delivery = self._progress.delivery = self._delivery()

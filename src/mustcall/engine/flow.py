@@ -16,10 +16,12 @@ from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
+from mustcall.engine.aside import LARGE
 from mustcall.engine.outlets import Outlet, P
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
+from mustcall.upstream.bounds import PIECE
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
@@ -94,6 +96,10 @@ class Flow(Generic[P]):
     def holding(self) -> bool:
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
+
+    def strains(self, piece: bytes) -> bool:
+        """Tell whether reading this piece may take long: it belongs to an event that is large already."""
+        return len(piece) >= PIECE and self._sse.size > LARGE
 
     def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""

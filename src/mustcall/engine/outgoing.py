@@ -9,7 +9,8 @@ from mustcall.engine.exchange import Inbound
 from mustcall.policy.course import Course
 from mustcall.policy.profile import Forcing, Protocol
 from mustcall.policy.shape import Shaped
-from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.codec import Target
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import rename_model
@@ -60,6 +61,17 @@ class Outgoing:
             body = self._encode(request, shaped.extra)
         self._written = (shaped, body)
         return body
+
+    def call(self, body: bytes) -> UpstreamCall:
+        """Return the call that sends these bytes."""
+        query = f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""
+        stream = self._course.shaped().request.stream
+        return UpstreamCall(
+            url=self._endpoint.base_url + self._theirs.path + query,
+            headers=request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream),
+            body=body,
+            timeouts=self._endpoint.timeouts,
+        )
 
     def _encode(self, request: Request, extra: Mapping[str, object]) -> bytes:
         outgoing = request if self._model is None else request.evolve(model=self._model)

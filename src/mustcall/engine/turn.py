@@ -23,6 +23,7 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.engine.aside import heavily, heft, unhurried
 from mustcall.engine.counting import Counting
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
@@ -46,10 +47,10 @@ from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
 from mustcall.telemetry.logs import log_of
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
-from mustcall.upstream.seam import UpstreamCall, UpstreamReply
+from mustcall.upstream.seam import UpstreamReply
 from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Provenance, StreamDecoder
 from mustcall.wire.outline import is_error_of
@@ -119,11 +120,11 @@ class Turn:
         try:
             while True:
                 reply, raw = await self._whole_attempt()
-                judged = self._judge(reply, self._lens().read(reply))
+                judged = await self._judge(reply)
                 if self._skimmed and (judged.keeps or (self._same_wire and judged.reply is not reply)):
                     # It was only skimmed, and is to be written on its own wire.
                     reply = self._restored(self._theirs.decode_reply(self._skimmed, self._provenance))
-                    judged = self._judge(reply, self._lens().read(reply))
+                    judged = await self._judge(reply)
                 accepted = self._settle(judged, None)
                 if accepted is None:
                     continue
@@ -151,12 +152,10 @@ class Turn:
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
-                                data = flow.feed(piece)
+                                data = await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
                                 holding = flow.holding
-                                if holding:
-                                    self._check_deadline()
-                                if flow.silence.lines:
-                                    self._check_silence(flow)
+                                if holding or flow.silence.lines:
+                                    self._check_time(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
                                     yield data
@@ -178,7 +177,7 @@ class Turn:
                         yield self._give_up(flow, error, outlet)
                         return
                     reply, flow = (flow.reply(), flow) if hidden is None else (hidden, None)
-                data, over = self._conclude(reply, flow, outlet)
+                data, over = await self._conclude(reply, flow, outlet)
                 if data:
                     yield data
                 if over:
@@ -210,15 +209,12 @@ class Turn:
         noted = (*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)
         return tuple(dict.fromkeys(noted)) if noted else ()
 
-    def _check_deadline(self) -> None:
-        """Raise once the time is over for what waits (rule 97); what already flows has no deadline."""
-        if self._setting.clock.monotonic() >= self._deadline:
+    def _check_time(self, flow: Flow[Any]) -> None:
+        """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
+        now, most = self._setting.clock.monotonic(), self._endpoint.timeouts.read
+        if flow.holding and now >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
-
-    def _check_silence(self, flow: Flow[Any]) -> None:
-        """Raise once a stream that flows has said nothing for as long as an answer may take to begin."""
-        most = self._endpoint.timeouts.read
-        if flow.silence.lasted(self._setting.clock.monotonic()) > most:
+        if flow.silence.lines and flow.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
     async def _unstreamed(self, answer: Answer, shown: Shown) -> Reply | None:
@@ -242,21 +238,23 @@ class Turn:
         raw = self._forwards and not outlet.written
         return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw, limits=self._setting.limits)
 
-    def _conclude(self, original: Reply, flow: Flow[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
+    async def _conclude(self, original: Reply, flow: Flow[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
         self._progress.holding = False
         shown = outlet.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
-        reply = self._restored(original)
-        found = flow.found(reply) if flow is not None else self._lens().read(reply)
-        accepted = self._settle(self._judge(reply, found), shown, spoke=earlier and shown.spoke)
+        weight = heft(original)
+        reply = await unhurried(weight, self._restored, original)
+        found = await unhurried(weight, flow.found, reply) if flow is not None else None
+        accepted = self._settle(await self._judge(reply, found), shown, spoke=earlier and shown.spoke)
         if accepted is None:
             return flow.last_words() if flow is not None and shown else outlet.nothing, False
         if flow is not None and flow.irregular:
             accepted = respelled(accepted, self._log)
         if flow is not None and flow.raw and accepted is original and not outlet.written:
             return flow.rest(), True
-        return outlet.write(shown.more(accepted) if earlier else shown.rest(accepted)), True
+        rest = shown.more if earlier else shown.rest
+        return await unhurried(weight, lambda: outlet.write(rest(accepted))), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -317,19 +315,10 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        body = self._outgoing.body()
+        body = await unhurried(len(self.inbound.body) // 4, self._outgoing.body)
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
-        call = UpstreamCall(
-            url=self._endpoint.base_url
-            + self._theirs.path
-            + (f"?{self.inbound.query}" if self._same_wire and self.inbound.query else ""),
-            headers=request_headers(
-                self._endpoint, self.inbound.headers, same_wire=self._same_wire, stream=course.shaped().request.stream
-            ),
-            body=body,
-            timeouts=self._endpoint.timeouts,
-        )
+        call = self._outgoing.call(body)
         used = self._tries.used
         try:
             answer = await send_patiently(
@@ -374,7 +363,7 @@ class Turn:
                 if not await self._again_after(error.info(), None):
                     raise
                 continue
-            restored = self._restored(reply)
+            restored = await unhurried(heft(reply), self._restored, reply)
             return restored, raw if self._forwards and restored is reply else None
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
@@ -395,7 +384,7 @@ class Turn:
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
-                    flow.feed(piece)
+                    await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
                     if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break
@@ -412,6 +401,10 @@ class Turn:
             body = await upstream.read()
         finally:
             await upstream.close()
+        return await unhurried(len(body), self._decoded, body, skims)
+
+    def _decoded(self, body: bytes, skims: bool) -> tuple[Reply, bytes | None]:
+        """Read a whole reply; only what matters of it where its bytes may be forwarded."""
         own = self._forwards and self._names.trivial and not self._setting.metadata
         skimmed = skim(self._theirs.wire, body) if skims and (own or not self._same_wire) else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
@@ -442,8 +435,16 @@ class Turn:
         bound = prompt_bound(self.request, len(self.inbound.body), reply.usage)
         return self._course.case(self._token, bound, self._outgoing.limit)
 
-    def _judge(self, reply: Reply, found: Found) -> Judgement:
-        judged = self._echoing.noted(judge(self._case(reply), reply, found))
+    async def _judge(self, reply: Reply, seen: Found | None = None) -> Judgement:
+        """Judge a reply by what was `seen` in its text while it came, else by what is in it."""
+        case = self._case(reply)
+
+        def look() -> tuple[Judgement, Found]:
+            found = self._lens().read(reply) if seen is None else seen
+            return judge(case, reply, found), found
+
+        judged, found = await unhurried(heft(reply), look)
+        judged = self._echoing.noted(judged)
         self._teaching.answered()
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]

@@ -12,6 +12,7 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
+from mustcall.engine.aside import unhurried
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
@@ -200,7 +201,7 @@ class Turns:
             )
             lost = lost_force(controls)
             return passed if lost is None else msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
-        turn = self.begin(
+        turn = await self.begin(
             inbound,
             endpoint,
             model,
@@ -214,7 +215,7 @@ class Turns:
         )
         return await Edge(turn, progress, created=int(self._clock.now()), metadata=controls.metadata).take()
 
-    def begin(
+    async def begin(
         self,
         inbound: Inbound,
         endpoint: Endpoint,
@@ -229,17 +230,10 @@ class Turns:
         profile: Profile | None = None,
     ) -> Turn:
         """Return a turn for a reader of values, or of bytes too, before anything is sent."""
-        issuer = endpoint.issuer(model or asked)
-        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
-        course = set_course(
-            request,
-            profile or self.profile(endpoint, model or asked, inbound.tenant),
-            issuer,
-            controls=controls,
-            wording=self.house.wording,
-            rules=self.house.rules,
-            kept=keeps_reply(inbound.wire, endpoint, request),
-            call_start=codec_for(endpoint.wire).call_start,
+        sent = model or asked
+        known = profile or self.profile(endpoint, sent, inbound.tenant)
+        request, course = await unhurried(
+            len(inbound.body) // 4, self._begun, inbound, endpoint, known, endpoint.issuer(sent), controls
         )
         setting = Setting(
             transport=self._transport if metered is None else metered,
@@ -262,5 +256,22 @@ class Turns:
             deadline=deadline,
             takes_bytes=takes_bytes,
         )
-        turn.record.model, turn.record.place = model or asked, endpoint.base_url
+        turn.record.model, turn.record.place = sent, endpoint.base_url
         return turn
+
+    def _begun(
+        self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
+    ) -> tuple[Request, Course]:
+        """Read a request and set the course of its turn."""
+        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
+        course = set_course(
+            request,
+            profile,
+            issuer,
+            controls=controls,
+            wording=self.house.wording,
+            rules=self.house.rules,
+            kept=keeps_reply(inbound.wire, endpoint, request),
+            call_start=codec_for(endpoint.wire).call_start,
+        )
+        return request, course

@@ -6,6 +6,8 @@ Refusals are answered in HTTP, the connection is closed, and the log has one lin
 """
 
 import asyncio
+import errno
+import os
 from collections import Counter
 from time import monotonic
 from typing import Any, cast
@@ -98,9 +100,13 @@ class Front:
             self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
 
     def sweep(self, now: float) -> None:
-        """Refuse the connections whose head or body is overdue."""
+        """Refuse the connections whose head or body is overdue; say so when no more can be had."""
         for connection in tuple(self.open):
             connection.check_progress(now)
+        if not has_file_left():
+            # The loop closes such connections by itself and tells nobody.
+            words = "the process has as many files open as it may (ulimit -n): new connections are closed unanswered"
+            self.log.note("no files", words, now)
 
 
 class FrontProtocol(JoiningProtocol):
@@ -220,6 +226,15 @@ class FrontProtocol(JoiningProtocol):
                 % (status, _STATUS[status].encode(), len(body), body)
             )
         self.transport.close()
+
+
+def has_file_left() -> bool:
+    """Tell whether the process can open one more file."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in (errno.EMFILE, errno.ENFILE)
+    return True
 
 
 def _open_files() -> int:

@@ -142,12 +142,12 @@ def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
             continue
         try:
             read = msgspec.json.decode(line, type=_Line)
-            row = {column: _value(read, column) for column in TABLES[read.table]}
-            for column in _CONTENTS.get(read.table, ()):
-                held = row[column]
-                if held is not None:
-                    row[column] = held.encode() if isinstance(held, str) else b64decode(str(held["base64"]))
-        except (msgspec.MsgspecError, KeyError, AttributeError, ValueError) as error:
+            contents = _CONTENTS.get(read.table, ())
+            row = {
+                column: _content(_value(read, column)) if column in contents else _scalar(_value(read, column))
+                for column in TABLES[read.table]
+            }
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
             raise InvalidRequest(f"line {number} is no line of an exported ledger: {error}") from None
         if read.table == "event":
             # Numbers of another ledger may be taken here; the order of the lines is the order of the journal.
@@ -156,10 +156,32 @@ def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
             yield Ask(sql.IMPORT[read.table], row)
 
 
+def _content(held: object) -> bytes | None:
+    """Return the bytes that a column holds; they were written as text where they are text."""
+    if held is None:
+        return None
+    if isinstance(held, str):
+        return held.encode()
+    return b64decode(msgspec.convert(held, _Encoded).base64, validate=True)
+
+
+def _scalar(value: object) -> str | float | None:
+    """Return a value as every store can hold it."""
+    if value is None or isinstance(value, str | float):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    raise ValueError("a value is no text and no number that a ledger holds")
+
+
 def put_rows(batch: Sequence[Ask]) -> Program[None]:
     """Write rows that were read back; one that is there already stays as it is."""
     if batch:
         yield batch
+
+
+class _Encoded(msgspec.Struct):
+    base64: str
 
 
 class _Line(msgspec.Struct):

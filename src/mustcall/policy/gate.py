@@ -7,6 +7,7 @@ of an accepted reply can follow it; what went out is never taken back.
 
 from collections.abc import Iterable
 
+from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.events import (
     ArgumentsDelta,
@@ -90,14 +91,23 @@ class _Progress:
         self.ended = False
 
 
-class Shown:
-    """What the caller has been sent of this turn. Events are only noted as they go out, and read when it is asked."""
+#: How many events of one stream are kept as they went out before their deltas are joined.
+_LOOSE = 4_096
 
-    __slots__ = ("_known", "_read", "_started", "events")
+
+class Shown:
+    """What the caller has been sent of this turn. Events are only noted as they go out, and read when it is asked.
+
+    Of a long stream the deltas are joined, thousands at a time: they are few when they are read, all in one step.
+    """
+
+    __slots__ = ("_known", "_read", "_started", "events", "full")
 
     def __init__(self) -> None:
         #: Everything that went out, in order.
         self.events: list[Event] = []
+        #: From how many events on `join` is called for.
+        self.full = _LOOSE
         self._read = 0
         self._started = False
         self._known: dict[int, _Progress] = {}
@@ -108,6 +118,14 @@ class Shown:
     def record(self, events: Iterable[Event]) -> None:
         """Note events that went out."""
         self.events += events
+        if len(self.events) > self.full:
+            self.join()
+
+    def join(self) -> None:
+        """Join the deltas that were not joined yet and not read."""
+        start = max(self.full - _LOOSE, self._read)
+        self.events[start:] = coalesce(self.events[start:])
+        self.full = len(self.events) + _LOOSE
 
     @property
     def _parts(self) -> dict[int, _Progress]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mustcall.core.origin import JsonObject
+from mustcall.policy.allowance import spend
 from mustcall.policy.problems import Problem, declared_names, expected, one_line, written
 from mustcall.policy.subschemas import as_list, as_object, resolve, types_of
 from mustcall.policy.workload import MOST_STEPS, Effort, inner_values
@@ -265,7 +266,7 @@ class Misfits:
 
     def _spend(self, steps: int) -> None:
         self.steps += steps
-        if self.steps > MOST_STEPS:
+        if self.steps > MOST_STEPS or not spend(steps):
             raise _Enough
 
     def _size(self, value: Any) -> int:

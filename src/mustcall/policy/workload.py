@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject
+from mustcall.policy.allowance import spend
 from mustcall.policy.subschemas import as_list, as_object, resolve
 
 __all__ = ["MOST_STEPS", "Effort", "Uncountable", "effort_of", "inner_values", "places_in"]
@@ -75,11 +76,12 @@ class Effort(msgspec.Struct, frozen=True):
         return self.steps <= _FEW
 
     def affords(self, value: Any) -> bool:
-        """Tell whether a value can be checked within `MOST_STEPS`."""
+        """Tell whether a value can be checked within `MOST_STEPS` and what else is allowed; the steps are spent."""
         if self.bounded:
             return True
         most = MOST_STEPS // self.steps
-        return places_in(value, most) <= most
+        places = places_in(value, most)
+        return places <= most and spend(places * self.steps)
 
 
 def inner_values(value: Any) -> list[Any] | None:

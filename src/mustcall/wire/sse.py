@@ -123,6 +123,11 @@ class SseFramer:
         """Whether bytes after the last border are held."""
         return bool(self._held)
 
+    @property
+    def size(self) -> int:
+        """How many bytes are held."""
+        return self._size
+
     def close(self) -> bytes:
         """Return what was held: bytes after the last border."""
         block = b"".join(self._held)
@@ -192,6 +197,11 @@ class SseDecoder:
     def holds(self) -> bool:
         """Whether bytes after the last border are held."""
         return self._framer.holds
+
+    @property
+    def size(self) -> int:
+        """How many bytes after the last border are held."""
+        return self._framer.size
 
     def frame(self, chunk: bytes) -> bytes:
         """Take some bytes and return the whole events among them, to be read with `read`."""

@@ -95,7 +95,7 @@ class Step:
                 self._purse, self._endpoint, request.model, progress=self._progress, step=str(self._number)
             )
         metered = self._metered
-        turn = self._turns.begin(
+        turn = await self._turns.begin(
             inbound,
             self._endpoint,
             None,

@@ -1,0 +1,62 @@
+"""Where long pure steps of a turn run: on the loop while they are short, in a thread once they may not be.
+
+A step goes aside if it is heavy from the start, or if it spends more than the loop's allowance (`policy.allowance`);
+then it is done again from its beginning, so it must be a function of its arguments. In a thread the interpreter takes
+turns between the step and the loop. What cannot be interrupted is a single call into compiled code: a few
+milliseconds for each megabyte of JSON. Two steps run aside at a time, others wait for them; small requests never do.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.policy.allowance import Allowance, TooLong, allow
+
+__all__ = ["LARGE", "heavily", "heft", "unhurried"]
+
+T = TypeVar("T")
+
+#: Characters of text that take a few milliseconds to read, scan or write.
+LARGE = 256 * 1024
+#: A character of arguments is read, checked and repaired: about eight times the work of one of text.
+_ARGUMENTS = 8
+#: Steps of validation on the loop (10 ms), and in a thread (half a second) for one judgement.
+_HERE = 400_000
+_ASIDE = 20_000_000
+_THREADS = 2
+
+
+def heft(reply: Reply) -> int:
+    """Return how heavy a reply is to look at, in characters of text."""
+    weight = 0
+    for part in reply.parts:
+        if isinstance(part, Text | Refusal | Reasoning):
+            weight += len(part.text)
+        elif isinstance(part, ToolCall):
+            weight += len(part.arguments) * _ARGUMENTS
+    return weight
+
+
+async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
+    """Return what a pure function gives; other tasks run meanwhile if it takes long."""
+    if weight <= LARGE:
+        try:
+            return allow(Allowance(_HERE, elsewhere=True), function, args)
+        except TooLong:
+            pass
+    return await heavily(function, *args)
+
+
+async def heavily(function: Callable[..., T], *args: Any) -> T:
+    """Return what a pure function gives that is known to take long."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_threads(), allow, Allowance(_ASIDE, elsewhere=False), function, args)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="mustcall-aside")

@@ -1,0 +1,62 @@
+"""Where long steps run: short ones where they are called, heavy ones and those that spend too much in a thread."""
+
+import asyncio
+import threading
+
+import pytest
+
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.parts import Reasoning, Text, ToolCall
+from mustcall.engine.aside import LARGE, heft, unhurried
+from mustcall.policy.allowance import spend
+from support.values import replied
+
+
+def _where(steps: int) -> tuple[int, bool]:
+    return threading.get_ident(), spend(steps)
+
+
+async def test_a_short_step_runs_where_it_is_called() -> None:
+    """Rule 68: neither weight nor steps: no thread."""
+    assert await unhurried(LARGE, _where, 400_000) == (threading.get_ident(), True)
+
+
+async def test_a_heavy_step_runs_in_a_thread() -> None:
+    """Rule 68: above 256 KiB of text."""
+    thread, allowed = await unhurried(LARGE + 1, _where, 400_000)
+    assert thread != threading.get_ident()
+    assert allowed
+
+
+async def test_a_step_that_spends_too_much_is_done_again_in_a_thread() -> None:
+    """Rule 68: the loop's allowance is small, the thread's is not without end."""
+    thread, allowed = await unhurried(0, _where, 400_001)
+    assert thread != threading.get_ident()
+    assert allowed
+    assert (await unhurried(0, _where, 20_000_001))[1] is False
+
+
+async def test_others_run_meanwhile() -> None:
+    """Rule 68: the loop goes on while a heavy step runs; the step ends only once the loop has."""
+    went_on = threading.Event()
+    waiting = asyncio.ensure_future(unhurried(LARGE + 1, went_on.wait, 60.0))
+    await asyncio.sleep(0)
+    went_on.set()
+    assert await waiting is True
+
+
+async def test_errors_are_raised_as_they_are() -> None:
+    """An error of a step is the caller's to handle, wherever the step ran."""
+
+    def fail() -> None:
+        raise UpstreamGarbage("no")
+
+    for weight in (0, LARGE + 1):
+        with pytest.raises(UpstreamGarbage, match="no"):
+            await unhurried(weight, fail)
+
+
+def test_arguments_weigh_more_than_text() -> None:
+    """Arguments are checked and repaired, text and reasoning are only read."""
+    call = ToolCall(id="c", name="f", arguments="a" * 10)
+    assert heft(replied(Text("a" * 10), Reasoning(text="b" * 5), call)) == 10 + 5 + 80
