@@ -64,6 +64,10 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+#: A call of a megabyte in deltas of four characters is 90 MB on its wire, which is more than a model ever writes.
+_LONG_REPLIES = {"MUSTCALL_LIMITS_REPLY_BYTES": str(256 * 1024 * 1024)}
+
+
 def _environment(source: Path) -> dict[str, str]:
     """Return our environment without what would change a contender: proxies and the gateway's own settings.
 
@@ -74,7 +78,7 @@ def _environment(source: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy") and not name.startswith("MUSTCALL_")
     }
-    return kept | {"PYTHONPATH": str(source.resolve())}
+    return kept | {"PYTHONPATH": str(source.resolve()), **_LONG_REPLIES}
 
 
 @cache

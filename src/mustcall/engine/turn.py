@@ -23,7 +23,7 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.aside import heavily, heft, unhurried
+from mustcall.engine.aside import LARGE, heavily, heft, unhurried
 from mustcall.engine.counting import Counting
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
@@ -243,9 +243,11 @@ class Turn:
         self._progress.holding = False
         shown = outlet.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
-        weight = heft(original)
-        reply = await unhurried(weight, self._restored, original)
-        found = await unhurried(weight, flow.found, reply) if flow is not None else None
+        large = heft(original) > LARGE
+        reply = await heavily(self._restored, original) if large else self._restored(original)
+        found: Found | None = None
+        if flow is not None:
+            found = await heavily(flow.found, reply) if large else flow.found(reply)
         accepted = self._settle(await self._judge(reply, found), shown, spoke=earlier and shown.spoke)
         if accepted is None:
             return flow.last_words() if flow is not None and shown else outlet.nothing, False
@@ -254,7 +256,7 @@ class Turn:
         if flow is not None and flow.raw and accepted is original and not outlet.written:
             return flow.rest(), True
         rest = shown.more if earlier else shown.rest
-        return await unhurried(weight, lambda: outlet.write(rest(accepted))), True
+        return await heavily(lambda: outlet.write(rest(accepted))) if large else outlet.write(rest(accepted)), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -315,7 +317,8 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        body = await unhurried(len(self.inbound.body) // 4, self._outgoing.body)
+        large = len(self.inbound.body) > 4 * LARGE
+        body = await heavily(self._outgoing.body) if large else self._outgoing.body()
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = self._outgoing.call(body)
@@ -363,7 +366,8 @@ class Turn:
                 if not await self._again_after(error.info(), None):
                     raise
                 continue
-            restored = await unhurried(heft(reply), self._restored, reply)
+            large = heft(reply) > LARGE
+            restored = await heavily(self._restored, reply) if large else self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
@@ -401,7 +405,7 @@ class Turn:
             body = await upstream.read()
         finally:
             await upstream.close()
-        return await unhurried(len(body), self._decoded, body, skims)
+        return await heavily(self._decoded, body, skims) if len(body) > LARGE else self._decoded(body, skims)
 
     def _decoded(self, body: bytes, skims: bool) -> tuple[Reply, bytes | None]:
         """Read a whole reply; only what matters of it where its bytes may be forwarded."""

@@ -43,7 +43,7 @@ __all__ = ["WRAPPED_FIELD", "Change", "Checked", "Problem", "check_arguments", "
 WRAPPED_FIELD = "value"
 
 _NOT_OBJECT = Problem("", "a JSON object")
-_NESTED = (dict, list)
+_NESTED: frozenset[type] = frozenset({dict, list})
 #: What models call the arguments of a call.
 _WRAPPERS = frozenset({"arguments", "parameters", "args"})
 _READ_AS = "the text read as JSON"
@@ -298,8 +298,10 @@ def _unwrapped(tool: Tool, subject: _Subject, declared: JsonObject) -> _Subject 
 
 
 def _is_plain(value: JsonObject, declared: JsonObject) -> bool:
-    """Whether no key can be a misspelt one: all are declared, and nothing lies below them."""
-    for key, item in value.items():  # noqa: SIM110  a generator costs more than all it looks at
-        if key not in declared or type(item) in _NESTED:
+    """Whether no key can be a misspelt one: all are declared, and no object lies below them."""
+    for key, item in value.items():
+        if key not in declared:
+            return False
+        if type(item) in _NESTED and (type(item) is dict or not _NESTED.isdisjoint(map(type, item))):
             return False
     return True

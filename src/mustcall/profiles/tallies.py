@@ -230,10 +230,12 @@ def derive(counts: _Counts, profile: Profile, *, reorders: bool = True) -> dict[
     elif reorders and profile.forced is not Forcing.ALWAYS and (order := _order(counts, profile)):
         changes["forced_by"] = order
     # The text formats that tools can be rendered in; a replica of another version may have counted others.
-    formats = (dialect.name for dialect in known())
-    written = {name: counts[f"{DIALECT}{name}"] for name in formats if f"{DIALECT}{name}" in counts}
-    usual = max(written, key=lambda name: written[name].made, default=None)
-    if usual is not None and written[usual].made >= _WRITTEN:
+    written = {name: count for name, count in _named(counts, DIALECT) if count.made >= _WRITTEN}
+    if not written:
+        return changes
+    formats = [dialect.name for dialect in known() if dialect.name in written]
+    usual = max(formats, key=lambda name: written[name].made, default=None)
+    if usual is not None:
         changes["prompt_dialect"] = usual
     return changes
 
