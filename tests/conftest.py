@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -32,6 +33,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Give a property test that names its own number of examples as many as the profile allows it."""
     if isinstance(item, pytest.Function):
         scaled(item.obj)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Fail a test that made several upstream calls and did not compare the body of each (rule 118)."""
+    compared = sys.modules.get("support.compared")
+    if compared is not None:
+        compared.forget()
+    result = yield
+    compared = sys.modules.get("support.compared")
+    if compared is not None:
+        compared.check_compared()
+    return result
 
 
 def pytest_collection_finish() -> None:
