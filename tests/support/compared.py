@@ -4,7 +4,7 @@ A body counts as compared once it was equal to a whole body that the test wrote:
 substring or a count is no comparison. What a test has good reason not to compare it says with `leave`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["Body", "Comparing", "check_compared", "forget"]
@@ -35,13 +35,13 @@ class Body(dict[str, Any]):
         self._compared = compared
 
     def __eq__(self, other: object) -> bool:
-        equal = dict.__eq__(self, other)
+        equal = super().__eq__(other)
         if equal is True:
             self._compared.add(self._number)
         return bool(equal)
 
     def __ne__(self, other: object) -> bool:
-        return not dict.__eq__(self, other)
+        return not super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]  as every dict
 
@@ -53,6 +53,7 @@ class Comparing:
         self._compared: set[int] = set()
         self._left: str | None = None
         self._count = 0
+        self._counted: Callable[[], tuple[int, int]] | None = None
 
     def bodies(self, bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the bodies, each of which notes that it was compared."""
@@ -65,12 +66,26 @@ class Comparing:
 
     def end(self, calls: int, asked: int) -> None:
         """Note how many calls so many requests came to: where there are more, the test is asked about them later."""
+        self._counted = None
         if calls > asked:
             self._count = calls
-            _ended.append(self)
+            if self not in _ended:
+                _ended.append(self)
+
+    def watch(self, counted: Callable[[], tuple[int, int]]) -> None:
+        """Do as `end` when the test is over, or when `settle` is called: `counted` tells calls and requests."""
+        self._counted = counted
+        _ended.append(self)
+
+    def settle(self) -> None:
+        """Count what is watched now; what a test before this one left is not counted."""
+        if self._counted is not None and self in _ended:
+            self.end(*self._counted())
 
     def check(self) -> None:
         """Fail if one of the bodies was not compared."""
+        if self._counted is not None:
+            self.end(*self._counted())
         missing = [number + 1 for number in range(self._count) if number not in self._compared]
         if missing and self._left is None:
             listed = ", ".join(map(str, missing))
