@@ -45,7 +45,9 @@ def test_less_does_not(look: str) -> None:
         case _:
             pass
     missing = "2" if look == "one" else "1, 2"
-    with pytest.raises(AssertionError, match=f"rule 118: of 2 upstream calls the bodies of {missing} were not compared"):
+    with pytest.raises(
+        AssertionError, match=f"rule 118: of 2 upstream calls the bodies of {missing} were not compared"
+    ):
         check_compared()
     forget()
 
