@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -46,6 +47,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
     if seed:
         items[:] = shuffled(items, seed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Fail a test that made several upstream calls and did not compare the body of each (rule 118)."""
+    compared = sys.modules.get("support.compared")
+    if compared is not None:
+        compared.forget()
+    result = yield
+    compared = sys.modules.get("support.compared")
+    if compared is not None:
+        compared.check_compared()
+    return result
 
 
 def pytest_collection_finish() -> None:

@@ -21,6 +21,7 @@ from mustcall.policy.wording import Wording
 from mustcall.testing import Answer, Chunking, Fail, Recorded, RunningGateway, ScriptedUpstream
 from mustcall.upstream.retry import SystemClock
 from rules.outcomes import Outcome, read_outcome
+from support.compared import Comparing
 from support.forcing import TIME, WEATHER, WIRES, Tool, User, turns_on, write_body
 from support.http import Response, post
 
@@ -210,9 +211,13 @@ class _Hasty(SystemClock):
 
 
 class Stage:
-    """One strict upstream behind a gateway per wire; `play` puts a script on, `ask` takes a turn."""
+    """One strict upstream behind a gateway per wire; `play` puts a script on, `ask` takes a turn.
 
-    def __init__(self, house: House | None = None) -> None:
+    With `compares` a test that made retries must have compared the body of each call (rule 118).
+    """
+
+    def __init__(self, house: House | None = None, *, compares: bool = False) -> None:
+        self._compares = compares
         self._answers: list[Answer] = []
         self._upstream = ScriptedUpstream(self._next, strict=True)
         # Turns of one module ask for the same things: each is to be taken.
@@ -220,6 +225,9 @@ class Stage:
         controls: Controls = msgspec.structs.replace(house.controls, remember_failures=0)
         self._house: House = msgspec.structs.replace(house, controls=controls)
         self._gateways: dict[str, RunningGateway] = {}
+        #: Which bodies of the script the test has compared.
+        self.comparing = Comparing()
+        self._asked = 0
 
     def _next(self, recorded: Recorded) -> Answer:
         del recorded
@@ -242,9 +250,19 @@ class Stage:
 
     def play(self, *answers: Answer, chunking: Chunking = None) -> Self:
         """Put a script on; what was recorded before is forgotten."""
+        self.comparing.settle()
+        self.comparing = Comparing()
+        if self._compares:
+            self.comparing.watch(self._counted)
+        self._asked = 0
         self._upstream.requests.clear()
         self._upstream.chunking = chunking
         self._answers = list(answers)
+        return self
+
+    def prepare(self, *answers: Answer) -> Self:
+        """Put a script on for a turn that only prepares the next: its bodies are compared elsewhere."""
+        self.play(*answers).comparing.leave("it prepares the next turn")
         return self
 
     def ask(
@@ -252,11 +270,13 @@ class Stage:
     ) -> Outcome:
         """Take one turn: from this wire, to an upstream of that wire (the same unless said otherwise)."""
         gateway = self._gateways[upstream or caller]
+        self._asked += 1
         answer = post(gateway.url + PATHS[caller], body, _KEYS[caller] | (headers or {}))
         return read_outcome(caller, answer)
 
     def url(self, upstream: str) -> str:
-        """Where the gateway before an upstream of this wire listens."""
+        """Where the gateway before an upstream of this wire listens, for one request."""
+        self._asked += 1
         return self._gateways[upstream].url
 
     @property
@@ -274,7 +294,10 @@ class Stage:
         """The bodies the upstream received, each of which it must have accepted."""
         refused = [(one.number, one.refused_by) for one in self.sent if one.refused_by]
         assert not refused, f"the strict upstream refused: {refused}"
-        return [one.body for one in self.sent]
+        return self.comparing.bodies([one.body for one in self.sent])
+
+    def _counted(self) -> tuple[int, int]:
+        return len(self._upstream.requests), self._asked
 
 
 def ask_slowly(url: str, wire: str, body: Json, until: bytes, then: Callable[[], None]) -> Outcome:

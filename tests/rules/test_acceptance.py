@@ -69,6 +69,7 @@ def _ask(question: str, wire: str, model: Callable[[Recorded], Answer], house: H
     steps: list[Step] = [User(question)]
     lookups = 0
     with Rig(model=model, upstream=wire, house=house) as rig:
+        rig.comparing.leave("it is about the answer; what a rule sends is compared in test_grounding")
         for number in range(4):
             got = rig.ask(wire, write_body(wire, *steps, model=MODEL, tools=(SEARCH, WEATHER), stream=stream))
             if not got.calls:

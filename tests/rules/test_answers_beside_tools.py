@@ -31,6 +31,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 GOOD = '{"city":"Oslo","degrees":21}'
 BAD = '{"city":"Oslo"}'
 PROBLEM = "degrees: integer, required"
+NO_JSON = "top level: valid JSON"
 ASKED = fill(WORDS.answer_as_json, schema=json.dumps(SCHEMA, separators=(",", ":"), sort_keys=True))
 DONE: tuple[Step | str, ...] = ("Weather?", Called("c_0", "get_weather", {"city": "Oslo"}), Result("c_0", "21"))
 
@@ -65,6 +66,21 @@ def sent(wire: str, stream: bool, *steps: Step | str, **fields: Any) -> dict[str
     """The same without the schema, as it goes to an upstream of the same wire."""
     body = expect_body(wire, wire, *(steps or ("Weather?",)), model=MODEL, tools=[WEATHER], stream=stream, **fields)
     return body | ({"store": False} if wire == "responses" else {})
+
+
+def through_a_tool(wire: str, stream: bool) -> dict[str, Any]:
+    """What is sent where the answer is asked for through a tool."""
+    body = sent(wire, stream)
+    return body | {"tools": [*body["tools"], answer_tool(wire)]}
+
+
+def reminded(wire: str, body: dict[str, Any], text: str) -> dict[str, Any]:
+    """The body with a user turn of ours at its tail."""
+    turn: dict[str, Any] = {"role": "user", "content": text}
+    if wire == "responses":
+        turn = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    turns = "input" if wire == "responses" else "messages"
+    return {**body, turns: [*body[turns], turn]}
 
 
 @ways
@@ -105,9 +121,9 @@ def test_asked_again_with_its_problem(wire: str, stream: bool) -> None:
     bad = Turn(Call("answer", BAD)), Turn(Say("It is 21 degrees.")), ANSWER
     with Rig(*bad, upstream=wire, house=house(**APART)) as rig:
         got = rig.ask(wire, asking(wire, stream))
-    again = fill(WORDS.answer_again, problem=PROBLEM, tool="answer")
-    assert (again in str(rig.bodies[1]), again in str(rig.bodies[2])) == (True, False)
-    assert all(answer_tool(wire) in body["tools"] for body in rig.bodies)
+    again, prose = (fill(WORDS.answer_again, problem=each, tool="answer") for each in (PROBLEM, NO_JSON))
+    base = through_a_tool(wire, stream)
+    assert rig.bodies == [base, reminded(wire, base, again), reminded(wire, base, prose)]
     assert (got.text, got.outcome[1]) == (GOOD, "3")
 
 
@@ -116,7 +132,9 @@ def test_spent(wire: str, stream: bool) -> None:
     """Rule 91: two retries, then the typed error with the real count."""
     with Rig(*[Turn(Call("answer", BAD))] * 3, upstream=wire, house=house(**APART)) as rig:
         got = rig.ask(wire, asking(wire, stream))
-    assert (got.status, len(rig.bodies)) == (FAILED[wire], 3)
+    base = through_a_tool(wire, stream)
+    again = reminded(wire, base, fill(WORDS.answer_again, problem=PROBLEM, tool="answer"))
+    assert (got.status, rig.bodies) == (FAILED[wire], [base, again, again])
     assert "StructuredOutputError" in got.error["message"]
     assert "3 attempts made" in got.error["message"]
 
@@ -127,11 +145,10 @@ def test_the_schema_alone_the_second_time(wire: str, stream: bool) -> None:
     facts = APART | {"schema_output": True}
     with Rig(Turn(Say("Warm.")), Turn(Say(GOOD)), upstream=wire, house=house(**facts)) as rig:
         got = rig.ask(wire, asking(wire, stream))
-    first, second = rig.bodies
-    assert answer_tool(wire) in first["tools"]
-    assert "tools" not in second
-    for name, value in FORMATS[wire].items():
-        assert second[name] == value
+    alone = sent(wire, stream) | FORMATS[wire]
+    del alone["tools"]
+    told = fill(WORDS.bad_answer, problem=NO_JSON)
+    assert rig.bodies == [through_a_tool(wire, stream), reminded(wire, alone, told)]
     assert got.text == GOOD
 
 
@@ -150,11 +167,13 @@ def test_words_where_tools_are_text(wire: str, stream: bool) -> None:
     facts = APART | {"protocol": "prompt"}
     script = Turn(Say("Warm.")), Turn(Say(f"```json\n{GOOD}\n```"))
     with Rig(*script, upstream=wire, house=house(**facts)) as rig:
+        rig.comparing.leave("the whole rendering is compared in test_protocols")
         got = rig.ask(wire, asking(wire, stream, **({"store": False} if wire == "responses" else {})))
     assert all(json.dumps(ASKED)[1:-1] in json.dumps(body) for body in rig.bodies)
     assert all(not FORMATS[wire].keys() - {"store"} & body.keys() for body in rig.bodies)
     assert (got.text, got.outcome[1]) == (GOOD, "2")
     with Rig(*[Turn(Say("Warm."))] * 2, upstream=wire, house=house(**facts)) as rig:
+        rig.comparing.leave("as above")
         got = rig.ask(wire, asking(wire, stream))
     assert (got.status, len(rig.bodies)) == (FAILED[wire], 2)
 
@@ -205,7 +224,7 @@ def test_learnt_from_a_refusal(wire: str, stream: bool, message: str) -> None:
     with Rig(Fail(400, message), ANSWER, ANSWER, upstream=wire) as rig:
         got = [rig.ask(wire, asking(wire, stream)) for _ in range(2)]
     assert [each.text for each in got] == [GOOD, GOOD]
-    assert [answer_tool(wire) in body["tools"] for body in rig.bodies] == [False, True, True]
+    assert rig.received == [asking(wire, stream), *[through_a_tool(wire, stream)] * 2]
 
 
 @ways
@@ -252,7 +271,9 @@ def test_a_refused_force_of_ours(wire: str, stream: bool) -> None:
     script = (refusal, ANSWER, refusal, ANSWER)
     with Rig(*script, upstream=wire, house=house(**APART | {"forced": "always"})) as rig:
         got = [rig.ask(wire, asking(wire, stream)) for _ in range(2)]
-    assert ["tool_choice" in body for body in rig.bodies] == [True, False, True, False]
+    base = through_a_tool(wire, stream)
+    forced = base | {"tool_choice": {"type": "any"} if wire == "messages" else "required"}
+    assert rig.received == [forced, base] * 2
     assert [each.text for each in got] == [GOOD, GOOD]
 
 
@@ -278,7 +299,8 @@ def test_a_leaked_answer_call() -> None:
     for protocol, count in (("hybrid", 1), ("native", 2)):
         with Rig(Turn(Say(leak)), ANSWER, upstream="chat", house=house(**APART | {"protocol": protocol})) as rig:
             got = rig.ask("chat", asking("chat", stream=True))
-        assert (json.loads(got.text), len(rig.bodies)) == (json.loads(GOOD), count)
+        assert json.loads(got.text) == json.loads(GOOD)
+        assert rig.bodies == [through_a_tool("chat", stream=True)] * count
 
 
 @pytest.mark.parametrize(
@@ -295,4 +317,7 @@ def test_an_envelope_is_no_answer(question: str, envelope: str) -> None:
     any_json = {"response_format": {"type": "json_object"}}
     with Rig(Turn(Say(envelope)), Turn(Say('{"a":1}')), upstream="chat", house=house(**APART)) as rig:
         got = rig.ask("chat", asking("chat", False, question, **any_json))
-    assert (got.text, len(rig.bodies)) == ('{"a":1}', 2)
+    told = {"role": "system", "content": fill(WORDS.answer_as_json, schema='{"type":"object"}')}
+    base = sent("chat", False, question)
+    assert rig.bodies == [base | {"messages": [told, *base["messages"]]}] * 2
+    assert got.text == '{"a":1}'

@@ -138,9 +138,7 @@ def test_dropped_keywords_are_enforced_here(wire: str, stream: bool) -> None:
         seen = [rig.ask(wire, asked) for _ in misfits]
         bodies = rig.bodies
     assert bodies[:3] == [sent, reminded(wire, sent, MISFIT.format("top level: no fields but city, days")), sent]
-    assert bodies[3][KEY[wire]][:-1] == sent[KEY[wire]]
-    assert "get_weather: days: " in json.dumps(bodies[3][KEY[wire]][-1])
-    assert len(bodies) == 4
+    assert bodies[3:] == [reminded(wire, sent, MISFIT.format("days: a multiple of 2"))]
     for got in seen:
         assert got.calls == (("get_weather", {"city": "Paris", "days": 4}),)
         assert got.adaptations == ["schema_reduced:get_weather", "directive_added:messages"]
@@ -284,9 +282,11 @@ def test_an_announcement_under_a_force_is_a_missed_force(wire: str, stream: bool
         got = rig.ask(wire, asked)
         first, second = rig.bodies
     assert first == asked
-    assert second["tool_choice"] == asked["tool_choice"]
-    assert second[KEY[wire]][:1] == asked[KEY[wire]]
     demand = "The tool `get_weather` has not been called yet. Call it now, before anything else."
-    assert demand in json.dumps(second[KEY[wire]][-1])
+    kept: dict[str, Any] = {"role": "assistant", "content": ANNOUNCED}
+    if wire == "responses":
+        content = [{"type": "output_text", "text": ANNOUNCED, "annotations": [], "logprobs": []}]
+        kept = {"type": "message", "role": "assistant", "content": content}
+    assert second == reminded(wire, {**asked, KEY[wire]: [*asked[KEY[wire]], kept]}, demand)
     assert (got.text, got.calls) == ("", (("get_weather", PARIS),))
     assert got.outcome[2:] == ("met", "force_missed,called")

@@ -329,6 +329,7 @@ def test_nothing_of_keys_or_contents_is_logged(
             for stream in (False, True):
                 body = request(wire, "Quokka?", stream=stream)
                 with Rig(*script, upstream=wire, clock=FakeClock()) as rig:
+                    rig.comparing.leave("it is about the log")
                     statuses.append(post(rig.url + PATHS[wire], body, keys).status)
                     assert rig.requests[0].headers.get("authorization" if wire != "messages" else "x-api-key")
     assert {200, 400, 502} <= set(statuses)

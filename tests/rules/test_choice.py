@@ -160,6 +160,7 @@ def test_streaming_changes_only_the_stream_fields(caller: str, upstream: str, li
         if not limited and caller != "messages":  # which requires a limit
             asked = {key: value for key, value in asked.items() if key not in LIMITS}
         with Rig(Turn(Think("hm"), Say("It is sunny.")), CALL, upstream=upstream) as rig:
+            rig.comparing.leave("they are compared with each other")
             got = rig.ask(caller, asked)
             sent.append(rig.bodies)
         assert got.calls == (("get_weather", PARIS),)
@@ -245,8 +246,10 @@ def test_a_server_that_refuses_the_field(wire: str, stream: bool, words: str) ->
     bare = _followed(wire, write_body(wire, ASK, model="local-1", stream=True), None, DIRECTIVE)
     with Rig(*[refusal] * (2 if soft else 1), CALL, CALL, upstream=wire) as rig:
         got = rig.ask(wire, asked)
-        assert rig.bodies[-1] == bare
-        assert ["tool_choice" in body for body in rig.bodies] == [True] * (2 if soft else 1) + [False]
+        forced = write_body(wire, ASK, model="local-1", choice="get_weather", stream=True)
+        auto = write_body(wire, ASK, model="local-1", choice="auto", stream=True)
+        tried = [_followed(wire, auto, None, DIRECTIVE)] if soft else []
+        assert rig.bodies == [forced, *tried, bare]
         assert "learnt:takes_choice" in got.adaptations
         again = rig.ask(wire, asked)
         assert rig.bodies[-1] == bare
@@ -341,6 +344,7 @@ def test_a_tool_locked_off_meets_no_force(wire: str, stream: bool, spare: bool) 
     script = [CALL, Turn(Call("get_time", {"zone": "CET"}))] if spare else [CALL] * 5
     asked = write_body(wire, ASK, model="unheard-of", stream=stream, choice="required")
     with Rig(*script, upstream=wire, house=house, strict=False) as rig:
+        rig.comparing.leave("the bodies of the ladder are compared in test_force_ladder")
         got = rig.ask(wire, asked)
         sent = rig.bodies
     streamed = write_body(wire, ASK, model="unheard-of", stream=True, choice="required")

@@ -252,6 +252,7 @@ def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> 
         rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
         rig.ask(upstream, following)
         rig.ask(upstream, new)
+        rig.comparing.leave("whole bodies: test_the_first_answer_stays_in_context_on_every_wire")
         first, second, *next_ones = rig.bodies
     name = next(iter(off))
     assert (first[name], second[name]) == (new[name], off[name])
@@ -293,8 +294,9 @@ def test_the_callers_history_is_its_own(wire: str) -> None:
     with Rig(thought(), CALL, Turn(Say("Sunny."))) as rig:
         got = rig.ask(wire, asked(wire))
         rig.ask(wire, asked(wire, *done, choice="auto", thinking=False))
-        assert rig.bodies[2] == expect_body(wire, "messages", *done, model=CLAUDE, choice="auto")
-        assert len(rig.bodies) == 3
+        soft = soft_body(wire)
+        following = expect_body(wire, "messages", *done, model=CLAUDE, choice="auto")
+        assert rig.bodies == [soft, hard(soft), following]
     assert (got.calls, got.text, got.thinking) == (MET, "", "")
 
 

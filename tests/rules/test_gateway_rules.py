@@ -162,6 +162,7 @@ def test_a_stream_shows_the_accepted_attempt_only(wire: str) -> None:
     dull = Turn(Think("Zwieback."), Say("Zwieback, said the model."))
     whole = direct(wire, body, CALL)
     with Rig(dull, CALL, upstream=wire) as rig:
+        rig.comparing.leave("it is about the reply; bodies: test_force")
         seen = post(rig.url + PATHS[wire], body, KEYS)
         assert len(rig.bodies) == 2
     assert b"Zwieback" not in seen.body
@@ -265,6 +266,7 @@ def test_usage_is_the_delivered_attempts(wire: str, stream: bool) -> None:
     first = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
     second = Turn(Call("get_weather", PARIS), usage=Usage(input_tokens=120, output_tokens=20))
     with Rig(first, second, upstream=wire) as rig:
+        rig.comparing.leave("it is about usage; bodies: test_force")
         got = rig.ask(wire, body)
         assert len(rig.bodies) == 2
     assert got.tokens == (120, 20)
@@ -279,6 +281,7 @@ def test_metadata_in_the_body_is_there_for_the_asking(wire: str) -> None:
     """Rule 114: asked for, the body says the class and the action of each attempt, the force, protocol and repairs."""
     body = request(wire, choice="get_weather")
     with Rig(Turn(Say("Fine.")), Turn(Call("get-weather", PARIS)), CALL, upstream=wire) as rig:
+        rig.comparing.leave("it is about the reply; bodies: test_force")
         told = post(rig.url + PATHS[wire], body, {**KEYS, "x-mustcall-metadata": "true"})
         plain = post(rig.url + PATHS[wire], body, KEYS)
         assert rig.bodies[0] == rig.bodies[2] == body
@@ -314,6 +317,7 @@ def test_a_message_starts_with_the_delivered_attempts_usage(upstream: str) -> No
     first = Turn(Say("Fine."), usage=Usage(input_tokens=100, output_tokens=7))
     second = Turn(Call("get_weather", PARIS), usage=Usage(input_tokens=120, output_tokens=20))
     with Rig(first, second, upstream=upstream) as rig:
+        rig.comparing.leave("it is about usage; bodies: test_force")
         seen = post(rig.url + PATHS["messages"], body, KEYS)
         assert len(rig.bodies) == 2
     events = [cast("dict[str, Any]", event) for event in events_of(seen.body) if isinstance(event, dict)]

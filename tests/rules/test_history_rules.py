@@ -86,10 +86,10 @@ def test_refused_prefill_is_sent_once_more_without_the_turn(stream: bool) -> Non
     with Rig(FINE, FINE) as rig:
         first = rig.ask("messages", asked)
         assert [one.refused_by for one in rig.requests] == ["ends_with_user", None]
-        assert [one.body for one in rig.requests] == [asked, shorter]
+        assert rig.received == [asked, shorter]
         assert (first.text, first.outcome[1]) == ("Fine.", "" if stream else "2")
         second = rig.ask("messages", asked)
-        assert [one.body for one in rig.requests[2:]] == [mended]
+        assert rig.received[2:] == [mended]
         assert second.text == "Fine."
 
 
@@ -237,6 +237,7 @@ def test_a_stub_that_is_called_anyway_is_not_delivered() -> None:
     asked = request("messages", *steps, tools=())
     with Rig(Turn(Say("It rains."), Call("get_weather", {})), FINE) as rig:
         got = rig.ask("messages", asked)
+        rig.comparing.leave("the body with a stub is compared in the tests of rule 104; this one is sent twice")
         assert rig.requests[0].raw == rig.requests[1].raw
         assert len(rig.bodies) == 2
     assert (got.text, got.calls, got.outcome[3]) == ("Fine.", (), "unknown_tool,answered")

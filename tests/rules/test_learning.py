@@ -57,7 +57,7 @@ OVERRIDES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES))) as opened:
+    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 
@@ -83,7 +83,7 @@ def test_the_next_turn_starts_with_what_worked(stage: Stage, wire: str, stream: 
     body = request(wire, stream=stream, model=model, choice="get_weather")
     ladder = rungs(wire, model, stream=stream)
     missed = list(ladder).index(rung)
-    outcome = stage.play(*[NO] * missed, ANSWERS[rung]).ask(wire, body)
+    outcome = stage.prepare(*[NO] * missed, ANSWERS[rung]).ask(wire, body)
     assert (len(stage.bodies), stage.bodies[0], outcome.calls) == (missed + 1, ladder["native"], CALLED)
     for _ in range(2):
         outcome = stage.play(ANSWERS[rung]).ask(wire, body)
@@ -97,7 +97,7 @@ def test_the_others_follow_in_their_order(stage: Stage, wire: str, stream: bool)
     model = stranger()
     body = request(wire, stream=stream, model=model, choice="get_weather")
     ladder = rungs(wire, model, stream=stream)
-    stage.play(NO, NO, WRITTEN).ask(wire, body)
+    stage.prepare(NO, NO, WRITTEN).ask(wire, body)
     blank = Turn(Say("It is"), finish="length")  # nothing of it stays in context
     outcome = stage.play(blank, blank, blank, blank, TEXT_CALL).ask(wire, body)
     forced = arriving(wire, wire, SECOND, stream=True, model=model, choice="get_weather")
@@ -169,7 +169,7 @@ def test_known_enforcement_is_not_unlearnt(stage: Stage, model: str) -> None:
     if model == "obeys":
         model = stranger(model)
     body = request("chat", model=model, choice="get_weather")
-    stage.play(NO, NO, WRITTEN).ask("chat", body)
+    stage.prepare(NO, NO, WRITTEN).ask("chat", body)
     for _ in range(3):
         outcome = stage.play(GOOD).ask("chat", body)
         assert [one.raw for one in stage.sent] == [json.dumps(body).encode()]
@@ -180,7 +180,7 @@ def test_what_the_operator_put_first_stays_first(stage: Stage) -> None:
     """Rule 139: `constrain_first` is not overruled by a turn in which the directive worked."""
     model = stranger("shaped")
     body = request("chat", model=model, choice="get_weather")
-    stage.play(NO, NO, GOOD).ask("chat", body)
+    stage.prepare(NO, NO, GOOD).ask("chat", body)
     assert [one["model"] for one in stage.bodies] == [model] * 3
     stage.play(WRITTEN).ask("chat", body)
     assert stage.bodies == [rungs("chat", model, stream=False)["schema"]]
@@ -192,10 +192,10 @@ def test_a_turn_costs_hardly_more_than_a_call(stage: Stage, rung: str) -> None:
     model = stranger()
     body = request("chat", model=model, choice="get_weather")
     ladder = rungs("chat", model, stream=False)
-    stage.play(*[NO] * list(ladder).index(rung), ANSWERS[rung]).ask("chat", body)
+    stage.prepare(*[NO] * list(ladder).index(rung), ANSWERS[rung]).ask("chat", body)
     calls = 0
     for turn in range(2, 43):
-        stage.play(*([NO] if turn in (21, 41) else []), ANSWERS[rung]).ask("chat", body)
+        stage.prepare(*([NO] if turn in (21, 41) else []), ANSWERS[rung]).ask("chat", body)
         calls += len(stage.bodies)
         assert (stage.bodies[0] == ladder["native"]) is (turn in (21, 41))
     assert calls == 41 + 2
@@ -204,7 +204,7 @@ def test_a_turn_costs_hardly_more_than_a_call(stage: Stage, rung: str) -> None:
 def test_what_one_model_teaches_is_for_it_alone(stage: Stage) -> None:
     """Rule 139: another model of the same upstream, and the same model at another, begin where they would."""
     model, other = stranger(), stranger()
-    stage.play(NO, WRITTEN).ask("chat", request("chat", model=model, choice="get_weather"))
+    stage.prepare(NO, WRITTEN).ask("chat", request("chat", model=model, choice="get_weather"))
     stage.play(GOOD).ask("chat", request("chat", model=other, choice="get_weather"))
     assert stage.bodies == [rungs("chat", other, stream=False)["native"]]
     stage.play(GOOD).ask("messages", request("messages", model=model, choice="get_weather"))
@@ -247,10 +247,11 @@ def test_a_stream_that_is_refused_later_in_the_turn(stage: Stage) -> None:
     """Rule 137: also where another refusal without a known reason came before it."""
     model = stranger()
     body = request("chat", model=model, choice="get_weather")
-    stage.play(NO, WRITTEN).ask("chat", body)
+    stage.prepare(NO, WRITTEN).ask("chat", body)
     stage.play(Fail(400, "Bad Request"), NO_STREAM, GOOD).ask("chat", body)
     forced = arriving("chat", "chat", model=model, choice="get_weather")
-    assert stage.bodies[1:] == [{**forced, "stream": True, "stream_options": {"include_usage": True}}, forced]
+    streamed = {**forced, "stream": True, "stream_options": {"include_usage": True}}
+    assert stage.bodies == [rungs("chat", model, stream=False)["schema"], streamed, forced]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +268,7 @@ def test_what_is_taken_for_a_refused_stream(stage: Stage, refusal: Fail, calls: 
     """Rule 139: words that only look like it and faults that may pass are not kept for a week."""
     model = stranger()
     outcome = stage.play(refusal, GOOD).ask("chat", request("chat", model=model, choice="get_weather"))
+    stage.comparing.leave("it is about what is learnt; bodies: test_a_refused_stream_is_learnt")
     assert len(stage.bodies) == calls
     assert ("learnt:streams_forced" in outcome.adaptations) is learnt
 

@@ -56,7 +56,7 @@ OVERRIDES = [{"models": ["bare*"], "schema_output": False, "local": False}, {"mo
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES))) as opened:
+    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 

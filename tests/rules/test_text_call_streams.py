@@ -20,7 +20,7 @@ CALLED = (("get_weather", {"city": "Paris"}),)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage() as opened:
+    with Stage(compares=True) as opened:
         yield opened
 
 

@@ -27,7 +27,7 @@ CALLED = (("get_weather", {"city": "Paris"}),)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage() as opened:
+    with Stage(compares=True) as opened:
         yield opened
 
 
@@ -52,7 +52,7 @@ def test_text_call_is_discarded(stage: Stage, caller: str, upstream: str, stream
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_later_history_is_clean(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 45: what the caller hands back next holds the accepted attempt's call and nothing of the discarded one."""
-    outcome = stage.play(BAD, GOOD).ask(wire, request(wire, stream=stream))
+    outcome = stage.prepare(BAD, GOOD).ask(wire, request(wire, stream=stream))
     (call_id,) = outcome.ids
     history = (User("Weather in Paris?"), Called(call_id, *outcome.calls[0]), Result(call_id, "Sunny."))
     body = request(wire, *history, stream=stream)
@@ -205,7 +205,7 @@ def test_hybrid_promotes_nothing_invalid(stage: Stage, wire: str, stream: bool) 
     body = request(wire, stream=stream, model=UNKNOWN)
     turn = Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"town": "Paris"}}</tool_call>'))
     outcome = stage.play(turn, GOOD).ask(wire, body)
-    assert len(stage.bodies) == 2
+    assert stage.bodies == [body, body]
     assert (outcome.verdicts, outcome.text, outcome.calls) == ("text_call,called", "", CALLED)
     check_no_trace(outcome.raw)
     check_no_trace(stage.sent[1].raw)
@@ -239,11 +239,9 @@ def test_retries_end_on_the_callers_side(stage: Stage, wire: str, stream: bool) 
     history = (User("Weather?"), Called("call_1", "get_weather", {"city": "Rome"}), Result("call_1", "Rain."))
     body = request(wire, *history, stream=stream)
     outcome = stage.play(BAD, BAD, GOOD).ask(wire, body)
-    assert stage.bodies[:2] == [body, body]
     key = "input" if wire == "responses" else "messages"
-    turns = stage.bodies[2][key]
-    assert turns[: len(history)] == body[key]
-    assert turns[len(history) :] == arriving(wire, wire, WORDS.text_call)[key][1:]
+    reminded = {**body, key: [*body[key], *arriving(wire, wire, WORDS.text_call)[key][1:]]}
+    assert stage.bodies == [body, body, reminded]
     assert outcome.calls == CALLED
 
 
@@ -286,6 +284,7 @@ def test_exhaustion_is_logged(stage: Stage, stream: bool, caplog: pytest.LogCapt
     """Rule 48: the operator's log names the error and the request, and holds nothing of what was said."""
     with caplog.at_level(logging.WARNING, logger="mustcall"):
         outcome = stage.play(BAD, BAD, BAD).ask("chat", request("chat", stream=stream))
+    stage.comparing.leave("it is about the log; bodies: test_exhaustion")
     (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("mustcall")]
     assert outcome.headers["x-mustcall-request-id"] in line
     assert "text_tool_call" in line
@@ -509,6 +508,7 @@ def test_forced_text_call(stage: Stage, caller: str, choice: str, stream: bool) 
     body = request(caller, stream=stream, model=CLAUDE, thinking=True, choice=choice)
     bad = Turn(Think("Hm."), Say(INVOKE))
     outcome = stage.play(bad, GOOD).ask(caller, body, "messages")
+    stage.comparing.leave("every field is compared below")
     asked = WORDS.call_any if choice == "required" else [line.format(tool=choice) for line in WORDS.call_named]
     soft, hard = stage.bodies
     forced = {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}

@@ -19,7 +19,7 @@ CALLED = (("get_weather", {"city": "Paris"}),)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways: two retries of the transport, two of text calls, four extra calls."""
-    with Stage() as opened:
+    with Stage(compares=True) as opened:
         yield opened
 
 

@@ -17,6 +17,7 @@ import openai
 
 from mustcall.engine.turns import House
 from mustcall.testing import Answer, Recorded, RunningGateway, ScriptedUpstream
+from support.compared import Comparing
 
 __all__ = [
     "BUDGET",
@@ -283,6 +284,9 @@ class Rig:
         self._house = house
         self._server = server
         self._gateway: RunningGateway | None = None
+        #: Which bodies the test has compared: all of several must be (rule 118).
+        self.comparing = Comparing()
+        self._asked = 0
 
     def __enter__(self) -> Self:
         self._upstream.start()
@@ -296,6 +300,8 @@ class Rig:
         if self._gateway is not None:
             self._gateway.close()
         self._upstream.close()
+        if error is None:
+            self.comparing.end(len(self.requests), self._asked)
 
     @property
     def requests(self) -> list[Recorded]:
@@ -307,12 +313,18 @@ class Rig:
         """The bodies the upstream received, each of which it must have accepted."""
         refused = [(one.number, one.refused_by) for one in self.requests if one.refused_by]
         assert not refused, f"the strict upstream refused: {refused}"
-        return [one.body for one in self.requests]
+        return self.received
+
+    @property
+    def received(self) -> list[dict[str, Any]]:
+        """The bodies the upstream received, those it refused included."""
+        return self.comparing.bodies([one.body for one in self.requests])
 
     @property
     def url(self) -> str:
-        """Where the gateway listens."""
+        """Where the gateway listens, for one request."""
         assert self._gateway is not None, "use it with `with`"
+        self._asked += 1
         return self._gateway.url
 
     def ask(self, wire: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Got:

@@ -170,7 +170,7 @@ class _Crossing:
         self._theirs = codec_for(endpoint.wire)
         self._same_wire = inbound.wire is endpoint.wire
         self._log = log
-        self._provenance = Provenance(issuer=issuer, token=inbound.token)
+        self._provenance = Provenance(issuer=issuer, token=inbound.token, crosses=not self._same_wire)
         self._stamp = inbound.stamp(created)
 
     @property

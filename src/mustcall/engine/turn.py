@@ -300,7 +300,7 @@ class Turn:
 
     @property
     def _provenance(self) -> Provenance:
-        return Provenance(issuer=self._course.issuer, token=self._token)
+        return Provenance(issuer=self._course.issuer, token=self._token, crosses=not self._same_wire)
 
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)

@@ -50,10 +50,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """The upstream a reply came from, and a token unique to this reply for ids the upstream left out."""
+    """The upstream a reply came from, and a token unique to this reply for ids the upstream left out.
+
+    `crosses` says that the reply goes on to another wire: state beside a call is then read as a thought of its own,
+    for which every wire has a slot (rule 124).
+    """
 
     issuer: str = ""
     token: str = ""
+    crosses: bool = False
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):

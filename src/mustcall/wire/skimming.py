@@ -58,6 +58,7 @@ class _Call(msgspec.Struct, gc=False):
     type: Literal["function"]
     function: _Function
     custom: None = None
+    extra_content: None = None
 
 
 class _Message(msgspec.Struct, gc=False):

@@ -39,9 +39,11 @@ from mustcall.wire.reading import (
 from mustcall.wire.sealing import unseal
 
 __all__ = [
+    "EXTRA_CONTENT",
     "REASONING_FIELDS",
     "SEALED_DETAIL",
     "arguments_text",
+    "call_state",
     "decode_assistant_parts",
     "decode_call",
     "decode_content",
@@ -53,6 +55,7 @@ __all__ = [
     "join_reasoning",
     "names_field_only",
     "reasoning_state",
+    "state_of_call",
     "thinking_text",
 ]
 
@@ -69,6 +72,8 @@ _IMAGE_KEYS = frozenset({"type", "image_url"})
 _REFUSAL_KEYS = frozenset({"type", "refusal"})
 _AUDIO_KEYS = frozenset({"type", "input_audio"})
 _FILE_KEYS = frozenset({"type", "file"})
+#: The field beside a call that its server wants back with it.
+EXTRA_CONTENT = "extra_content"
 _CALL_KEYS = frozenset({"id", "type", "function", "custom", "index"})
 
 
@@ -225,8 +230,29 @@ def encode_call(call: ToolCall, name: str, call_id: str) -> JsonObject:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": call.arguments}, **fields}
 
 
-def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") -> list[Part]:
-    """Read an assistant message: thinking, then text and refusal, then calls."""
+def call_state(call: ToolCall, issuer: str) -> Reasoning | None:
+    """Return what a call must be handed back with, as a thought of its own; None if there is nothing.
+
+    Gemini signs its calls in `extra_content` and refuses them without it (observed: docs).
+    """
+    extra = call.fields_for(_CHAT).get(EXTRA_CONTENT)
+    if not extra:
+        return None
+    return Reasoning(state=OpaqueState(_CHAT, {"call": call.id, EXTRA_CONTENT: extra}, issuer))
+
+
+def state_of_call(state: OpaqueState) -> tuple[str, Any] | None:
+    """Read what `call_state` wrote: the call's id and its content. It went through the caller's hands."""
+    data = maybe_object(state.data) or {}
+    call, extra = data.get("call"), data.get(EXTRA_CONTENT)
+    return (call, extra) if isinstance(call, str) and extra else None
+
+
+def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "", *, crosses: bool = False) -> list[Part]:
+    """Read an assistant message: thinking, then text and refusal, then calls.
+
+    Where it crosses to another wire, what belongs to a call comes before it.
+    """
     parts: list[Part] = []
     parts.extend(_decode_reasoning(message, issuer))
     with at("content"):
@@ -239,7 +265,9 @@ def decode_assistant_parts(message: JsonObject, issuer: str, token: str = "") ->
     calls = opt_list(message, "tool_calls") or ()
     for number, value in enumerate(calls):
         with at(f"tool_calls[{number}]"):
-            parts.append(decode_call(value, f"call_{token}_{number}" if token else ""))
+            call = decode_call(value, f"call_{token}_{number}" if token else "")
+            state = call_state(call, issuer) if crosses else None
+            parts += (call,) if state is None else (state, call)
     return parts
 
 

@@ -133,7 +133,7 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             choice = as_object(choices[0])
             with at("message"):
                 message = as_object(choice.get("message"))
-                parts = decode_assistant_parts(message, provenance.issuer, provenance.token)
+                parts = decode_assistant_parts(message, provenance.issuer, provenance.token, crosses=provenance.crosses)
             reported = opt_str(choice, "finish_reason")
         return Reply(
             id=label(value.get("id")),

@@ -26,10 +26,12 @@ from mustcall.core.parts import (
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.chat.parts import (
+    EXTRA_CONTENT,
     encode_call,
     encode_content,
     encode_reasoning,
     join_reasoning,
+    state_of_call,
 )
 from mustcall.wire.chat.request_decode import (
     decode_choice,
@@ -454,6 +456,8 @@ class _Conversation:
         calls: list[JsonObject] = []
         extra: JsonObject = {}
         thinking: JsonObject = {}
+        signed: dict[str, Any] = {}  # what belongs to calls, by their ids, and which of them came last
+        latest = ""
         for message in run:
             _note_fields(message, self._log)
             extra.update(message.fields_for(_CHAT))
@@ -471,10 +475,16 @@ class _Conversation:
                         state = open_state(part.state, _CHAT, self._issuer)
                         if state is None:
                             self._log.add(AdaptationKind.STATE_DROPPED, "reasoning", "not issued by this upstream")
+                        elif (of_call := state_of_call(state)) is not None:
+                            latest = of_call[0]
+                            signed[latest] = of_call[1]
                         else:
                             join_reasoning(thinking, encode_reasoning(part, state))
                     case ToolCall():
-                        calls.append(self._call(part, message))
+                        written = self._call(part, message)
+                        extra_content = signed.pop(part.id if part.id in signed else latest, None)
+                        calls.append(written if extra_content is None else {**written, EXTRA_CONTENT: extra_content})
+                        latest = ""
                     case ProviderItem() | Unknown():
                         drop_foreign_item(part, _CHAT, self._log)
                     case _:

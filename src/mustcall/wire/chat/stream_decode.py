@@ -28,9 +28,16 @@ from mustcall.core.events import (
     TextDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject
+from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
-from mustcall.wire.chat.parts import REASONING_FIELDS, arguments_text, reasoning_state, thinking_text
+from mustcall.wire.chat.parts import (
+    EXTRA_CONTENT,
+    REASONING_FIELDS,
+    arguments_text,
+    call_state,
+    reasoning_state,
+    thinking_text,
+)
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label, whole_number
 from mustcall.wire.codec import Provenance
 from mustcall.wire.openai_errors import error_info
@@ -82,6 +89,7 @@ class ChatStreamDecoder:
     __slots__ = (
         "_details",
         "_done",
+        "_extras",
         "_field",
         "_finish",
         "_indexes",
@@ -104,6 +112,7 @@ class ChatStreamDecoder:
         self._tracker = CallTracker()
         self._indexes: dict[int, int] = {}
         self._pending: dict[int, list[str]] = {}
+        self._extras: dict[int, Any] = {}
         self._field = ""
         self._details: list[Any] = []
         self._finish = False
@@ -321,6 +330,8 @@ class ChatStreamDecoder:
         number = call.get("index")
         position = number if isinstance(number, int) else None
         slot = self._tracker.assign(position, opt_str(call, "id") or "", name, text)
+        if call.get(EXTRA_CONTENT):
+            self._extras[slot.number] = call[EXTRA_CONTENT]
         index = self._indexes.get(slot.number)
         if index is None:
             if text:
@@ -332,10 +343,17 @@ class ChatStreamDecoder:
 
     def _begin_call(self, slot: CallSlot, kind: CallKind, out: list[Event]) -> None:
         self._close_open(out)
+        token = self._provenance.token
+        call_id = slot.id or (f"call_{token}_{slot.number}" if token else f"call_{slot.number}")
+        extra = self._extras.get(slot.number)
+        origin = Origin(Wire.CHAT, {EXTRA_CONTENT: extra}) if extra else None
+        call = ToolCall(id=call_id, name=slot.name, arguments="", kind=kind, origin=origin)
+        state = call_state(call, self._provenance.issuer) if self._provenance.crosses else None
+        if state is not None and state.state is not None:
+            out += (PartStarted(self._next, Reasoning()), StateDelta(self._next, state.state), PartEnded(self._next))
+            self._next += 1
         index = self._next
         self._next += 1
         self._indexes[slot.number] = index
-        token = self._provenance.token
-        call_id = slot.id or (f"call_{token}_{slot.number}" if token else f"call_{slot.number}")
-        out.append(PartStarted(index, ToolCall(id=call_id, name=slot.name, arguments="", kind=kind)))
+        out.append(PartStarted(index, call))
         out.extend(ArgumentsDelta(index, text) for text in self._pending.pop(slot.number, ()))

@@ -24,7 +24,7 @@ from mustcall.core.events import (
     TextDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject
+from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Usage, derive_finish
 from mustcall.core.request import Request
@@ -153,7 +153,7 @@ class ChatStreamEncoder:
                     call["custom"] = {"name": name, "input": part.arguments}
                 else:
                     call["function"] = {"name": name, "arguments": part.arguments}
-                return self._delta({"tool_calls": [call]})
+                return self._delta({"tool_calls": [{**call, **part.fields_for(Wire.CHAT)}]})
             case _:
                 note_dropped(part, self._log)
                 return b""
