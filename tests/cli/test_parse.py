@@ -172,7 +172,7 @@ def test_table_keeps_strings() -> None:
 
 
 def test_bytes_that_are_not_text() -> None:
-    """Rule 68: input that is not UTF-8 is read all the same."""
+    """Input that is not UTF-8 is read all the same."""
     result = run(b"\xff\xfe " + CALL.encode(), "--json")
     assert [call["name"] for call in json.loads(result.stdout)["calls"]] == ["get_weather"]
 

@@ -18,6 +18,10 @@ from mustcall.dialects import Malformed, Reason
         "<<now()>>",
         '{"cmd": "now", "with": {}}',
         "#get_weather" + " " * 300 + "(city=1)",
+        '<my_code>\nget_weather(city="Paris")\n</my_code>',
+        'So.\n[CODE] \r\n  get_weather(city="Paris")\n[/CODE]',
+        "<my_code>\n\tnow()\n</my_code>",
+        "[a" + " long" * 20 + " tag]\nnow()",
     ],
 )
 def test_seen(text: str) -> None:
@@ -40,6 +44,9 @@ def test_seen(text: str) -> None:
         "<get_weather_now><city>",
         "#get_weather" + " " * 500 + "(city=1)",
         "<b>now</b>",
+        ">>> get_weather(city=1)",
+        "> get_weather(city=1)",
+        "See [1]\nget_weather takes a city.",
     ],
 )
 def test_not_seen(text: str) -> None:

@@ -9,7 +9,7 @@ from mustcall.gateway.admission import Admission, Held, check_elements
 
 
 def test_no_key_of_several_takes_all_slots() -> None:
-    """Rule 68: one key gets half of the slots, and the other is served all the same."""
+    """One key gets half of the slots, and the other is served all the same."""
     admission = Admission(DEFAULTS, most=4, keys=2)
     with admission.slot("a"), admission.slot("a"):
         with pytest.raises(GatewayBusy, match="key_concurrency"), admission.slot("a"):
@@ -24,7 +24,7 @@ def test_no_key_of_several_takes_all_slots() -> None:
 
 
 def test_a_single_key_and_no_key_take_all() -> None:
-    """Rule 68: where there is nobody else, there is nothing to share; a setting is kept all the same."""
+    """Where there is nobody else, there is nothing to share; a setting is kept all the same."""
     for key, keys in ((None, 0), ("a", 1)):
         admission = Admission(DEFAULTS, most=2, keys=keys)
         with admission.slot(key), admission.slot(key):
@@ -35,7 +35,7 @@ def test_a_single_key_and_no_key_take_all() -> None:
 
 
 def test_bytes_of_bodies_are_shared() -> None:
-    """Rule 68: one key holds half of the bytes at most; what was refused is not held."""
+    """One key holds half of the bytes at most; what was refused is not held."""
     admission = Admission(msgspec.structs.replace(DEFAULTS, bodies_bytes=100), most=9, keys=2)
     first, second, other = Held(admission, "a"), Held(admission, "a"), Held(admission, "b")
     first.take(40)

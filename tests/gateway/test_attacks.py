@@ -31,7 +31,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, P
 
 @pytest.mark.parametrize("one", QUICK, ids=[one.name for one in QUICK])
 def test_an_attack_is_answered_and_others_are_served(one: Attack, attacked: tuple[int, Place]) -> None:
-    """Rule 68: a typed answer or a closed connection, memory under 400 MB, and the next request is served."""
+    """A typed answer or a closed connection, memory under 400 MB, and the next request is served."""
     pid, place = attacked
     forget_memory(pid)
     assert one.run(place) <= one.expected

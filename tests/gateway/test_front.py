@@ -53,7 +53,7 @@ def _ask(place: tuple[str, int], request: bytes) -> int:
 
 
 def test_heads_are_bounded() -> None:
-    """Rule 68: too many headers, too many bytes of them, and one that is too long are 431, each; usual heads pass."""
+    """Too many headers, too many bytes of them, and one that is too long are 431, each; usual heads pass."""
     with _gateway() as place:
         assert _ask(place, HEAD + b"x: y\r\n" * 100 + b"\r\n" + BODY) == 200
         assert _ask(place, HEAD + b"x: y\r\n" * 200 + b"\r\n" + BODY) == 431
@@ -65,7 +65,7 @@ def test_heads_are_bounded() -> None:
 
 
 def test_a_large_body_is_no_large_head() -> None:
-    """Rule 68: only what comes before the body counts, however it is cut."""
+    """Only what comes before the body counts, however it is cut."""
     body = BODY[:-1] + b" " * 200_000 + b"}"
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body)
     with _gateway() as place:
@@ -84,7 +84,7 @@ def test_a_large_body_is_no_large_head() -> None:
 
 
 def test_half_sent_heads_and_bodies_end() -> None:
-    """Rule 68: a head or body that does not come is answered and the connection closed; nothing at all as well."""
+    """A head or body that does not come is answered and the connection closed; nothing at all as well."""
     with _gateway(head_seconds=0.2, body_seconds=0.2) as place:
         assert _ask(place, b"POST /v1/chat") == 408
         assert _ask(place, b"") == 408
@@ -94,7 +94,7 @@ def test_half_sent_heads_and_bodies_end() -> None:
 
 
 def test_connections_of_one_address_are_bounded() -> None:
-    """Rule 68: one more is 503 and closed, and one that leaves makes room."""
+    """One more is 503 and closed, and one that leaves makes room."""
     with _gateway(connections_per_address=3) as place:
         # The gateway was asked whether it answers; that connection may still be kept.
         held = [socket.create_connection(place) for _ in range(3)]
@@ -110,7 +110,7 @@ def test_connections_of_one_address_are_bounded() -> None:
 
 
 def test_half_sent_bodies_hold_no_slot() -> None:
-    """Rule 68: a request is worked on when its body is there, so that others are served meanwhile."""
+    """A request is worked on when its body is there, so that others are served meanwhile."""
     with (
         ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
         RunningGateway(f"chat={upstream.base_url}", max_concurrency=1) as gateway,

@@ -49,6 +49,7 @@ DISGUISES = {
     "attributes": '<do_it tool="get_weather" city="Paris"/>',
     "odd brackets": '<<get_weather>>{"city": "Paris"}<</get_weather>>',
     "tags of its own": '<action name="get_weather"><city>Paris</city></action>',
+    "lines of its own": '<my_code>\nget_weather(city="Paris")\n</my_code>',
     "an object of its own": '{"action": "get_weather", "action_input": {"city": "Paris"}}',
 }
 

@@ -1,7 +1,8 @@
 """Sees a call in a wrapper nobody listed, by what the request offered: tool names and their parameters (rule 121).
 
 It watches text that is already released and changes nothing. A report needs an offered name with markup right before
-it, and close behind it either one of the tool's parameters in markup or the end of an empty call. It promotes nothing.
+it, or a tag at the end of the line before it, and close behind it either one of the tool's parameters in markup or the
+end of an empty call. It promotes nothing.
 """
 
 import re
@@ -16,10 +17,13 @@ __all__ = ["UNKNOWN", "Lookout", "mentions_called"]
 UNKNOWN = "unknown"
 WINDOW = 400
 _BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
-_MARKUP = re.compile(_BEFORE)
+# A tag on a line of its own, and the name on the next: `<my_code>`, `get_weather(…)`.
+_LINE_BEFORE = r"[>\]][ \t]{0,8}\r?\n[ \t]{0,8}"
+_MARKUP = re.compile(rf"{_BEFORE[:-1]}\]]")  # either begins so
 # A command word between the markup and the name: `@@call NAME`, `<|tool NAME`.
 _COMMAND = r"(?:(?<=[<\[{|@#$/\\])(?:call|tool|function|invoke|use|run|exec|action|request)[\w\-]{0,12}[ \t:=]{1,3})?"
-_LONGEST_COMMAND = 32
+#: The most that stands between the markup and the name: a command word, or a line end with blanks around it.
+_LONGEST_BETWEEN = 32
 # Behind the parentheses no Markdown link may end: `[f()](…)`, `[f()][…]` and `[f()]: …` are prose.
 _EMPTY_CALL = r"[\"'」』]?[ \t]*(?:\([ \t]*\)(?!\][(\[:])|\{[ \t]*\}|/>|[:,][^\n]{0,40}\{[ \t]*\})"
 # A tool's definition, not a call of it: behind the name, in the same object, comes a JSON schema.
@@ -143,14 +147,18 @@ def mentions_called(text: str, offered: Offered) -> bool:
 @lru_cache(maxsize=64)
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"{_BEFORE}{_COMMAND}({words})(?=[^\w\-])")
+    return re.compile(rf"(?:{_BEFORE}{_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
 
 
 @lru_cache(maxsize=64)
 def _watched(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, bool, int]:
     """Return how names are found, whether one may stand in another (`now` in `now.get`), and the longest's length."""
     nested = any(re.search(r"[^\w\-]", name) for name in names)
-    return _names(names) if names else None, nested, max(map(len, names), default=0) + _LONGEST_COMMAND
+    return (
+        _names(names) if names else None,
+        nested,
+        max(map(len, names), default=0) + _LONGEST_BETWEEN,
+    )
 
 
 @lru_cache(maxsize=256)
