@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
+.PHONY: help run test lint format types unit test-proof soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -18,7 +18,12 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 	@$(BIN)/mustcall models pull
 	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
-test: lint types unit ## everything CI checks
+# The types are checked beside the tests: one process each on two processors, and neither reads what the other prints.
+test: lint ## everything CI checks: lint, types and unit
+	@$(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT INT TERM; \
+	$(BIN)/pytest -n auto --dist worksteal -q; unit=$$?; \
+	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \
+	test $$unit -eq 0 && test $$checked -eq 0
 
 lint: .venv/.ready-dev ## style and layer rules
 	$(BIN)/ruff check .
@@ -30,6 +35,9 @@ types: .venv/.ready-dev ## pyright in strict mode
 
 unit: .venv/.ready-dev ## the tests
 	$(BIN)/pytest -n auto --dist worksteal -q
+
+test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
+	$(BIN)/python tools/proof.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, many new examples for each property, the model itself
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))

@@ -1,17 +1,21 @@
 """`mustcall chat` and `mustcall run` on the real embedded model: no key, no network, and the tool is called.
 
-Structure is asserted, not wording: the model is small. The first test worker fetches its weights, the others wait.
+Structure is asserted, not wording: the model is small. The first test worker fetches its weights, the others wait. The
+conversation is a process of its own and generates; what is run in this process is answered from the kept answers.
 """
 
 import json
 import os
-import subprocess
+import re
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from mustcall.cli import main
 from mustcall.upstream.embedded.catalogue import DEFAULT, find_weights
+from support.answered import kept_answers
 from support.embedded import NAME, small_cache
 from support.terminal import TERMINALS
 
@@ -55,45 +59,56 @@ def test_chat_lists_a_folder(environment: dict[str, str], tmp_path: Path) -> Non
         assert terminal.wait_for_end() == 0
 
 
-def test_run_expands_home(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.fixture
+def _inside(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """That environment for this process, and a model that answers from its kept answers."""
+    differing = rf"{re.escape(str(tmp_path))}|(?<=id=.\")[0-9a-f]{{16}}"  # the folder, and the mark of a result
+    with kept_answers(hidden=differing):
+        for name in [name for name in os.environ if name.startswith("MUSTCALL_")]:
+            monkeypatch.delenv(name)
+        for name in ("HOME", "MUSTCALL_CACHE", "MUSTCALL_STATE"):
+            monkeypatch.setenv(name, environment[name])
+        monkeypatch.chdir(tmp_path)
+        yield
+
+
+def run(*arguments: str) -> int | str | None:
+    """Run the command in this process; return what it exits with."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "What files are in $HOME/notes?", "--json", *arguments])
+    return ended.value.code
+
+
+@pytest.mark.usefixtures("_inside")
+def test_run_expands_home(capsys: pytest.CaptureFixture[str]) -> None:
     """Rule 80: "What files are in $HOME/notes?" is answered from the folder itself."""
-    done = subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, "run", "What files are in $HOME/notes?", "--json", "--max-tokens", "150"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=environment,
-        cwd=tmp_path,
-    )
-    assert done.returncode in (0, 4), done.stderr  # a small model may ramble up to its limit
-    told = json.loads(done.stdout)
+    code = run("--max-tokens", "150")
+    out, err = capsys.readouterr()
+    assert code in (0, 4), err  # a small model may ramble up to its limit
+    told = json.loads(out)
     call = told["calls"][0]
     assert (call["name"], call["arguments"], call["status"]) == ("list_directory", {"path": "$HOME/notes"}, "ok")
     assert "plan.txt (9 bytes)" in call["result"]
     assert told["model"] == NAME
-    (note,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    (note,) = [line for line in err.splitlines() if line.startswith("note: ")]
     assert "qwen2.5-coder-0.5b, the default, is not here" in note
     assert [change["detail"] for change in call["adaptations"]] == ["$HOME"]
     assert told["answer"].strip()
     assert told["force_satisfied"] is True
 
 
-def test_run_with_a_model_by_its_name(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_inside")
+def test_run_with_a_model_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`--model` runs these weights and nothing is noted, whatever else is here: the default here is an empty file."""
     both = small_cache(tmp_path / "both")
     default = find_weights(DEFAULT)
     with (both / "models" / default.file).open("wb") as file:
         file.truncate(default.size)
-    done = subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, "run", "What files are in $HOME/notes?", "--json", "--max-tokens", "50", "--model", NAME],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**environment, "MUSTCALL_CACHE": str(both)},
-        cwd=tmp_path,
-    )
-    told = json.loads(done.stdout)
+    monkeypatch.setenv("MUSTCALL_CACHE", str(both))
+    run("--max-tokens", "50", "--model", NAME)
+    out, err = capsys.readouterr()
+    told = json.loads(out)
     assert (told["model"], told["calls"][0]["status"]) == (NAME, "ok")
-    assert "note: " not in done.stderr
+    assert "note: " not in err

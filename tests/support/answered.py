@@ -11,9 +11,10 @@ to drop answers that nobody asks for, remove the file first.
 
 import json
 import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -47,8 +48,11 @@ class Answered:
         load: Callable[[], Model],
         known: dict[str, list[Any]],
         keep: Path | None,
+        *,
         missed: Callable[[], None] = lambda: None,
+        hidden: str = "",
     ) -> None:
+        self._hidden = hidden
         self._identity = identity
         self._missed = missed
         self._load = load
@@ -58,7 +62,8 @@ class Answered:
 
     def handle_chat_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
         """Answer from what is known, else from the model."""
-        key = sha256(self._identity.encode() + b"\0" + body).hexdigest()
+        named = re.sub(self._hidden.encode(), b"", body)
+        key = sha256(self._identity.encode() + b"\0" + named).hexdigest()
         if key in self._known:
             for piece in self._known[key]:
                 if callback(_told(piece)):
@@ -109,8 +114,11 @@ def _known(file: Path) -> dict[str, list[Any]]:
 
 
 @contextmanager
-def kept_answers(file: Path = FILE) -> Generator[None]:
-    """Let models that are loaded in this process answer from the file what they have answered before."""
+def kept_answers(file: Path = FILE, hidden: str = "") -> Generator[None]:
+    """Let models that are loaded in this process answer from the file what they have answered before.
+
+    `hidden` is an expression for what differs from run to run, such as a folder: it makes no other request.
+    """
     mode = os.environ.get(_MODE, "")
     if mode == "real":
         yield
@@ -120,7 +128,8 @@ def kept_answers(file: Path = FILE) -> Generator[None]:
     def answered(path: Path, context: int) -> Answered:
         identity = f"{path.name} {path.stat().st_size} {context} {version('xllamacpp')}"
         keep = file if mode == "record" else None
-        return Answered(identity, lambda: load(path, context), _known(file), keep, lambda: misses.count(file.name))
+        missed = partial(misses.count, file.name)
+        return Answered(identity, lambda: load(path, context), _known(file), keep, missed=missed, hidden=hidden)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_load", answered)

@@ -22,6 +22,8 @@ import psycopg
 __all__ = ["PostgresServer", "postgres_server", "stop_server"]
 
 _numbers = itertools.count(1)
+#: Seconds until a server that neither starts nor stops is given up; the program itself gives up after a minute.
+_PATIENCE = 600
 
 
 class PostgresServer:
@@ -34,6 +36,11 @@ class PostgresServer:
             self._use_installed(Path(installed))
         else:
             self._use_wheel()
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            # No test cuts the power: what a process wrote is there after the process has crashed. Syncing is a wait for
+            # the disk at every commit, and for every file of every database at the start after a crash.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
 
     def _use_wheel(self) -> None:
         with warnings.catch_warnings():
@@ -85,7 +92,7 @@ class PostgresServer:
         self._control("-w", "-l", str(self._folder / "log"), "-o", f'-h "" -k {self._folder}', "start")
 
     def _control(self, *arguments: str) -> None:
-        self._run("pg_ctl", "-D", self._folder, *arguments)
+        self._run("pg_ctl", "-D", self._folder, "-t", str(_PATIENCE), *arguments)
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         subprocess.run(  # noqa: S603  the server's own program

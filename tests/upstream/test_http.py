@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.limits import Limits
-from mustcall.testing import Answer, Cut, Delayed, Hang, Raw, RawStream, Reset, ScriptedUpstream
+from mustcall.testing import Answer, Cut, Delayed, Raw, RawStream, Reset, ScriptedUpstream
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall, UpstreamReply
 from support.loopback import (
@@ -25,6 +25,7 @@ from support.loopback import (
     stream_all,
     within_reason,
 )
+from support.serving import serving
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
@@ -301,18 +302,25 @@ async def test_idle_timeout(transport: HttpTransport, sent: bytes, stream: bool)
 
 async def test_slow_reader_is_not_timed_out(transport: HttpTransport) -> None:
     """The idle time runs while the upstream is waited for, not while a piece is being used."""
-    with ScriptedUpstream(lambda _: Hang(RawStream([b"first", b"second"]), after=5)) as upstream:
-        reply = await transport.send(
-            UpstreamCall(
-                url=f"{upstream.base_url}/chat/completions",
-                headers={},
-                body=b"{}",
-                timeouts=Timeouts(connect=5, read=5, idle=0.1),
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"
+    async with serving() as server:
+        sending = asyncio.create_task(
+            transport.send(
+                UpstreamCall(
+                    url=f"{server.url}/v1/chat/completions",
+                    headers={},
+                    body=b"{}",
+                    timeouts=Timeouts(connect=60, read=60, idle=0.1),
+                )
             )
         )
+        served = await server.accept()
+        await served.heard()
+        await served.say(head + b"first")
+        reply = await sending
         chunks = reply.chunks()
         assert await anext(chunks) == b"first"
-        upstream.release()
+        await served.say(b"second")  # it is in the reader's socket when this returns
         await asyncio.sleep(0.25)
         assert b"".join([piece async for piece in chunks]) == b"second"
         await reply.close()

@@ -23,6 +23,7 @@ from mustcall.core.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
+from mustcall.engine.durable import holding
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.tooling import SourcedTool
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
@@ -286,21 +287,36 @@ async def test_a_run_is_driven_by_one_at_a_time(place: str) -> None:
     assert (await first.resume("r")).text == "Second."
 
 
-async def test_a_lease_is_renewed_while_a_tool_runs(place: str) -> None:
-    """A run that takes longer than its lease stays with its process."""
+async def test_a_lease_is_renewed_while_a_tool_runs(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose tool takes its time stays with its process: its lease ends later and later."""
+    monkeypatch.setattr(holding, "_RENEWALS", 1200)  # every 50 ms of a lease that no machine is too slow for
+    renewed: asyncio.Queue[float] = asyncio.Queue()
+    go_on = asyncio.Event()
+
+    class Watched(Ledger):
+        async def renew_lease(self, run: str, fence: int, *, lease: float) -> bool:
+            held = await super().renew_lease(run, fence, lease=lease)
+            now = await self.get_run(run)
+            assert now is not None
+            assert now.lease_until is not None
+            renewed.put_nowait(now.lease_until)
+            return held
 
     @tool
     async def wait() -> str:
-        """Wait for longer than the lease."""
-        await asyncio.sleep(1.0)
+        """Wait until the lease was renewed."""
+        await go_on.wait()
         return "ok"
 
-    first = agent(ScriptedModel([Call("wait"), "First."]), place, tools=[wait], lease=0.6)
-    running = asyncio.create_task(first.run("Go.", run_id="r"))
-    await asyncio.sleep(0.8)
-    with pytest.raises(RunBusy):
-        await agent(ScriptedModel([]), place, tools=[wait]).resume("r")
-    assert (await running).text == "First."
+    async with Watched(open_ledger(place).store) as ledger:
+        first = agent(ScriptedModel([Call("wait"), "First."]), ledger, tools=[wait], lease=60)
+        running = asyncio.create_task(first.run("Go.", run_id="r"))
+        ends = [await renewed.get() for _ in range(3)]
+        assert ends == sorted(set(ends))
+        with pytest.raises(RunBusy):
+            await agent(ScriptedModel([]), place, tools=[wait]).resume("r")
+        go_on.set()
+        assert (await running).text == "First."
 
 
 async def test_a_run_that_is_taken_away_is_stopped_in_its_tool(place: str) -> None:

@@ -1,0 +1,54 @@
+"""`make test-proof`: three runs in other circumstances, and a summary that names what failed."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import proof
+
+
+def test_each_run_has_its_own_circumstances() -> None:
+    """Twice as many busy processes as processors, a seed for the order, a seed for the hashes; nothing else differs."""
+    told = {kind: proof.circumstances(kind, 7, 3)[1:] for kind in proof.KINDS}
+    assert told == {"load": ({}, 6), "order": ({"MUSTCALL_TEST_ORDER": "7"}, 0), "hash": ({"PYTHONHASHSEED": "7"}, 0)}
+
+
+def test_busy_processes_end_with_the_run() -> None:
+    """They are there for so long as the tests run, also if that ends in an error."""
+    with suppress(ZeroDivisionError), proof.busy(1) as processes:
+        assert [process.poll() for process in processes] == [None]
+        raise ZeroDivisionError
+    assert [process.poll() for process in processes] == [-9]
+
+
+@pytest.mark.parametrize(("failing", "status"), [((), 0), (("order",), 1)])
+def test_the_summary_names_what_failed(
+    failing: tuple[str, ...],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line for each run with its circumstances; the names of its failed tests; a status for CI."""
+
+    def prove(kind: str, seed: int, arguments: list[str]) -> proof.Proof:
+        assert arguments == ["tests/core"]
+        words = proof.circumstances(kind, seed, 2)[0]
+        bad = kind in failing
+        return proof.Proof(kind, words, 61.0, int(bad), "3 passed", ("tests/a.py::test_b",) if bad else ())
+
+    monkeypatch.setattr(proof, "prove", prove)
+    monkeypatch.setattr("sys.argv", ["proof.py", "--seed", "9", "--", "tests/core"])
+    assert proof.main() == status
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0] == "== summary, seed 9"
+    assert lines[1] == "load  passed in 61 s, 4 busy processes on 2 processors: 3 passed"
+    if failing:
+        assert lines[2:4] == [
+            "order FAILED (status 1) in 61 s, MUSTCALL_TEST_ORDER=9: 3 passed",
+            "        tests/a.py::test_b",
+        ]
+    assert len(lines) == 4 + len(failing)
