@@ -44,6 +44,9 @@ from mustcall.policy.illustrating import asks_to_be_shown
         "Welche Parameter hat get_weather?",
         "What are the parameters of `get_weather`?",
         "Don’t run it",
+        "What is the ReAct format?",
+        "Explain ReAct to me with get_weather.",
+        "Write one ReAct step for the weather in Oslo.",
     ],
 )
 def test_asks(text: str) -> None:
@@ -58,6 +61,8 @@ def test_asks(text: str) -> None:
         "Get the weather in Paris and save it to json",
         "Get the weather in Paris and save it as JSON.",
         "Export the orders to JSON",
+        "Write a React component for the weather.",
+        "Answer with ReAct: what is the weather in Oslo?",
         "Speichere das Ergebnis als JSON",
         "把结果保存为JSON",
         "Wie sieht das Wetter in Berlin aus?",

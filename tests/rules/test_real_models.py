@@ -506,8 +506,10 @@ def test_json_that_is_the_reply(stage: Stage, wire: str, stream: bool, form: str
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_json_that_was_asked_for(stage: Stage, wire: str, stream: bool) -> None:
     """Rule 63: it stays text where the user asked to see it."""
-    for text in (f"```json\n{JSON_CALL}\n```", f"Thought: I need it.\n{ACTION}"):
-        body = request(wire, "Show me an example of a tool call in JSON or ReAct.", stream=stream, model=stranger())
+    step = f"Thought: I need it.\n{ACTION}"
+    asked = {"Show me an example of a tool call in JSON.": f"```json\n{JSON_CALL}\n```", "Explain ReAct to me.": step}
+    for question, text in asked.items():
+        body = request(wire, question, stream=stream, model=stranger())
         outcome = stage.play(Turn(Say(text))).ask(wire, body)
         assert stage.bodies == [body]
         assert (outcome.calls, outcome.text) == ((), text)

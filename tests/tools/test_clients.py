@@ -334,7 +334,14 @@ def test_end(case: str, output: str, status: int | End, end: End) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "calls", "right"),
-    [(None, 30, True), (25, 25, True), (1, 1 + OWN_TRIES, True), (25, 26 + OWN_TRIES, False), (3, 9, False)],
+    [
+        (None, 30, True),
+        (25, 25, True),
+        (1, 1 + OWN_TRIES, True),
+        (25, 26 + OWN_TRIES, False),
+        (3, 9, False),
+        (0, 0, False),
+    ],
 )
 def test_tries_are_not_multiplied(asked: int | None, calls: int, right: bool) -> None:
     """Upstream calls are held against what the client sent, however it ended."""

@@ -239,7 +239,7 @@ CASES: tuple[Case, ...] = (
         "HTTP 503 to every request of the first step",
         lambda _: Reply(status=503),
         goal="single",
-        limit=20,
+        limit=40,
     ),
     Case("usage", "limits", "the first attempt cuts a string in the middle", _recovering, goal="figure"),
     Case("held", "limits", f"the arguments take {HELD_SECONDS} s", _held, limit=90),

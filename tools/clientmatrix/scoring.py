@@ -105,7 +105,8 @@ def is_right(case: Case, end: End, calls: int, figure: int | None, asked: int | 
         case "bounded":
             return end in {End.STOPPED, End.ERROR} and calls <= CALL_LIMIT
         case "single":
-            return end is not End.BROKEN and (asked is None or calls <= asked + OWN_TRIES)
+            # A client that asked nothing within the limit shows nothing.
+            return end is not End.BROKEN and calls > 0 and (asked is None or calls <= asked + OWN_TRIES)
 
 
 def write_cell(cell: Cell) -> dict[str, Any]:

@@ -60,6 +60,9 @@ _ASKS = {
         rf"(?:[^.?!\n]{{0,60}} )?(?:{_CALLS}|fixtures?|docstrings?|curl|boilerplate)\b|"
         r"\b(?:which|what) (?:are the )?(?:arguments?|parameters?|args|params|inputs?) "
         rf"(?:of|for|do|does|can|must|should|has|have|are|is|will)\b{_SOME}{_TOOL}|"
+        # The format by its name; in other letters that is a library for pages.
+        r"\b(?:explain|describe|show|write|give|print|illustrate|demonstrate|what(?:'s| is| are| does| would)|"
+        r"how (?:is|do|does|would))\b[^.?!\n]{0,60}?\b(?-i:ReAct)\b|"
         # What was said or sent before.
         r"\bwhat (?:exactly )?(?:did|have) you (?:just )?(?:sen[dt]|call(?:ed)?|pass(?:ed)?|wr(?:ite|itten)|"
         r"said|say)\b|"
