@@ -319,5 +319,9 @@ def test_an_envelope_is_no_answer(question: str, envelope: str) -> None:
         got = rig.ask("chat", asking("chat", False, question, **any_json))
     told = {"role": "system", "content": fill(WORDS.answer_as_json, schema='{"type":"object"}')}
     base = sent("chat", False, question)
-    assert rig.bodies == [base | {"messages": [told, *base["messages"]]}] * 2
+    first = base | {"messages": [told, *base["messages"]]}
+    problem = fill(WORDS.bad_answer, problem="top level: an answer, not a tool call")
+    # A call that does not fit is one that went wrong: it is asked for in the same bytes. One that was shown is an answer.
+    again = first if question == "Weather?" else reminded("chat", first, problem)
+    assert rig.bodies == [first, again]
     assert got.text == '{"a":1}'
