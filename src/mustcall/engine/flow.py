@@ -19,7 +19,6 @@ from mustcall.engine.delivery import Delivery
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
-from mustcall.upstream.bounds import PIECE
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
@@ -93,9 +92,10 @@ class Flow:
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
 
-    def strains(self, piece: bytes) -> bool:
-        """Tell whether reading this piece may take long: it belongs to an event that is large already."""
-        return len(piece) >= PIECE and self._sse.size > LARGE
+    @property
+    def strains(self) -> bool:
+        """Whether reading the next piece may take long: it belongs to an event that is large already."""
+        return self._sse.size > LARGE
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""

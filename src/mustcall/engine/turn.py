@@ -174,7 +174,7 @@ class Turn:
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
-                                data = await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
+                                data = await heavily(flow.feed, piece) if flow.strains else flow.feed(piece)
                                 holding = flow.holding
                                 if holding or flow.silence.lines:
                                     self._check_time(flow)
@@ -381,7 +381,7 @@ class Turn:
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
-                    await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
+                    await heavily(flow.feed, piece) if flow.strains else flow.feed(piece)
                     if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break

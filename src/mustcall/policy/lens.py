@@ -22,6 +22,8 @@ from mustcall.wire.chat.parts import names_field_only
 
 __all__ = ["Found", "Lens", "Lookout"]
 
+#: How much of a whole text is looked through at once.
+_PIECE = 32 * 1024
 #: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
 _HARMLESS = frozenset({Reason.STRAY_MARKER})
 
@@ -209,7 +211,13 @@ class Lens:
         elif plain and all(self._lookout.is_plain(part.text) for part in reply.parts if isinstance(part, Reasoning)):
             return NOTHING
         for index, part in enumerate(reply.parts):
-            self.feed(PartStarted(index, part))
+            if isinstance(part, Text) and len(part.text) > _PIECE:
+                # In pieces: one search through all of it could not be interrupted.
+                self.feed(PartStarted(index, part.evolve(text="")))
+                for start in range(0, len(part.text), _PIECE):
+                    self.feed(TextDelta(index, part.text[start : start + _PIECE]))
+            else:
+                self.feed(PartStarted(index, part))
             if isinstance(part, Text | Reasoning):
                 self.feed(PartEnded(index))
         return self.found(reply)
