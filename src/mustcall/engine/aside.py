@@ -16,7 +16,7 @@ from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.policy.allowance import Allowance, TooLong, allow
 
-__all__ = ["LARGE", "heavily", "heft", "unhurried"]
+__all__ = ["LARGE", "MOST_TOGETHER", "heavily", "heft", "unhurried"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ LARGE = 256 * 1024
 _ARGUMENTS = 8
 #: Steps of validation on the loop (10 ms), and in a thread (half a second) for one judgement.
 _HERE = 400_000
-_ASIDE = 20_000_000
+MOST_TOGETHER = 20_000_000
 _THREADS = 2
 
 
@@ -54,7 +54,7 @@ async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
 async def heavily(function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives that is known to take long."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), allow, Allowance(_ASIDE, elsewhere=False), function, args)
+    return await loop.run_in_executor(_threads(), allow, Allowance(MOST_TOGETHER, elsewhere=False), function, args)
 
 
 @cache
