@@ -68,6 +68,8 @@ class Flow:
         self.lens = lens
         #: What came without saying anything.
         self.silence = Silence(limits)
+        #: Whether the last of it said nothing.
+        self.quiet = False
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
         if raw and regularity is not None and delivery is not None:
@@ -248,8 +250,10 @@ class Flow:
             self._held.clear()
         decoded = self._decoder.feed_all(events)
         if not decoded:
+            self.quiet = True
             self.silence.note(block)
-        elif self.silence.lines:
+        elif self.quiet:
+            self.quiet = False
             self.silence.end()
         if regularity is None or not self.raw:
             self._take(decoded)

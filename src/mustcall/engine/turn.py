@@ -25,12 +25,13 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.aside import heavily, heft, unhurried
+from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
 from mustcall.engine.counting import Counting
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, drain, is_event_stream
 from mustcall.engine.flow import Flow
+from mustcall.engine.letting import holds, keeps_reply, trusts
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, ended_stream, harvested
@@ -43,11 +44,11 @@ from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate
 from mustcall.policy.judge import Case, Judgement, judge
 from mustcall.policy.lens import Found, Lens
-from mustcall.policy.oddities import odd_tools
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
 from mustcall.telemetry.logs import log_of
+from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -95,6 +96,7 @@ class Turn:
         self._same_wire = inbound.wire is endpoint.wire
         self._shared = inbound.wire if self._same_wire else None
         self._names = course.names
+        self._kept = keeps_reply(inbound.wire, endpoint, request)
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self._log = AdaptationLog()
         self._counting = Counting(course, progress, streams=inbound.stream)
@@ -105,6 +107,8 @@ class Turn:
         self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
+        #: Whether the reply at hand takes long to look at.
+        self._heavy = False
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
@@ -126,7 +130,8 @@ class Turn:
                     continue
                 body = raw if raw is not None and accepted is reply and not self._setting.metadata else None
                 if body is None:
-                    body = await unhurried(heft(accepted), self._encode_reply, accepted)
+                    encode = self._encode_reply
+                    body = await heavily(encode, accepted) if self._heavy else encode(accepted)
                 return self._answer(200, body, headers)
         except Refused as refused:
             return refused.reply
@@ -169,14 +174,15 @@ class Turn:
                     if reply is None:
                         continue
                 else:
-                    flow = self._flow(delivery)
+                    flow, heavy = self._flow(delivery), False
                     # One generator from the upstream's bytes to the caller's: every layer would cost each event.
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
-                                data = await heavily(flow.feed, piece) if flow.strains else flow.feed(piece)
+                                data = await heavily(flow.feed, piece) if heavy else flow.feed(piece)
+                                heavy = len(piece) >= PIECE and flow.strains
                                 holding = flow.holding
-                                if holding or flow.silence.lines:
+                                if holding or flow.quiet:
                                     self._check_time(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
@@ -214,7 +220,7 @@ class Turn:
         now, most = self._setting.clock.monotonic(), self._endpoint.timeouts.read
         if flow.holding and now >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
-        if flow.silence.lines and flow.silence.lasted(now) > most:
+        if flow.quiet and flow.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
     async def _unstreamed(self, answer: Answer, delivery: Delivery) -> Reply | None:
@@ -232,11 +238,15 @@ class Turn:
         return reply
 
     def _delivery(self) -> Delivery:
-        kept = self._is_stateful and not self._inbound.stored
+        kept = self._kept and not self._inbound.stored
         return Delivery(self._mine, self._request, self._stamp, self._log, kept=kept)
 
     def _flow(self, delivery: Delivery) -> Flow:
-        gate = Gate(closed=self._holds or bool(delivery.shown), trusted=self._trusts)
+        closed = holds(self._course, self._request, self._setting.controls)
+        readable = self._same_wire or self._binding.trivial
+        gate = Gate(
+            closed=closed or bool(delivery.shown), trusted=trusts(self._course, self._request, readable=readable)
+        )
         self._progress.holding = gate.stopped
         raw = self._forwards and not delivery.written
         return Flow(self._decoder(), self._shared, self._lens(), gate, delivery, raw=raw, limits=self._setting.limits)
@@ -246,9 +256,11 @@ class Turn:
         self._progress.holding = False
         shown = delivery.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
-        weight = heft(original)
-        reply = await unhurried(weight, self._restored, original)
-        found = await unhurried(weight, flow.found, reply) if flow is not None else None
+        self._heavy = heft(original) > LARGE
+        reply = await heavily(self._restored, original) if self._heavy else self._restored(original)
+        found: Found | None = None
+        if flow is not None:
+            found = await heavily(flow.found, reply) if self._heavy else flow.found(reply)
         accepted = self._settle(await self._judge(reply, found), delivery, spoke=earlier and shown.spoke)
         if accepted is None:
             return flow.last_words() if flow is not None and shown else b"", False
@@ -257,7 +269,7 @@ class Turn:
         if flow is not None and flow.raw and accepted is original and not delivery.written:
             return flow.rest(), True
         rest = shown.more if earlier else shown.rest
-        return await unhurried(weight, lambda: delivery.write(rest(accepted))), True
+        return delivery.write(await heavily(rest, accepted) if self._heavy else rest(accepted)), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -266,29 +278,6 @@ class Turn:
         """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
         own = self._mine.wire is not Wire.RESPONSES or self._course.shaped().request is self._request
         return own and self._same_wire and len(self.record.attempts) == 1
-
-    @property
-    def _holds(self) -> bool:
-        """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
-        course = self._course
-        unsure = course.holds_answer or odd_tools(self._request.tools)
-        return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or bool(unsure)
-
-    @property
-    def _is_stateful(self) -> bool:
-        """Whether the upstream keeps the reply under its id, for the caller to go on from."""
-        return (
-            self._same_wire
-            and self._mine.wire is Wire.RESPONSES
-            and self._request.fields_for(Wire.RESPONSES).get("store") is not False
-        )
-
-    @property
-    def _trusts(self) -> bool:
-        """Whether calls go out as they come: never where some of them may not be delivered."""
-        restricted = self._course.plan.demand.forbids or self._request.parallel_tool_calls is False
-        readable = self._same_wire or self._binding.trivial
-        return self._course.profile.trusted_arguments and readable and not restricted
 
     @property
     def _token(self) -> str:
@@ -314,7 +303,8 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        body = await unhurried(len(self._inbound.body) // 4, self._outgoing.body)
+        written = here(self._outgoing.body) if len(self._inbound.body) <= LARGE * 4 else Aside.ASIDE
+        body = await heavily(self._outgoing.body) if written is Aside.ASIDE else written
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = self._outgoing.call(body)
@@ -359,7 +349,7 @@ class Turn:
                 if isinstance(error, MustcallError) and await self._again_after(error.info(), None):
                     continue
                 raise
-            restored = await unhurried(heft(reply), self._restored, reply)
+            restored = await heavily(self._restored, reply) if self._heavy else self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None, answer.reply.headers
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
@@ -378,10 +368,12 @@ class Turn:
         flow = Flow(
             self._decoder(), self._shared, lens, Gate(closed=True), None, raw=False, limits=self._setting.limits
         )
+        heavy = False
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
-                    await heavily(flow.feed, piece) if flow.strains else flow.feed(piece)
+                    await heavily(flow.feed, piece) if heavy else flow.feed(piece)
+                    heavy = len(piece) >= PIECE and flow.strains
                     if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break
@@ -391,14 +383,18 @@ class Turn:
             await upstream.close()
         if flow.failure is not None:
             raise UpstreamRejected(flow.failure)
-        return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
+        reply = flow.reply()
+        self._heavy = heft(reply) > LARGE
+        return respelled(reply, self._log) if flow.irregular else reply, None
 
     async def _decode_whole(self, upstream: UpstreamReply, *, skims: bool = True) -> tuple[Reply, bytes | None]:
         try:
             body = await upstream.read()
         finally:
             await upstream.close()
-        return await unhurried(len(body), self._decoded, body, skims)
+        read = await heavily(self._decoded, body, skims) if len(body) > LARGE else self._decoded(body, skims)
+        self._heavy = is_heavy(body, read[0])
+        return read
 
     def _decoded(self, body: bytes, skims: bool) -> tuple[Reply, bytes | None]:
         """Read a whole reply; only what matters of it where its bytes may be forwarded."""
@@ -440,7 +436,8 @@ class Turn:
             found = self._lens().read(reply) if seen is None else seen
             return judge(case, reply, found), found
 
-        judged, found = await unhurried(heft(reply), look)
+        looked = Aside.ASIDE if self._heavy else here(look)
+        judged, found = await heavily(look) if looked is Aside.ASIDE else looked
         judged = self._echoing.noted(judged)
         self._teaching.answered()
         self._teaching.judged(reply, judged)
@@ -462,7 +459,7 @@ class Turn:
             released=bool(shown),
             spoke=shown is not None and shown.spoke,
             called=shown is not None and shown.called,
-            stateful=self._is_stateful,
+            stateful=self._kept,
         )
         self.record.attempts[-1].remedy = decision.remedy
         for note in judged.notes:

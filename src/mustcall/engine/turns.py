@@ -5,16 +5,17 @@ nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, Limits
-from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.engine.aside import unhurried
+from mustcall.engine.aside import LARGE, Aside, heavily, here
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
+from mustcall.engine.letting import keeps_reply
 from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
@@ -36,7 +37,7 @@ from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import codec_for
 
-__all__ = ["House", "Turns", "keeps_reply", "set_course"]
+__all__ = ["House", "Turns", "set_course"]
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +86,6 @@ def set_course(
         log=log,
         kept=kept,
     )
-
-
-def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
-    """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
-    both = caller is endpoint.wire is Wire.RESPONSES
-    return both and request.fields_for(Wire.RESPONSES).get("store") is not False
 
 
 class Turns:
@@ -168,9 +163,9 @@ class Turns:
             lost = Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
             return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
         issuer = endpoint.issuer(model or asked)
-        request, course = await unhurried(
-            len(inbound.body) // 4, self._begun, inbound, endpoint, profile, issuer, controls
-        )
+        begin = partial(self._begun, inbound, endpoint, profile, issuer, controls)
+        begun = here(begin) if len(inbound.body) <= LARGE * 4 else Aside.ASIDE
+        request, course = await heavily(begin) if begun is Aside.ASIDE else begun
         setting = Setting(
             transport=transport,
             clock=self._clock,

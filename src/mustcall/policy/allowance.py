@@ -8,7 +8,7 @@ is not done at all. Without an allowance nothing is bounded here, which is how t
 The unit is that of `workload`: about 25 ns.
 """
 
-from contextvars import ContextVar
+import threading
 from typing import Any
 
 __all__ = ["Allowance", "TooLong", "allow", "spend"]
@@ -28,21 +28,28 @@ class Allowance:
         self.elsewhere = elsewhere
 
 
-_current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+class _Current(threading.local):
+    """The allowance of a thread; nothing is awaited while it holds."""
+
+    allowance: Allowance | None = None
+
+
+_current = _Current()
 
 
 def allow(allowance: Allowance, function: Any, args: tuple[Any, ...]) -> Any:
     """Call a function that may spend so much."""
-    token = _current.set(allowance)
+    before = _current.allowance
+    _current.allowance = allowance
     try:
         return function(*args)
     finally:
-        _current.reset(token)
+        _current.allowance = before
 
 
 def spend(steps: int) -> bool:
     """Count steps that are about to be taken; tell whether they may be, or raise `TooLong`."""
-    allowance = _current.get()
+    allowance = _current.allowance
     if allowance is None:
         return True
     allowance.left -= steps
