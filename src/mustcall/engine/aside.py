@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.allowance import Allowance, TooLong, allow
+from mustcall.policy.allowance import TooLong, allow, current
 
 __all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy", "unhurried"]
 
@@ -55,10 +55,13 @@ def is_heavy(body: bytes, reply: Reply) -> bool:
 
 def here(function: Callable[..., T], *args: Any) -> T | Aside:
     """Return what a pure function gives if that takes few steps. It is called for every turn, and is no coroutine."""
+    current.left = _HERE
     try:
-        return allow(Allowance(_HERE, elsewhere=True), function, args)
+        return function(*args)
     except TooLong:
         return Aside.ASIDE
+    finally:
+        current.left = None
 
 
 async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
@@ -70,7 +73,7 @@ async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
 async def heavily(function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives that is known to take long."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), allow, Allowance(MOST_TOGETHER, elsewhere=False), function, args)
+    return await loop.run_in_executor(_threads(), allow, MOST_TOGETHER, function, args)
 
 
 @cache

@@ -303,8 +303,9 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        written = here(self._outgoing.body) if len(self._inbound.body) <= LARGE * 4 else Aside.ASIDE
-        body = await heavily(self._outgoing.body) if written is Aside.ASIDE else written
+        write = self._outgoing.body
+        written = Aside.ASIDE if len(self._inbound.body) > LARGE * 4 else here(write) if course.bends else write()
+        body = await heavily(write) if written is Aside.ASIDE else written
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = self._outgoing.call(body)
