@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit test-proof soak bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
+.PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -39,11 +39,15 @@ unit: .venv/.ready-dev ## the tests
 test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
 	$(BIN)/python tools/proof.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, many new examples for each property, the model itself
+soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, every attack, many new examples for each property, the model itself
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
+	$(if $(SEED),,$(BIN)/python tools/attack.py)
 	$(if $(SEED),,MUSTCALL_TEST_PROFILE=deep MUSTCALL_TEST_MODEL=real $(BIN)/pytest -n auto --dist worksteal -q)
+
+fuzz: .venv/.ready-dev ## fuzz all that reads bytes of others, guided by coverage where atheris is installed (MINUTES=… each; TARGETS=…)
+	$(BIN)/python tools/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(TARGETS)
 
 bench: .venv/.ready-dev ## what the gateway and the dialects cost, as ratios
 	$(BIN)/mustcall bench $(if $(JSON),--json $(JSON))

@@ -9,6 +9,7 @@ few systems; with clang it builds from source) the seeds are mutated blindly, wh
 """
 
 import argparse
+import logging
 import random
 import subprocess
 import sys
@@ -18,9 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-__all__ = ["main", "mutated"]
+__all__ = ["NAMES", "main", "mutated"]
 
-_NAMES = (
+NAMES = (
     *("front", "sse", "chat", "messages", "responses", "chat-stream", "messages-stream", "responses-stream"),
     *("dialects", "schema", "config", "ledger"),
 )
@@ -63,6 +64,7 @@ def _blindly(take: Callable[[bytes], None], seeds: Sequence[bytes], seconds: flo
 
 def _guided(name: str, seconds: int, corpus: Path) -> int:
     """Fuzz one target in this process, which ends with it."""
+    logging.lastResort = None  # what the product logs about its inputs is not news
     findings = corpus / "findings"
     findings.mkdir(parents=True, exist_ok=True)
     try:
@@ -88,15 +90,15 @@ def _guided(name: str, seconds: int, corpus: Path) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(_NAMES))
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(NAMES))
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--corpus", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--again", type=Path, help="run one input of one target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
-    unknown = [name for name in options.targets if name not in _NAMES]
+    unknown = [name for name in options.targets if name not in NAMES]
     if unknown:
-        parser.error(f"there is no target {unknown[0]!r}; there are: {', '.join(_NAMES)}")
+        parser.error(f"there is no target {unknown[0]!r}; there are: {', '.join(NAMES)}")
     if options.again is not None:
         from fuzzing.targets import TARGETS  # noqa: PLC0415
 
@@ -105,7 +107,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.here:
         return _guided(options.targets[0], int(options.minutes * 60), options.corpus)
     failed: list[str] = []
-    for name in options.targets or _NAMES:
+    for name in options.targets or NAMES:
         print(f"== {name}", flush=True)
         words = ["--here", "--minutes", str(options.minutes), "--corpus", str(options.corpus), name]
         if subprocess.run([sys.executable, __file__, *words], check=False).returncode:  # noqa: S603

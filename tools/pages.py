@@ -20,6 +20,7 @@ from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
 from mustcall.dialects.names import names_markdown
+from mustcall.engine.aside import MOST_TOGETHER
 from mustcall.gateway.passing import MOST_PASSED
 from mustcall.gateway.passing import markdown as withheld
 from mustcall.policy import remedy, repairs
@@ -33,6 +34,7 @@ from mustcall.policy.wording import Wording
 from mustcall.policy.workload import MOST_STEPS
 from mustcall.profiles import markdown as profiles
 from mustcall.upstream.answer import HEAD_LIMIT
+from mustcall.upstream.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
 from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
@@ -241,7 +243,9 @@ def _fixed(_: str) -> str:
         f"| bytes of one stream event | {DEFAULT_EVENT_LIMIT:,} | `upstream_garbage` |",
         f"| bytes of an upstream's head | {HEAD_LIMIT:,} | `upstream_garbage` |",
         f"| bytes of it that are passed on | {MOST_PASSED:,} | the rest is left out |",
+        f"| members of a gzip answer | {MOST_MEMBERS:,} | `upstream_garbage` |",
         f"| steps of one validation | {MOST_STEPS:,} | the value does not fit |",
+        f"| steps of all validations of one reply | {MOST_TOGETHER:,} | the values do not fit |",
         f"| characters of a schema | {LARGEST_SCHEMA:,} | not checkable |",
         f"| nesting of arguments and schemas | {MAX_DEPTH} | the value does not fit |",
     ]

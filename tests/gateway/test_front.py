@@ -1,5 +1,6 @@
 """What a connection may do before any key is known, over raw sockets."""
 
+import errno
 import logging
 import socket
 from collections.abc import Generator
@@ -10,7 +11,7 @@ import pytest
 
 from mustcall.core.errors import ForeignOrigin
 from mustcall.core.limits import DEFAULTS, Limits
-from mustcall.gateway.front import RareLog
+from mustcall.gateway.front import Front, RareLog
 from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.settings import settings_from_flags
 from mustcall.testing import Say, ScriptedUpstream, Turn
@@ -172,3 +173,21 @@ def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
         "refused, too",
         "refused (999 more since the last such line)",
     ]
+
+
+def test_a_process_without_files_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Rule 68: connections that the loop closes for want of a file are in the log, one line in ten seconds."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    front = Front(DEFAULTS)
+    with caplog.at_level(logging.WARNING, logger="mustcall.gateway"):
+        front.sweep(100.0)
+        assert not caplog.records
+        monkeypatch.setattr("mustcall.gateway.front.os.open", refuse)
+        for second in range(12):
+            front.sweep(100.0 + second)
+    assert [record.getMessage()[:45] for record in caplog.records] == [
+        "the process has as many files open as it may "
+    ] * 2

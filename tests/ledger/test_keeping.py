@@ -200,13 +200,18 @@ async def test_an_export_is_redacted_unless_asked_otherwise(ledger: Ledger) -> N
     assert b"I am" not in none
 
 
+_WRONG: tuple[dict[str, Any], ...] = (
+    *({"data": 1}, {"data": {}}, {"data": {"base64": "?"}}),
+    *({"run": []}, {"at": {}}, {"seq": 2**63}),
+)
+_ROWS = [
+    json.dumps({"table": "event", "row": {**dict.fromkeys(TABLES["event"], "a"), **one}}).encode() for one in _WRONG
+]
+
+
 @pytest.mark.parametrize(
     "line",
-    [b"no json", b'{"table":"unknown","row":{}}', b'{"table":"item","row":{"id":"x"}}', b'{"row":{}}', b"7"]
-    + [
-        json.dumps({"table": "event", "row": {**dict.fromkeys(TABLES["event"], "a"), **changed}}).encode()
-        for changed in ({"data": 1}, {"data": {}}, {"data": {"base64": "?"}}, {"run": []}, {"at": {}}, {"seq": 2**63})
-    ],
+    [b"no json", b'{"table":"unknown","row":{}}', b'{"table":"item","row":{"id":"x"}}', b'{"row":{}}', b"7", *_ROWS],
 )
 async def test_a_foreign_line_is_named(ledger: Ledger, line: bytes) -> None:
     """An import says which line it cannot read."""

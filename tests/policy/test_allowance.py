@@ -1,10 +1,9 @@
 """How many steps may be taken together: what is spent, what is refused, what is done elsewhere."""
 
-import pytest
-
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.policy.allowance import Allowance, TooLong, allow, spend
+from mustcall.engine.aside import Aside, here
+from mustcall.policy.allowance import allow, current, spend
 from mustcall.policy.arguments import check_arguments
 from mustcall.policy.checker import fits, validator_for
 
@@ -22,14 +21,14 @@ def test_without_an_allowance_nothing_is_counted() -> None:
 
 def test_steps_are_spent_until_they_are_gone() -> None:
     """Rule 68: what goes beyond an allowance is refused where there is no other place for it."""
-    assert allow(Allowance(10, elsewhere=False), lambda: [spend(4), spend(6), spend(1)], ()) == [True, True, False]
+    assert allow(10, lambda: [spend(4), spend(6), spend(1)], ()) == [True, True, False]
 
 
 def test_more_than_the_loop_allows_is_done_elsewhere() -> None:
-    """Rule 68: on the loop it raises, and the allowance ends with the call."""
-    with pytest.raises(TooLong):
-        allow(Allowance(10, elsewhere=True), spend, (11,))
-    assert spend(11)
+    """Rule 68: on the loop it is given up, and the allowance ends with the call."""
+    assert here(spend, 400_000) is True
+    assert here(spend, 400_001) is Aside.ASIDE
+    assert spend(400_001)
 
 
 def test_checks_share_one_allowance() -> None:
@@ -37,10 +36,8 @@ def test_checks_share_one_allowance() -> None:
     checker = validator_for(_dear("shared"))
     assert checker is not None
     value = {"a": ["x" * 300] * 50}
-    cost = Allowance(10**9, elsewhere=False)
-    assert allow(cost, fits, (checker, value))
-    each = 10**9 - cost.left
-    both = allow(Allowance(each, elsewhere=False), lambda: [fits(checker, value), fits(checker, value)], ())
+    each = 10**9 - allow(10**9, lambda: (fits(checker, value), current.left)[1], ())
+    both = allow(each, lambda: [fits(checker, value), fits(checker, value)], ())
     assert both == [True, False]
 
 
@@ -48,8 +45,7 @@ def test_compiling_is_work_for_elsewhere_and_is_never_refused() -> None:
     """Rule 68: a new schema does not hold up the loop; in a thread it is compiled whatever was spent before."""
     tool = Tool(name="f", parameters=_dear("compiled"))
     arguments = '{"a": 1}'
-    with pytest.raises(TooLong):
-        allow(Allowance(1_000, elsewhere=True), check_arguments, (tool, arguments))
-    checked = allow(Allowance(0, elsewhere=False), check_arguments, (tool, arguments))
+    assert here(check_arguments, tool, arguments) is Aside.ASIDE
+    checked = allow(0, check_arguments, (tool, arguments))
     assert not checked.unchecked
     assert checked.problems

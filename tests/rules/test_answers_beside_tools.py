@@ -321,7 +321,7 @@ def test_an_envelope_is_no_answer(question: str, envelope: str) -> None:
     base = sent("chat", False, question)
     first = base | {"messages": [told, *base["messages"]]}
     problem = fill(WORDS.bad_answer, problem="top level: an answer, not a tool call")
-    # A call that does not fit is one that went wrong: it is asked for in the same bytes. One that was shown is an answer.
+    # A call that does not fit went wrong: it is asked for in the same bytes. One that was shown is an answer.
     again = first if question == "Weather?" else reminded("chat", first, problem)
     assert rig.bodies == [first, again]
     assert got.text == '{"a":1}'

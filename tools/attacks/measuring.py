@@ -47,12 +47,17 @@ def forget_memory(pid: int) -> None:
 
 
 def _scheduled(pid: int | str) -> tuple[float, float]:
-    """Return the seconds the first thread of a process has run, and has waited for a processor."""
-    try:
-        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return 0.0, 0.0
-    return int(ran) / 1e9, int(waited) / 1e9
+    """Return the seconds the first thread of a process has run, and that its threads have waited for a processor.
+
+    All threads: the first one may wait for what another one holds.
+    """
+    first, waiting = 0.0, 0.0
+    with suppress(OSError, ValueError):
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name)):
+            ran, waited, _ = (task / "schedstat").read_text(encoding="ascii").split()
+            first = first or int(ran) / 1e9
+            waiting += int(waited) / 1e9
+    return first, waiting
 
 
 def behave(place: Place, model: str, pids: tuple[int, int], line: Connection, stop: Event) -> None:

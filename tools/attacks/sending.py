@@ -11,8 +11,8 @@ __all__ = ["Attack", "Place", "answer_of", "ask", "head_of", "request_of", "turn
 
 Place = tuple[str, int]
 
-#: Seconds an attack waits for its answer.
-PATIENCE = 60.0
+#: Seconds an attack waits for its answer: reading 64 MiB token by token takes half a minute of processor time.
+PATIENCE = 240.0
 KEY = b"attacker"
 
 

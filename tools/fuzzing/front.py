@@ -78,9 +78,8 @@ _gateway = Gateway(_settings, cast("Any", _Upstream()))
 _config: uvicorn.Config = server_config(_gateway, _settings.server)
 _config.load()
 _front = Front(_settings.limits).protocol()
-for _name in ("mustcall", "uvicorn"):
-    logging.getLogger(_name).addHandler(_Findings())
-    logging.getLogger(_name).propagate = False
+_findings = _Findings()
+_LOGGERS = tuple(map(logging.getLogger, ("mustcall", "uvicorn")))
 
 
 async def _connection(data: bytes) -> bytes:
@@ -110,7 +109,13 @@ async def _connection(data: bytes) -> bytes:
 def feed_front(data: bytes) -> None:
     """Send bytes as one connection."""
     _found.clear()
-    written = _loop.run_until_complete(_connection(data))
+    for logger in _LOGGERS:
+        logger.addHandler(_findings)
+    try:
+        written = _loop.run_until_complete(_connection(data))
+    finally:
+        for logger in _LOGGERS:
+            logger.removeHandler(_findings)
     if _found:
         raise _found[0]
     assert not written or written.startswith(b"HTTP/1.1 "), "the answer is no HTTP"

@@ -9,14 +9,15 @@ milliseconds for each megabyte of JSON. Two steps run aside at a time, others wa
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.allowance import Allowance, TooLong, allow
+from mustcall.policy.allowance import TooLong, allow, current
 
-__all__ = ["LARGE", "heavily", "heft", "unhurried"]
+__all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy", "unhurried"]
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ LARGE = 256 * 1024
 _ARGUMENTS = 8
 #: Steps of validation on the loop (10 ms), and in a thread (half a second) for one judgement.
 _HERE = 400_000
-_ASIDE = 20_000_000
+MOST_TOGETHER = 20_000_000
 _THREADS = 2
 
 
@@ -41,20 +42,38 @@ def heft(reply: Reply) -> int:
     return weight
 
 
+class Aside(Enum):
+    """What `here` returns for a step that is not for here."""
+
+    ASIDE = 1
+
+
+def is_heavy(body: bytes, reply: Reply) -> bool:
+    """Tell whether a reply is heavy to look at, from its bytes where they are few."""
+    return len(body) > LARGE // _ARGUMENTS and heft(reply) > LARGE
+
+
+def here(function: Callable[..., T], *args: Any) -> T | Aside:
+    """Return what a pure function gives if that takes few steps. It is called for every turn, and is no coroutine."""
+    current.left = _HERE
+    try:
+        return function(*args)
+    except TooLong:
+        return Aside.ASIDE
+    finally:
+        current.left = None
+
+
 async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives; other tasks run meanwhile if it takes long."""
-    if weight <= LARGE:
-        try:
-            return allow(Allowance(_HERE, elsewhere=True), function, args)
-        except TooLong:
-            pass
-    return await heavily(function, *args)
+    done = here(function, *args) if weight <= LARGE else Aside.ASIDE
+    return await heavily(function, *args) if done is Aside.ASIDE else done
 
 
 async def heavily(function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives that is known to take long."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), allow, Allowance(_ASIDE, elsewhere=False), function, args)
+    return await loop.run_in_executor(_threads(), allow, MOST_TOGETHER, function, args)
 
 
 @cache

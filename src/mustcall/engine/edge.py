@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
-from mustcall.engine.aside import LARGE, heavily, heft
+from mustcall.engine.aside import heavily
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import Progress
@@ -43,7 +43,7 @@ class Edge:
     async def _whole(self) -> WholeReply:
         reply, body = await self._turn.reply(), self._turn.raw
         if body is None:
-            body = await heavily(self._encoded, reply) if heft(reply) > LARGE else self._encoded(reply)
+            body = await heavily(self._encoded, reply) if self._turn.heavy else self._encoded(reply)
         return self._answer(200, body)
 
     async def _stream(self) -> StreamedReply:

@@ -16,7 +16,8 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
-from mustcall.engine.turns import House, keeps_reply, set_course
+from mustcall.engine.letting import keeps_reply
+from mustcall.engine.turns import House, set_course
 from mustcall.policy.controls import Controls
 from mustcall.policy.course import Course
 from mustcall.policy.demand import Demand

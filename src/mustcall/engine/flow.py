@@ -21,7 +21,6 @@ from mustcall.engine.outlets import Outlet, P
 from mustcall.policy.gate import Gate
 from mustcall.policy.lens import Found, Lens
 from mustcall.policy.rejection import without_generation
-from mustcall.upstream.bounds import PIECE
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
@@ -72,6 +71,8 @@ class Flow(Generic[P]):
         self.lens = lens
         #: What came without saying anything.
         self.silence = Silence(limits)
+        #: Whether the last of it said nothing.
+        self.quiet = False
         #: Whether the caller gets the upstream's own bytes.
         self.raw = raw and regularity is not None
         if raw and regularity is not None:
@@ -97,9 +98,10 @@ class Flow(Generic[P]):
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
 
-    def strains(self, piece: bytes) -> bool:
-        """Tell whether reading this piece may take long: it belongs to an event that is large already."""
-        return len(piece) >= PIECE and self._sse.size > LARGE
+    @property
+    def strains(self) -> bool:
+        """Whether reading the next piece may take long: it belongs to an event that is large already."""
+        return self._sse.size > LARGE
 
     def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
@@ -252,8 +254,10 @@ class Flow(Generic[P]):
             self._held.clear()
         decoded = self._decoder.feed_all(events)
         if not decoded:
+            self.quiet = True
             self.silence.note(block)
-        elif self.silence.lines:
+        elif self.quiet:
+            self.quiet = False
             self.silence.end()
         if regularity is None or not self.raw:
             self._take(decoded)

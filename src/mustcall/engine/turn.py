@@ -23,11 +23,12 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.aside import LARGE, heavily, heft, unhurried
+from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
 from mustcall.engine.counting import Counting
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
 from mustcall.engine.flow import Flow
+from mustcall.engine.letting import holds, keeps_reply, trusts
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
@@ -41,12 +42,11 @@ from mustcall.policy.course import Course
 from mustcall.policy.gate import Gate, Shown
 from mustcall.policy.judge import Case, Judgement, judge
 from mustcall.policy.lens import Found, Lens
-from mustcall.policy.oddities import odd_tools
-from mustcall.policy.profile import Protocol
 from mustcall.policy.rejection import without_generation
 from mustcall.policy.remedy import ERRORS, Remedy
 from mustcall.policy.starving import estimate, prompt_bound
 from mustcall.telemetry.logs import log_of
+from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Tries, send_patiently
@@ -94,6 +94,8 @@ class Turn:
         self._same_wire = inbound.wire is endpoint.wire
         self._shared = inbound.wire if self._same_wire else None
         self._names = course.names
+        #: Whether the upstream keeps the reply under its id, for the caller to go on from.
+        self.is_stateful = keeps_reply(inbound.wire, endpoint, request)
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self.log = self._log = AdaptationLog()
         self.raw: bytes | None = None
@@ -106,6 +108,8 @@ class Turn:
         self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
+        #: Whether the reply at hand takes long to look at.
+        self.heavy = False
         self._echoing = Echoing(inbound.body, request, course, setting.wording)
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
@@ -147,14 +151,15 @@ class Turn:
                     if reply is None:
                         continue
                 else:
-                    flow = self._flow(outlet)
+                    flow, heavy = self._flow(outlet), False
                     # One generator from the upstream's bytes to the caller's: every layer would cost each event.
                     try:
                         async with aclosing(answer.reply.chunks()) as pieces:
                             async for piece in pieces:
-                                data = await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
+                                data = await heavily(flow.feed, piece) if heavy else flow.feed(piece)
+                                heavy = len(piece) >= PIECE and flow.strains
                                 holding = flow.holding
-                                if holding or flow.silence.lines:
+                                if holding or flow.quiet:
                                     self._check_time(flow)
                                 if data:
                                     self._progress.holding = False  # no sign may overtake what is on its way
@@ -214,7 +219,7 @@ class Turn:
         now, most = self._setting.clock.monotonic(), self._endpoint.timeouts.read
         if flow.holding and now >= self._deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
-        if flow.silence.lines and flow.silence.lasted(now) > most:
+        if flow.quiet and flow.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
     async def _unstreamed(self, answer: Answer, shown: Shown) -> Reply | None:
@@ -233,7 +238,9 @@ class Turn:
         return reply
 
     def _flow(self, outlet: Outlet[P]) -> Flow[P]:
-        gate = Gate(closed=self._holds or bool(outlet.shown), trusted=self._trusts)
+        course, request = self._course, self.request
+        closed = holds(course, request, self._setting.controls) or bool(outlet.shown)
+        gate = Gate(closed=closed, trusted=trusts(course, request, readable=self._same_wire or self._binding.trivial))
         self._progress.holding = gate.stopped
         raw = self._forwards and not outlet.written
         return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw, limits=self._setting.limits)
@@ -243,11 +250,11 @@ class Turn:
         self._progress.holding = False
         shown = outlet.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
-        large = heft(original) > LARGE
-        reply = await heavily(self._restored, original) if large else self._restored(original)
+        self.heavy = heft(original) > LARGE
+        reply = await heavily(self._restored, original) if self.heavy else self._restored(original)
         found: Found | None = None
         if flow is not None:
-            found = await heavily(flow.found, reply) if large else flow.found(reply)
+            found = await heavily(flow.found, reply) if self.heavy else flow.found(reply)
         accepted = self._settle(await self._judge(reply, found), shown, spoke=earlier and shown.spoke)
         if accepted is None:
             return flow.last_words() if flow is not None and shown else outlet.nothing, False
@@ -256,7 +263,7 @@ class Turn:
         if flow is not None and flow.raw and accepted is original and not outlet.written:
             return flow.rest(), True
         rest = shown.more if earlier else shown.rest
-        return await heavily(lambda: outlet.write(rest(accepted))) if large else outlet.write(rest(accepted)), True
+        return outlet.write(await heavily(rest, accepted) if self.heavy else rest(accepted)), True
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -265,33 +272,6 @@ class Turn:
         """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
         own = self.inbound.wire is not Wire.RESPONSES or self._course.shaped().request is self.request
         return self._takes_bytes and own and self._same_wire and len(self.record.attempts) == 1
-
-    @property
-    def _holds(self) -> bool:
-        """Whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
-        course = self._course
-        if course.plan.protocol is Protocol.OFF:
-            return False
-        unsure = course.holds_answer or odd_tools(self.request.tools)
-        return course.plan.demand.forced or course.rung.constrains or self._setting.controls.hold or bool(unsure)
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether the upstream keeps the reply under its id, for the caller to go on from."""
-        return (
-            self._same_wire
-            and self.inbound.wire is Wire.RESPONSES
-            and self.request.fields_for(Wire.RESPONSES).get("store") is not False
-        )
-
-    @property
-    def _trusts(self) -> bool:
-        """Whether calls go out as they come: never where some of them may not be delivered."""
-        if self._course.plan.protocol is Protocol.OFF:
-            return True
-        restricted = self._course.plan.demand.forbids or self.request.parallel_tool_calls is False
-        readable = self._same_wire or self._binding.trivial
-        return self._course.profile.trusted_arguments and readable and not restricted
 
     @property
     def _token(self) -> str:
@@ -317,8 +297,9 @@ class Turn:
             self._counting.note()
         if not has_time(self._deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
-        large = len(self.inbound.body) > 4 * LARGE
-        body = await heavily(self._outgoing.body) if large else self._outgoing.body()
+        write = self._outgoing.body
+        written = Aside.ASIDE if len(self.inbound.body) > LARGE * 4 else here(write) if course.bends else write()
+        body = await heavily(write) if written is Aside.ASIDE else written
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = self._outgoing.call(body)
@@ -366,8 +347,7 @@ class Turn:
                 if not await self._again_after(error.info(), None):
                     raise
                 continue
-            large = heft(reply) > LARGE
-            restored = await heavily(self._restored, reply) if large else self._restored(reply)
+            restored = await heavily(self._restored, reply) if self.heavy else self._restored(reply)
             return restored, raw if self._forwards and restored is reply else None
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
@@ -385,10 +365,12 @@ class Turn:
         lens = self._lens() if self._course.settles_early else Lens(None, "")
         limits = self._setting.limits
         flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False, limits=limits)
+        heavy = False
         try:
             async with aclosing(upstream.chunks()) as pieces:
                 async for piece in pieces:
-                    await heavily(flow.feed, piece) if flow.strains(piece) else flow.feed(piece)
+                    await heavily(flow.feed, piece) if heavy else flow.feed(piece)
+                    heavy = len(piece) >= PIECE and flow.strains
                     if flow.ended or flow.is_enough:
                         await self._end(flow, pieces)
                         break
@@ -398,14 +380,18 @@ class Turn:
             await upstream.close()
         if flow.error is not None:
             raise flow.error
-        return respelled(flow.reply(), self._log) if flow.irregular else flow.reply(), None
+        reply = flow.reply()
+        self.heavy = heft(reply) > LARGE
+        return respelled(reply, self._log) if flow.irregular else reply, None
 
     async def _decode_whole(self, upstream: UpstreamReply, *, skims: bool = True) -> tuple[Reply, bytes | None]:
         try:
             body = await upstream.read()
         finally:
             await upstream.close()
-        return await heavily(self._decoded, body, skims) if len(body) > LARGE else self._decoded(body, skims)
+        read = await heavily(self._decoded, body, skims) if len(body) > LARGE else self._decoded(body, skims)
+        self.heavy = is_heavy(body, read[0])
+        return read
 
     def _decoded(self, body: bytes, skims: bool) -> tuple[Reply, bytes | None]:
         """Read a whole reply; only what matters of it where its bytes may be forwarded."""
@@ -447,7 +433,8 @@ class Turn:
             found = self._lens().read(reply) if seen is None else seen
             return judge(case, reply, found), found
 
-        judged, found = await unhurried(heft(reply), look)
+        looked = Aside.ASIDE if self.heavy else here(look)
+        judged, found = await heavily(look) if looked is Aside.ASIDE else looked
         judged = self._echoing.noted(judged)
         self._teaching.answered()
         self._teaching.judged(reply, judged)

@@ -5,17 +5,18 @@ nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, Limits
-from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.engine.aside import unhurried
+from mustcall.engine.aside import LARGE, Aside, heavily, here
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
+from mustcall.engine.letting import keeps_reply
 from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
@@ -37,7 +38,7 @@ from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import codec_for
 
-__all__ = ["House", "Turns", "keeps_reply", "set_course"]
+__all__ = ["House", "Turns", "set_course"]
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,12 +122,6 @@ def lost_force(controls: Controls) -> Adaptation | None:
         return None
     subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
     return Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
-
-
-def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
-    """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
-    both = caller is endpoint.wire is Wire.RESPONSES
-    return both and request.fields_for(Wire.RESPONSES).get("store") is not False
 
 
 class Turns:
@@ -232,9 +227,9 @@ class Turns:
         """Return a turn for a reader of values, or of bytes too, before anything is sent."""
         sent = model or asked
         known = profile or self.profile(endpoint, sent, inbound.tenant)
-        request, course = await unhurried(
-            len(inbound.body) // 4, self._begun, inbound, endpoint, known, endpoint.issuer(sent), controls
-        )
+        begin = partial(self._begun, inbound, endpoint, known, endpoint.issuer(sent), controls)
+        begun = here(begin) if len(inbound.body) <= LARGE * 4 else Aside.ASIDE
+        request, course = await heavily(begin) if begun is Aside.ASIDE else begun
         setting = Setting(
             transport=self._transport if metered is None else metered,
             clock=self._clock,

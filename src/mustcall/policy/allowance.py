@@ -8,46 +8,46 @@ is not done at all. Without an allowance nothing is bounded here, which is how t
 The unit is that of `workload`: about 25 ns.
 """
 
-from contextvars import ContextVar
+import threading
 from typing import Any
 
-__all__ = ["Allowance", "TooLong", "allow", "spend"]
+__all__ = ["TooLong", "allow", "current", "spend"]
 
 
 class TooLong(Exception):
     """The work is more than may be done here; it can be done elsewhere. Never leaves the engine."""
 
 
-class Allowance:
-    """So many steps. `elsewhere`: there is a place for more of them."""
+class _Current(threading.local):
+    """The allowance of a thread; nothing is awaited while it holds."""
 
-    __slots__ = ("elsewhere", "left")
-
-    def __init__(self, steps: int, *, elsewhere: bool) -> None:
-        self.left = steps
-        self.elsewhere = elsewhere
-
-
-_current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+    #: Steps that may be taken, None where they are not counted.
+    left: int | None = None
+    #: Whether there is no other place for more of them.
+    last: bool = False
 
 
-def allow(allowance: Allowance, function: Any, args: tuple[Any, ...]) -> Any:
-    """Call a function that may spend so much."""
-    token = _current.set(allowance)
+#: What is allowed now. An event loop sets `left` for each step and takes it back.
+current = _Current()
+
+
+def allow(steps: int, function: Any, args: tuple[Any, ...]) -> Any:
+    """Call a function that may spend so much and no more."""
+    current.left, current.last = steps, True
     try:
         return function(*args)
     finally:
-        _current.reset(token)
+        current.left, current.last = None, False
 
 
 def spend(steps: int) -> bool:
     """Count steps that are about to be taken; tell whether they may be, or raise `TooLong`."""
-    allowance = _current.get()
-    if allowance is None:
+    left = current.left
+    if left is None:
         return True
-    allowance.left -= steps
-    if allowance.left >= 0:
+    current.left = left = left - steps
+    if left >= 0:
         return True
-    if allowance.elsewhere:
+    if not current.last:
         raise TooLong
     return False

@@ -149,6 +149,11 @@ class Course:
         return self._shaped
 
     @property
+    def bends(self) -> bool:
+        """Whether the next request may need schemas in another form: only those of a demand or an answer do."""
+        return self.plan.demand.forced or self.rung.constrains or self._request.output is not None
+
+    @property
     def settles_early(self) -> bool:
         """Whether the next reply is settled at its first complete call (rule 137).
 

@@ -21,6 +21,8 @@ from mustcall.policy.musing import Channel, Musing, Watch, channels_of, draw_out
 
 __all__ = ["Found", "Lens", "Lookout"]
 
+#: How much of a whole text is looked through at once.
+_PIECE = 32 * 1024
 #: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
 _HARMLESS = frozenset({Reason.STRAY_MARKER})
 
@@ -212,7 +214,13 @@ class Lens:
         elif plain and all(self._lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part)):
             return NOTHING
         for index, part in enumerate(reply.parts):
-            self.feed(PartStarted(index, part))
+            if isinstance(part, Text) and len(part.text) > _PIECE:
+                # In pieces: one search through all of it could not be interrupted.
+                self.feed(PartStarted(index, part.evolve(text="")))
+                for start in range(0, len(part.text), _PIECE):
+                    self.feed(TextDelta(index, part.text[start : start + _PIECE]))
+            else:
+                self.feed(PartStarted(index, part))
             if isinstance(part, Text | Reasoning):
                 self.feed(PartEnded(index))
         return self.found(reply)

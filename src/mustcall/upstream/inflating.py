@@ -15,13 +15,13 @@ from typing import Protocol
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.limits import DEFAULTS
 
-__all__ = ["inflated"]
+__all__ = ["MOST_MEMBERS", "inflated"]
 
 _PIECE = 64 * 1024
 #: How much of the input is inflated at once: what follows a member of gzip is copied when it ends.
 _INPUT = 4 * 1024
 #: The most members of gzip in one answer: servers that write in blocks have one for every 64 KB.
-_MOST_MEMBERS = 2_000
+MOST_MEMBERS = 2_000
 #: How much may come out before the ratio counts: short answers full of blanks compress well.
 _FREE = 1024 * 1024
 _AUTOMATIC = zlib.MAX_WBITS | 32  # the gzip or the zlib frame, whichever is there
@@ -101,8 +101,8 @@ class _Layer:
                 framed = data[0] == 0x1F or data[0] & 0x0F == 8
                 self._inflate = zlib.decompressobj(_AUTOMATIC if framed else _BARE)
                 self._members += 1
-                if self._members > _MOST_MEMBERS:
-                    raise UpstreamGarbage(f"the upstream's answer is compressed in more than {_MOST_MEMBERS} members")
+                if self._members > MOST_MEMBERS:
+                    raise UpstreamGarbage(f"the upstream's answer is compressed in more than {MOST_MEMBERS} members")
                 self.is_complete = False
             try:
                 plain = self._inflate.decompress(data, _PIECE)

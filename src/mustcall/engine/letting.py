@@ -1,0 +1,33 @@
+"""What of a reply may go out before its verdict, and what its upstream keeps: from the request and the plan alone."""
+
+from mustcall.core.origin import Wire
+from mustcall.core.request import Request
+from mustcall.policy.controls import Controls
+from mustcall.policy.course import Course
+from mustcall.policy.oddities import odd_tools
+from mustcall.policy.profile import Protocol
+from mustcall.upstream.endpoint import Endpoint
+
+__all__ = ["holds", "keeps_reply", "trusts"]
+
+
+def holds(course: Course, request: Request, controls: Controls) -> bool:
+    """Tell whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
+    if course.plan.protocol is Protocol.OFF:
+        return False
+    unsure = course.holds_answer or odd_tools(request.tools)
+    return course.plan.demand.forced or course.rung.constrains or controls.hold or bool(unsure)
+
+
+def trusts(course: Course, request: Request, *, readable: bool) -> bool:
+    """Tell whether calls go out as they come: never where some of them may not be delivered."""
+    if course.plan.protocol is Protocol.OFF:
+        return True
+    restricted = course.plan.demand.forbids or request.parallel_tool_calls is False
+    return course.profile.trusted_arguments and readable and not restricted
+
+
+def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
+    """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
+    both = caller is endpoint.wire is Wire.RESPONSES
+    return both and request.fields_for(Wire.RESPONSES).get("store") is not False
