@@ -23,6 +23,7 @@ from support.jumping import run
 
 #: Seconds that the call takes, and after which Codex gives a stream up in this setting.
 SECONDS, IDLE = 20.0, 6.0
+UPSTREAM = "chat=http://127.0.0.1:9/v1"
 TEXT = " ".join(["word"] * 60)
 CALLS = {"first": Turn(Call("f", {"q": TEXT})), "after text": Turn(Say("I will look."), Call("f", {"q": TEXT}))}
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
@@ -216,3 +217,13 @@ def test_an_error_behind_forwarded_events_has_the_next_number() -> None:
         events = events_of(post(gateway.url + PATHS["responses"], body, KEYS).body)
     assert events[-1]["type"] == "response.failed"
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, 0.0), ({"keepalive": 5.0}, 5.0)])
+def test_a_gateway_for_tests_sends_none_by_itself(given: dict[str, float], kept: float) -> None:
+    """A slow machine would begin an answer with a sign and without its headers; whole settings stay as they are."""
+    with RunningGateway(UPSTREAM, **given) as gateway:
+        assert gateway.app._settings.server.keepalive == kept  # pyright: ignore[reportPrivateUsage]
+    settings = settings_from_flags(UPSTREAM)
+    with RunningGateway(settings=settings) as gateway:
+        assert gateway.app._settings.server.keepalive == settings.server.keepalive  # pyright: ignore[reportPrivateUsage]

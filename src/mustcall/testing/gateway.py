@@ -70,7 +70,8 @@ class RunningGateway:
     """`with RunningGateway("chat=http://127.0.0.1:9000/v1") as gateway:` and point a client at `gateway.base_url`.
 
     Upstreams are given as on the command line, or as whole `settings`; `house` is what the operator says about turns;
-    keyword arguments are `[server]` settings.
+    keyword arguments are `[server]` settings. Without `settings` it sends no signs of life unless `keepalive` is given:
+    when one is due depends on the speed of the machine, and it begins the answer before all headers are known.
     """
 
     def __init__(
@@ -83,9 +84,8 @@ class RunningGateway:
         **server: Any,
     ) -> None:
         given = settings or settings_from_flags(*upstreams, house=house)
-        changed: ServerSettings = msgspec.structs.replace(
-            given.server, **{"port": 0, "shutdown_grace": _GRACE, **server}
-        )
+        own = {"port": 0, "shutdown_grace": _GRACE} | ({"keepalive": 0.0} if settings is None else {})
+        changed: ServerSettings = msgspec.structs.replace(given.server, **{**own, **server})
         self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)
         self._listener: socket.socket = bind(changed)
         self._server = _Server(server_config(self.app, changed))
