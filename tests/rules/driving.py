@@ -248,6 +248,13 @@ class Stage:
             gateway.close()
         self._upstream.close()
 
+    def forget(self) -> None:
+        """Let the gateways forget what turns have taught them (rule 139): what one test teaches changes the next."""
+        for gateway in self._gateways.values():
+            service = gateway.app._service  # pyright: ignore[reportPrivateUsage]
+            if service is not None:
+                service.learnt.__init__()
+
     def play(self, *answers: Answer, chunking: Chunking = None) -> Self:
         """Put a script on; what was recorded before is forgotten."""
         self.comparing.settle()

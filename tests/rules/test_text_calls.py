@@ -31,6 +31,12 @@ def stage() -> Iterator[Stage]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _untaught(stage: Stage) -> None:
+    """In any order a test meets gateways that have learnt nothing."""
+    stage.forget()
+
+
 # --- the scenario: native --------------------------------------------------------------------------------------------
 
 
