@@ -220,11 +220,7 @@ def test_an_error_behind_forwarded_events_has_the_next_number() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, 0.0), ({"keepalive": 5.0}, 5.0)])
-<<<<<<< HEAD
-def test_a_gateway_for_tests_sends_none_by_itself(given: dict[str, float], kept: float) -> None:
-=======
 def test_a_gateway_for_tests_sends_none_by_itself(given: dict[str, Any], kept: float) -> None:
->>>>>>> h1
     """A slow machine would begin an answer with a sign and without its headers; whole settings stay as they are."""
     with RunningGateway(UPSTREAM, **given) as gateway:
         assert gateway.app._settings.server.keepalive == kept  # pyright: ignore[reportPrivateUsage]
