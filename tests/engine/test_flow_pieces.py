@@ -24,12 +24,12 @@ CALL = '<tool_call>\n{"name": "f", "arguments": {"q": "x"}}\n</tool_call>'
 WORDS = "Sunny, as it was all week and will be for some days more."
 
 
-def flow_of(wire: Wire) -> Flow:
+def flow_of(wire: Wire) -> Flow[bytes]:
     """A stream between two sides of one wire, looked through for calls."""
     return Flowing(wire, Lookout(tools=TOOLS)).flow
 
 
-def carried(flow: Flow, *pieces: bytes) -> bytes:
+def carried(flow: Flow[bytes], *pieces: bytes) -> bytes:
     """What goes out of these pieces before the verdict."""
     return b"".join([flow.feed(piece) for piece in pieces])
 

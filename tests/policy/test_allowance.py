@@ -3,7 +3,7 @@
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.aside import Aside, here
-from mustcall.policy.allowance import allow, current, spend
+from mustcall.policy.allowance import allow, left, spend
 from mustcall.policy.arguments import check_arguments
 from mustcall.policy.checker import fits, validator_for
 
@@ -36,7 +36,7 @@ def test_checks_share_one_allowance() -> None:
     checker = validator_for(_dear("shared"))
     assert checker is not None
     value = {"a": ["x" * 300] * 50}
-    each = 10**9 - allow(10**9, lambda: (fits(checker, value), current.left)[1], ())
+    each = 10**9 - allow(10**9, lambda: (fits(checker, value), left.get())[1], ())
     both = allow(each, lambda: [fits(checker, value), fits(checker, value)], ())
     assert both == [True, False]
 

@@ -285,7 +285,7 @@ def test_an_announcement_under_a_force_is_a_missed_force(wire: str, stream: bool
     demand = "The tool `get_weather` has not been called yet. Call it now, before anything else."
     kept: dict[str, Any] = {"role": "assistant", "content": ANNOUNCED}
     if wire == "responses":
-        content = [{"type": "output_text", "text": ANNOUNCED, "annotations": [], "logprobs": []}]
+        content: list[dict[str, Any]] = [{"type": "output_text", "text": ANNOUNCED, "annotations": [], "logprobs": []}]
         kept = {"type": "message", "role": "assistant", "content": content}
     assert second == reminded(wire, {**asked, KEY[wire]: [*asked[KEY[wire]], kept]}, demand)
     assert (got.text, got.calls) == ("", (("get_weather", PARIS),))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.allowance import TooLong, allow, current
+from mustcall.policy.allowance import TooLong, allow, left
 
 __all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy", "unhurried"]
 
@@ -55,13 +55,13 @@ def is_heavy(body: bytes, reply: Reply) -> bool:
 
 def here(function: Callable[..., T], *args: Any) -> T | Aside:
     """Return what a pure function gives if that takes few steps. It is called for every turn, and is no coroutine."""
-    current.left = _HERE
+    left.set(_HERE)
     try:
         return function(*args)
     except TooLong:
         return Aside.ASIDE
     finally:
-        current.left = None
+        left.set(None)
 
 
 async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:

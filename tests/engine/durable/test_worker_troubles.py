@@ -226,7 +226,10 @@ async def test_closing_waits_for_calls_that_nobody_waits_for(method: str, monkey
         return []
 
     monkeypatch.setattr(dbos, "DBOSClient", Client)
-    monkeypatch.setattr(DbosEngine, "_launch", lambda *_: None)
+
+    def launch(*_: Any) -> None: ...
+
+    monkeypatch.setattr(DbosEngine, "_launch", launch)
     engine = DbosEngine("postgresql://unused", name="one", deserted=deserted, beat=0.0)
     calls = {"submit": engine.submit("r"), "cancel": engine.cancel("r"), "serve": engine.serve(_unused, 1)}
     task = asyncio.create_task(calls.pop(method))
@@ -258,7 +261,11 @@ async def test_a_launch_that_nobody_waits_for_is_undone(monkeypatch: pytest.Monk
         return []
 
     monkeypatch.setattr(DbosEngine, "_launch", launch)
-    monkeypatch.setattr(dbos.DBOS, "destroy", lambda **options: stopped.append(options))
+
+    def destroy(**options: Any) -> None:
+        stopped.append(options)
+
+    monkeypatch.setattr(dbos.DBOS, "destroy", destroy)
     engine = DbosEngine("postgresql://unused", name="one", deserted=deserted)
     task = asyncio.create_task(engine.serve(_unused, 1))
     assert await asyncio.to_thread(begun.wait, 30)
