@@ -6,8 +6,6 @@ knows no HTTP.
 """
 
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import Limits
@@ -80,26 +78,47 @@ class Admission:
             )
             raise GatewayBusy(f"{whose} requests under way hold as many bytes as they may ([limits] {setting})")
 
-    @contextmanager
-    def slot(self, key: str | None) -> Generator[None]:
-        """Work on one request, or raise `GatewayBusy`."""
+    def slot(self, key: str | None) -> "Slot":
+        """Return a place to work on one request in; entering it raises `GatewayBusy` where there is none."""
+        return Slot(self, key)
+
+    def begin(self, key: str | None) -> None:
+        """Count a request that is worked on, or raise `GatewayBusy`."""
         if self.under_way >= self._most:
             raise GatewayBusy(
                 f"the gateway already works on {self.under_way} requests (max_concurrency); try again in a moment"
             )
-        if key is not None and self._slots[key] >= self._share:
-            raise GatewayBusy(
-                f"the gateway already works on {self._slots[key]} requests of this key ([limits] key_concurrency); try "
-                "again in a moment"
-            )
-        self.under_way += 1
         if key is not None:
+            if self._slots[key] >= self._share:
+                raise GatewayBusy(
+                    f"the gateway already works on {self._slots[key]} requests of this key ([limits] key_concurrency); "
+                    "try again in a moment"
+                )
             self._slots[key] += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
-            if key is not None:
-                self._slots[key] -= 1
-                if not self._slots[key]:
-                    del self._slots[key]
+        self.under_way += 1
+
+    def end(self, key: str | None) -> None:
+        """Count a request no longer."""
+        self.under_way -= 1
+        if key is not None:
+            self._slots[key] -= 1
+            if not self._slots[key]:
+                del self._slots[key]
+
+
+class Slot:
+    """A place for one request. A generator in its stead would cost every request more than all it counts."""
+
+    __slots__ = ("_admission", "_key")
+
+    def __init__(self, admission: Admission, key: str | None) -> None:
+        self._admission = admission
+        self._key = key
+
+    def __enter__(self) -> None:
+        """Take the place."""
+        self._admission.begin(self._key)
+
+    def __exit__(self, *_: object) -> None:
+        """Leave it."""
+        self._admission.end(self._key)

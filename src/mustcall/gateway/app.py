@@ -295,7 +295,8 @@ class Gateway:
         try:
             declared = call.headers.get("content-length", "")
             body = await read_body(call.receive, declared, self._settings, held)
-            await check_elements(body, self._settings.limits.body_elements)
+            if len(body) > self._settings.limits.body_elements:  # a value takes a byte at least
+                await check_elements(body, self._settings.limits.body_elements)
             keeper = self._keeper
             with self._admission.slot(key):
                 if keeper is None or not keeper.is_open or call.path == _COUNT:
