@@ -2,7 +2,6 @@
 
 import json
 import logging
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from mustcall.engine.turns import House
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.transport import FakeClock
+from rules.thinking import AS_JSON, CLOSED, NAMED, answered, thought
 from support.compared import Comparing
 from support.forcing import TIME, WAYS, WEATHER, WIRES, Rig, Step, typed_item, write_body
 from support.gated import KEYS, PATHS, Listener, events_of
@@ -177,10 +177,9 @@ def bound_request(gateway: RunningGateway, *, leaks: bool = False) -> dict[str, 
 
 def test_bound_prefixes_are_the_same_bytes_on_every_rung() -> None:
     """Rule 134: directive, reminders and the schema rung change the tail alone; the prefix is byte-equal throughout."""
-    dull = Turn(Think("No."), Say("I would rather not."))
     last = Turn(Say(json.dumps({"name": "get_weather", "arguments": ROME})))
     with (
-        ScriptedUpstream([THOUGHT, *[dull] * 4, last], strict=True) as upstream,
+        ScriptedUpstream([THOUGHT, *map(thought, range(1, 5)), last], strict=True) as upstream,
         RunningGateway(f"messages={upstream.base_url}") as gateway,
     ):
         body = bound_request(gateway)
@@ -190,17 +189,18 @@ def test_bound_prefixes_are_the_same_bytes_on_every_rung() -> None:
         sent = upstream.requests[1:]
     assert [one.refused_by for one in sent] == [None] * 5
     assert reply.json["content"][0]["input"] == ROME
-    count = len(body["messages"])
-    for one in sent:
-        assert one.body["messages"][:count] == body["messages"]
-        assert (one.body["system"], one.body["tools"]) == (body["system"], body["tools"])
-        assert one.body["messages"][count]["role"] == "user"
+    messages = [*body["messages"], {"role": "user", "content": NAMED[0]}]
+    auto = {"tool_choice": {"type": "auto"}}
+    expected = [body | auto | {"messages": messages}]
+    for number in range(1, 4):
+        messages = [*messages, answered(number), {"role": "user", "content": NAMED[number]}]
+        expected.append(body | auto | {"messages": messages})
+    # The schema rung asks afresh; the tools stay, because thinking is bound to them.
+    schema = {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}, "tool_choice": {"type": "none"}}
+    expected.append(body | schema | {"messages": [*body["messages"], {"role": "user", "content": AS_JSON}]})
+    assert [one.body for one in sent] == expected
     prefixes = {one.raw[: one.raw.index(b"And in Rome?")] for one in sent}
     assert len(prefixes) == 1
-    for earlier, later in pairwise(sent[:4]):
-        tail = len(earlier.body["messages"])
-        assert later.body["messages"][:tail] == earlier.body["messages"]
-    assert sent[-1].body["tool_choice"] == {"type": "none"}
 
 
 def test_bound_prefixes_are_not_mended() -> None:
