@@ -140,9 +140,12 @@ def kept(wire: str, text: str) -> Json:
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def as_schema(caller: str, upstream: str, choice: str, **fields: Any) -> Json:
-    """Return the request of the schema rung: no tools, the call's schema in the wire's own setting (rules 28, 140)."""
-    forms = _call_forms(choice)
+def as_schema(caller: str, upstream: str, choice: str, *, closed: bool = False, **fields: Any) -> Json:
+    """Return the request of the schema rung: no tools, the call's schema in the wire's own setting (rules 28, 140).
+
+    `closed` is for a provider that is known to take strict schemas, in which every object is closed.
+    """
+    forms = _call_forms(choice, closed=closed)
     schema = forms[0] if len(forms) == 1 else _closed({"call": {"anyOf": forms}})
     named = {"name": "tool_call", "schema": schema, "strict": True}
     setting: Json = {
@@ -172,9 +175,11 @@ def _asked_as_json(caller: str, upstream: str, choice: str, **fields: Any) -> Js
     return body
 
 
-def _call_forms(choice: str) -> list[Json]:
+def _call_forms(choice: str, *, closed: bool = False) -> list[Json]:
+    shut: Json = {"additionalProperties": False} if closed else {}
     return [
-        _closed({"name": {"type": "string", "enum": [tool.name]}, "arguments": tool.schema}) for tool in _meant(choice)
+        _closed({"name": {"type": "string", "enum": [tool.name]}, "arguments": tool.schema | shut})
+        for tool in _meant(choice)
     ]
 
 
@@ -301,6 +306,11 @@ class Stage:
         """The bodies the upstream received, each of which it must have accepted."""
         refused = [(one.number, one.refused_by) for one in self.sent if one.refused_by]
         assert not refused, f"the strict upstream refused: {refused}"
+        return self.received
+
+    @property
+    def received(self) -> list[Json]:
+        """The bodies the upstream received, those it refused included."""
         return self.comparing.bodies([one.body for one in self.sent])
 
     def _counted(self) -> tuple[int, int]:

@@ -167,7 +167,7 @@ def test_words_where_tools_are_text(wire: str, stream: bool) -> None:
     facts = APART | {"protocol": "prompt"}
     script = Turn(Say("Warm.")), Turn(Say(f"```json\n{GOOD}\n```"))
     with Rig(*script, upstream=wire, house=house(**facts)) as rig:
-        rig.comparing.leave("the whole rendering is compared in test_protocols")
+        rig.comparing.leave("the whole rendering is compared in test_tools_as_text")
         got = rig.ask(wire, asking(wire, stream, **({"store": False} if wire == "responses" else {})))
     assert all(json.dumps(ASKED)[1:-1] in json.dumps(body) for body in rig.bodies)
     assert all(not FORMATS[wire].keys() - {"store"} & body.keys() for body in rig.bodies)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +10,9 @@ from mustcall.engine.turns import House
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.transport import FakeClock
-from support.forcing import TIME, WAYS, WEATHER, WIRES, Rig, Step, write_body
+from rules.thinking import AS_JSON, CLOSED, NAMED, answered, thought
+from support.compared import Comparing
+from support.forcing import TIME, WAYS, WEATHER, WIRES, Rig, Step, typed_item, write_body
 from support.gated import KEYS, PATHS, Listener, events_of
 from support.http import post
 from support.sdk import Ask, Seen, ask
@@ -25,6 +26,7 @@ CALL = Turn(Call("get_weather", PARIS))
 FINE = Turn(Say("Fine."))
 THOUGHT = Turn(Think("Deep.  Très deep."), Call("get_weather", PARIS))
 LEAK = '<invoke name="get_weather"><parameter name="city">Paris</parameter></invoke>'
+MISFIT = "The tool call did not fit its schema: get_weather: city: string. Make the call again."
 
 ways = pytest.mark.parametrize(("wire", "stream"), WAYS)
 wires = pytest.mark.parametrize("wire", WIRES)
@@ -175,10 +177,9 @@ def bound_request(gateway: RunningGateway, *, leaks: bool = False) -> dict[str, 
 
 def test_bound_prefixes_are_the_same_bytes_on_every_rung() -> None:
     """Rule 134: directive, reminders and the schema rung change the tail alone; the prefix is byte-equal throughout."""
-    dull = Turn(Think("No."), Say("I would rather not."))
     last = Turn(Say(json.dumps({"name": "get_weather", "arguments": ROME})))
     with (
-        ScriptedUpstream([THOUGHT, *[dull] * 4, last], strict=True) as upstream,
+        ScriptedUpstream([THOUGHT, *map(thought, range(1, 5)), last], strict=True) as upstream,
         RunningGateway(f"messages={upstream.base_url}") as gateway,
     ):
         body = bound_request(gateway)
@@ -188,17 +189,18 @@ def test_bound_prefixes_are_the_same_bytes_on_every_rung() -> None:
         sent = upstream.requests[1:]
     assert [one.refused_by for one in sent] == [None] * 5
     assert reply.json["content"][0]["input"] == ROME
-    count = len(body["messages"])
-    for one in sent:
-        assert one.body["messages"][:count] == body["messages"]
-        assert (one.body["system"], one.body["tools"]) == (body["system"], body["tools"])
-        assert one.body["messages"][count]["role"] == "user"
+    messages = [*body["messages"], {"role": "user", "content": NAMED[0]}]
+    auto = {"tool_choice": {"type": "auto"}}
+    expected = [body | auto | {"messages": messages}]
+    for number in range(1, 4):
+        messages = [*messages, answered(number), {"role": "user", "content": NAMED[number]}]
+        expected.append(body | auto | {"messages": messages})
+    # The schema rung asks afresh; the tools stay, because thinking is bound to them.
+    schema = {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}, "tool_choice": {"type": "none"}}
+    expected.append(body | schema | {"messages": [*body["messages"], {"role": "user", "content": AS_JSON}]})
+    assert [one.body for one in sent] == expected
     prefixes = {one.raw[: one.raw.index(b"And in Rome?")] for one in sent}
     assert len(prefixes) == 1
-    for earlier, later in pairwise(sent[:4]):
-        tail = len(earlier.body["messages"])
-        assert later.body["messages"][:tail] == earlier.body["messages"]
-    assert sent[-1].body["tool_choice"] == {"type": "none"}
 
 
 def test_bound_prefixes_are_not_mended() -> None:
@@ -223,9 +225,18 @@ def is_error(event: Any) -> bool:
     return "error" in event or event.get("type") in ("error", "response.failed")
 
 
+def streamed(wire: str, *reminders: str) -> dict[str, Any]:
+    """What `shown_then` asks, with reminders of ours behind it."""
+    body = request(wire, stream=True, **({"store": False} if wire == "responses" else {}))
+    key = "input" if wire == "responses" else "messages"
+    turns: list[dict[str, Any]] = [{"role": "user", "content": text} for text in reminders]
+    return body | {key: [*body[key], *(map(typed_item, turns) if wire == "responses" else turns)]}
+
+
 def shown_then(wire: str, turn: Turn, *later: Turn, mark: bytes = b" here.") -> tuple[bytes, list[Any]]:
     """Stream a turn whose text is read by the client before the rest of it comes: the bytes, the bodies upstream."""
-    body = request(wire, stream=True, **({"store": False} if wire == "responses" else {}))
+    body = streamed(wire)
+    comparing = Comparing()
     with ScriptedUpstream([turn]) as twin:
         whole = post(twin.url + PATHS[wire], body, KEYS).body
     border = whole.index(b"\n\n", whole.index(mark)) + 2
@@ -238,7 +249,8 @@ def shown_then(wire: str, turn: Turn, *later: Turn, mark: bytes = b" here.") -> 
         upstream.release()
         seen = listener.read_rest()
         assert [one.refused_by for one in upstream.requests] == [None] * len(upstream.requests)
-        return seen, [one.body for one in upstream.requests]
+        comparing.end(len(upstream.requests), asked=1)
+        return seen, comparing.bodies([one.body for one in upstream.requests])
 
 
 @wires
@@ -262,8 +274,7 @@ def test_a_bad_call_after_release_is_made_good_by_a_call_alone(wire: str) -> Non
     """Rule 135: the shown text stays, a later attempt adds its call and none of its words."""
     bad = Turn(Say("Look here."), Call("get_weather", {"city": 3}))
     seen, bodies = shown_then(wire, bad, Turn(Say("Zwieback."), Call("get_weather", ROME)))
-    assert len(bodies) == 2
-    assert "did not fit its schema" in json.dumps(bodies[1])
+    assert bodies == [streamed(wire), streamed(wire, MISFIT)]
     assert b"Zwieback" not in seen
     assert b"Rome" in seen
     assert not any(is_error(event) for event in events_of(seen) if isinstance(event, dict))
@@ -274,7 +285,7 @@ def test_no_good_call_after_release_is_an_error_event(wire: str) -> None:
     """Rule 135: if no attempt brings a call, the stream fails; it is never ended as if it were whole."""
     bad = Turn(Say("Look here."), Call("get_weather", {"city": 3}))
     seen, bodies = shown_then(wire, bad, Turn(Say("Zwieback.")), FINE, FINE)
-    assert len(bodies) == 2
+    assert bodies == [streamed(wire), streamed(wire, MISFIT)]
     assert b"Zwieback" not in seen
     assert is_error(events_of(seen)[-1])
     assert b"[DONE]" not in seen
@@ -287,7 +298,7 @@ def test_unknown_wrappers_in_a_stream_are_never_replaced(wire: str) -> None:
     """Rules 121, 135: a form that nobody knows is known by its end; what was shown stays, a call is only added."""
     disguise = Turn(Say('Look here. <do_it tool="get_weather" city="Paris"/>'))
     seen, bodies = shown_then(wire, disguise, Turn(Say("Zwieback."), Call("get_weather", ROME)))
-    assert len(bodies) == 2
+    assert bodies == [streamed(wire)] * 2  # the first time the same bytes go out again (rule 46)
     assert b"Zwieback" not in seen
     assert b"Rome" in seen
 
@@ -296,7 +307,7 @@ def test_unknown_wrappers_in_a_stream_are_never_replaced(wire: str) -> None:
 def test_known_markup_in_a_stream_is_never_shown(wire: str) -> None:
     """Rules 53, 135: text before a known form is shown, the form is not; complete and valid, it is the call."""
     seen, bodies = shown_then(wire, Turn(Say(f"Look here. {LEAK}")))
-    assert len(bodies) == 1
+    assert bodies == [streamed(wire)]
     assert b"invoke" not in seen
     assert b"parameter name" not in seen
     assert b"Paris" in seen

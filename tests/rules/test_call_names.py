@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 
 from mustcall.testing import Answer, Call, Say, Turn
-from rules.driving import GRID, WAYS, Stage, request, stranger
+from rules.asked import expect_asked
+from rules.driving import GRID, WAYS, WORDS, Stage, arriving, request, stranger
+from support.forcing import Tool
 from support.sdk import Ask, Failure, Seen, ask
 
 Json = dict[str, Any]
@@ -46,7 +48,7 @@ ways = pytest.mark.parametrize(("wire", "stream"), WAYS)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """Gateways that all turns of the module share."""
-    with Stage() as shared:
+    with Stage(compares=True) as shared:
         yield shared
 
 
@@ -67,6 +69,15 @@ def calls_of(seen: Seen | Failure) -> list[tuple[str, Json]]:
     return [(name, arguments) for _, name, arguments in seen.calls]
 
 
+def unknown_thrice(way: Way, **options: Any) -> list[Json]:
+    """The bodies of a turn whose calls name no tool: the question, the same again, then with a reminder (rule 46)."""
+    caller, upstream, stream = way
+    first, reminded = (
+        expect_asked(caller, upstream, Ask(**options), *said, stream=stream) for said in ((), (WORDS.unknown_tool,))
+    )
+    return [first, first, reminded]
+
+
 # --- rule 142 ---------------------------------------------------------------------------------------------------------
 
 
@@ -84,9 +95,10 @@ def test_names_are_read_without_what_models_add(stage: Stage, way: Way) -> None:
 def test_a_name_that_two_tools_fit_is_none(stage: Stage, way: Way) -> None:
     """Rule 142: the match must be unique, and an exact name always wins."""
     twins = (("read_file", PATH), ("ReadFile", PATH))
-    seen, _ = ask_on(stage, way, *[Turn(Call("functions.Read-File", A))] * 3, tools=twins)
+    asked: Json = {"model": stranger(), "tools": twins}
+    seen, _ = ask_on(stage, way, *[Turn(Call("functions.Read-File", A))] * 3, **asked)
     assert isinstance(seen, Failure)
-    assert len(stage.bodies) == 3
+    assert stage.bodies == unknown_thrice(way, **asked)
     seen, told = ask_on(stage, way, Turn(Call("functions.ReadFile", A)), tools=twins)
     assert calls_of(seen) == [("ReadFile", A)]
     assert "name_mapped:ReadFile" in told
@@ -95,9 +107,10 @@ def test_a_name_that_two_tools_fit_is_none(stage: Stage, way: Way) -> None:
 @grid
 def test_no_prefix_makes_another_tool(stage: Stage, way: Way) -> None:
     """Rule 142: what is no offered name behind any prefix stays unknown."""
-    seen, _ = ask_on(stage, way, *[Turn(Call("functions.delete_file", A))] * 3)
+    asked: Json = {"model": stranger(), "tools": TOOLS}
+    seen, _ = ask_on(stage, way, *[Turn(Call("functions.delete_file", A))] * 3, **asked)
     assert isinstance(seen, Failure)
-    assert len(stage.bodies) == 3
+    assert stage.bodies == unknown_thrice(way, **asked)
 
 
 @grid
@@ -140,6 +153,8 @@ NAMESPACES: list[Json] = [
     }
     for space, name in (("fs", "read"), ("db", "read"), ("fs", "write"))
 ]
+#: The same where a wire has no namespaces: they are part of the name.
+FLAT = (Tool("fs__read", "path"), Tool("db__read", "path"), Tool("fs__write", "path"))
 
 
 #: What a model wrote (name, namespace) for the tool that is meant, if it is clear which.
@@ -165,9 +180,14 @@ def test_namespaces_come_back_as_they_were_registered(stage: Stage, upstream: st
     for name, namespace, meant in SPELLED:
         turns = [Turn(Call(name, A, namespace=namespace))] * (1 if meant else 3)
         stage.play(*turns)
-        body = request("responses", model=stranger(), tools=(), stream=stream) | {"tools": NAMESPACES}
+        asked: Json = {"model": stranger(), "stream": stream}
+        body = request("responses", tools=(), **asked) | {"tools": NAMESPACES}
         got = stage.ask("responses", body, upstream)
-        assert len(stage.bodies) == len(turns), name
+        own: Json = {"tools": NAMESPACES} if upstream == "responses" else {}
+        first, reminded = (
+            arriving("responses", upstream, *said, tools=FLAT, **asked) | own for said in ((), (WORDS.unknown_tool,))
+        )
+        assert stage.bodies == ([first] if meant else [first, first, reminded]), name
         items = [item for item in _items(got.raw, stream) if item["type"] == "function_call"] if meant else []
         made = [(item.get("namespace"), item["name"], json.loads(item["arguments"])) for item in items]
         assert made == ([(*meant, A)] if meant else []), name

@@ -17,7 +17,7 @@ from mustcall.policy.backoff import Backoff
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Cut, Raw, RawStream, Refuse, Say, Think, Turn, Usage
 from mustcall.testing.render import Stamp, stream_reply
-from rules.driving import GRID, LIMIT_FIELD, NATIVE, UNKNOWN, WAYS, WORDS, Stage, arriving, request
+from rules.driving import GRID, LIMIT_FIELD, NATIVE, UNKNOWN, WAYS, WORDS, Stage, arriving, kept, request
 from rules.forms import OPEN, check_no_trace
 from rules.outcomes import data_of
 from support.forcing import FAILED, LIMIT, WIRES
@@ -33,7 +33,7 @@ FINAL_THINKER = "final-thinker-1"
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
     overrides = read_overrides([{"models": ["final-thinker*"], "protocol": "native", "reasoning_only_final": True}])
-    with Stage(House(overrides=overrides)) as opened:
+    with Stage(House(overrides=overrides), compares=True) as opened:
         yield opened
 
 
@@ -165,8 +165,13 @@ def test_provider_run_tools_meet_no_force(stage: Stage, wire: str) -> None:
     outcome = stage.play(Raw(200, json.dumps(_SERVER_RUN[wire]).encode()), GOOD).ask(wire, body)
     assert outcome.verdicts == "force_missed,called"
     assert (outcome.text, outcome.calls) == ("", CALLED)
-    assert len(stage.bodies) == 2
-    assert stage.bodies[0] == body
+    key = "input" if wire == "responses" else "messages"
+    firmer = arriving(wire, wire, WORDS.call_any[1])[key][-1]
+    # Its text stays in context as it came, what the provider ran does not (rule 25).
+    said = kept(wire, "Sunny.")
+    if wire == "responses":
+        said["content"] = _SERVER_RUN[wire]["output"][-1]["content"]
+    assert stage.bodies == [body, {**body, key: [*body[key], said, firmer]}]
 
 
 @pytest.mark.parametrize("upstream", ["chat", "messages"])
@@ -353,11 +358,13 @@ def test_cut_text_call(stage: Stage, caller: str, upstream: str, stream: bool, m
 def test_no_arguments_are_not_an_empty_object(stage: Stage, caller: str, upstream: str, stream: bool) -> None:
     """Rule 40: where a parameter is required, a call without arguments is not given `{}`: it is asked for again."""
     bare = Turn(Call("get_weather", ""))
+    misfit = WORDS.bad_arguments.format(problem="get_weather: city: string, required")
+    asked = [arriving(caller, upstream, *added, stream=stream) for added in ([], [misfit])]
     outcome = stage.play(bare, GOOD).ask(caller, request(caller, stream=stream), upstream)
-    assert len(stage.bodies) == 2
+    assert stage.bodies == asked
     assert outcome.calls == CALLED
     outcome = stage.play(bare, bare).ask(caller, request(caller, stream=stream), upstream)
-    assert len(stage.bodies) == 2
+    assert stage.bodies == asked
     assert outcome.message.startswith("BadArguments: ")
     assert outcome.calls == ()
 

@@ -8,7 +8,7 @@ import pytest
 from mustcall.engine.tooling.wrapping import wrapped
 from mustcall.policy.containing import TAG
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
-from rules.driving import GRID, UNKNOWN, WAYS, WORDS, Stage, request
+from rules.driving import GRID, UNKNOWN, WAYS, WORDS, Stage, arriving, request
 from support.agents import WIRES, agent_on, collect
 from support.forcing import Called, Result, User
 
@@ -19,7 +19,7 @@ CLEAR = "It is: Sunny, 20 degrees.\nEnjoy!"
 @pytest.fixture(scope="module")
 def stage() -> Generator[Stage]:
     """The gateways of this module."""
-    with Stage() as made:
+    with Stage(compares=True) as made:
         yield made
 
 
@@ -68,8 +68,10 @@ def test_nothing_but_an_echo_is_no_answer(stage: Stage, wire: str, *, stream: bo
     """Rule 146: a reply of nothing but our own words is an empty one, and is asked for again."""
     body = after_a_result(wire, wrapped("get_weather", "Sunny"), stream=stream)
     got = stage.play(Turn(Say(f'<{TAG} from="get_weather">')), Turn(Say("It is sunny."))).ask(wire, body)
+    key = "input" if wire == "responses" else "messages"
+    reminder = arriving(wire, wire, WORDS.empty)[key][-1]
+    assert stage.bodies == [body, {**body, key: [*body[key], reminder]}]
     assert got.text == "It is sunny."
-    assert len(stage.bodies) == 2
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
@@ -78,7 +80,8 @@ def test_no_reminder_in_an_answer(stage: Stage, wire: str, *, stream: bool) -> N
     again = Turn(Say(f"{WORDS.empty} It is sunny."))
     body = request(wire, model=UNKNOWN, temperature=0, stream=stream)
     got = stage.play(Turn(Say("")), Turn(Say("")), again).ask(wire, body)
-    assert WORDS.empty in str(stage.bodies[-1])
+    reminded = arriving(wire, wire, WORDS.empty, model=UNKNOWN, temperature=0, stream=stream)
+    assert stage.bodies == [body, reminded, reminded]
     assert got.text.strip() == "It is sunny."
 
 

@@ -15,6 +15,7 @@ from rules.thinking import (
     ASK,
     CALL,
     CLAUDE,
+    CLOSED,
     MET,
     NAMED,
     OTHER,
@@ -42,21 +43,6 @@ from support.forcing import (
 )
 
 # --- rule 28: models that cannot stop reasoning ----------------------------------------------------------------------
-
-CLOSED = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "enum": ["get_weather"]},
-        "arguments": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-    "required": ["name", "arguments"],
-    "additionalProperties": False,
-}
 
 
 def _reminded(soft: dict[str, Any], reminders: int) -> list[dict[str, Any]]:

@@ -22,7 +22,8 @@ from mustcall.testing import (
     Turn,
     Usage,
 )
-from support.forcing import TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, write_body
+from rules.driving import WORDS, kept
+from support.forcing import TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, typed_item, write_body
 from support.gated import KEYS, PATHS, Listener, events_of
 from support.http import post
 
@@ -55,6 +56,13 @@ def request(wire: str, *steps: Step | str, **options: Any) -> dict[str, Any]:
     """A request to the wire's usual model that offers two tools."""
     given: dict[str, Any] = {"model": MODELS[wire], "tools": (WEATHER, TIME)} | options
     return write_body(wire, *(steps or ("Weather?",)), **given)
+
+
+def forced_again(wire: str, body: dict[str, Any], said: str) -> dict[str, Any]:
+    """What follows where a forced call of `get_weather` was answered with text (rules 25, 32)."""
+    turn: dict[str, Any] = {"role": "user", "content": WORDS.call_named[1].format(tool="get_weather")}
+    asked = typed_item(turn) if wire == "responses" else turn
+    return body | {KEY[wire]: [*body[KEY[wire]], kept(wire, said), asked]}
 
 
 def direct(wire: str, body: dict[str, Any], answer: Answer) -> bytes:
@@ -227,7 +235,7 @@ def test_keepalives_go_out_while_the_turn_is_tried_again(wire: str) -> None:
         assert upstream.requests[1].ended is None
         upstream.release()
         late = listener.read_rest()
-        assert len(upstream.requests) == 2
+        assert [one.body for one in upstream.requests] == [body, forced_again(wire, body, "Zwieback.")]
     assert b"Zwieback" not in late
     assert b"get_weather" in late
 
@@ -378,6 +386,7 @@ def test_a_client_that_leaves_between_attempts_ends_the_turn(wire: str, stream: 
         upstream.release()
         assert post(gateway.url + PATHS[wire], body, KEYS).status == 200
         assert [one.disconnected for one in upstream.wait_until_done()] == [False, True, False]
+        assert [one.body for one in upstream.requests] == [body, forced_again(wire, body, "Fine."), body]
 
 
 @wires
@@ -407,10 +416,9 @@ def test_no_state_survives_a_request(wire: str, stream: bool) -> None:
     with ScriptedUpstream(answer, strict=True) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         replies = [post(gateway.url + PATHS[wire], body, KEYS) for _ in range(2)]
         sent = [one.raw for one in upstream.requests]
+        assert [one.body for one in upstream.requests] == [body, forced_again(wire, body, "Fine.")] * 2
     assert [reply.status for reply in replies] == [200, 200]
-    assert len(sent) == 4
     assert sent[:2] == sent[2:]
-    assert sent[0] != sent[1]
 
 
 def test_streams_are_read_as_events() -> None:

@@ -31,6 +31,7 @@ from rules.driving import (
     arriving,
     as_grammar,
     as_schema,
+    kept,
     prompted,
     request,
     stranger,
@@ -376,20 +377,34 @@ class Process:
         return {subject: count.missed for subject, count in self.counted.items()}
 
 
+def ladder_of(*, stream: bool = False) -> dict[str, Json]:
+    """What `Process` sends on each rung where all before it were answered `No.`; that stays before the soft one."""
+    ladder = rungs("chat", "m", stream=stream)
+    soft = after_no(ladder["soft"])
+    return {"native": ladder["native"], "schema": ladder["schema"], "soft": soft, "text": ladder["text"]}
+
+
+def after_no(body: Json) -> Json:
+    """The same request behind an answer of `No.` on another rung (rule 25)."""
+    return {**body, "messages": [*body["messages"], kept("chat", "No."), {"role": "user", "content": SECOND}]}
+
+
 async def test_what_is_counted() -> None:
     """Rule 139: a turn that ends with the call counts each rung and format once, with the dates of first and last."""
     process = Process()
     begun = process.clock.now()
-    await process.ask(NO, WRITTEN)
+    ladder = ladder_of()
+    assert await process.ask(NO, WRITTEN) == [ladder["native"], ladder["schema"]]
     assert process.counted == {
         "rung:native": Count(0, 1, begun, begun),
         "enforced": Count(0, 1, begun, begun),
         "rung:schema": Count(1, 0, begun, begun),
     }
     process.clock.advance(60)
-    await process.ask(WRITTEN)
+    assert await process.ask(WRITTEN) == [ladder["schema"]]
     assert process.counted["rung:schema"] == Count(2, 0, begun, begun + 60)
-    await process.ask(NO, TEXT_CALL)
+    # Only what made the call has moved to the front: the others follow in their order.
+    assert await process.ask(NO, TEXT_CALL) == [ladder["schema"], after_no(ladder["native"])]
     assert process.counted["rung:schema"] == Count(2, 1, begun, begun + 60)
     assert process.counted["dialect:hermes"] == Count(1, 0, begun + 60, begun + 60)
 
@@ -404,14 +419,16 @@ async def test_a_turn_that_fails_is_counted(stream: bool) -> None:
     process = Process()
     with pytest.raises(ForceUnmet):
         await process.ask(NO, NO, NO, NO, stream=stream)
+    assert process.bodies == [*ladder_of(stream=stream).values()]
     assert process.missed == ALL
-    assert [body.get("tool_choice") for body in await process.ask(GOOD)] == [NATIVELY]
+    assert await process.ask(GOOD) == [ladder_of()["native"]]
 
 
 async def test_a_turn_that_is_answered_instead_is_counted() -> None:
     """Rule 139: who takes an answer where no call came has not got the call."""
     process = Process()
-    await process.ask(NO, NO, NO, NO, controls=Controls(on_unmet=OnUnmet.ANSWER))
+    sent = await process.ask(NO, NO, NO, NO, controls=Controls(on_unmet=OnUnmet.ANSWER))
+    assert sent == [*ladder_of().values()]
     assert process.missed == ALL
 
 
@@ -420,6 +437,7 @@ async def test_what_was_not_tried_yet_comes_before_what_missed() -> None:
     process = Process()
     with pytest.raises(ForceUnmet):
         await process.ask(NO, NO, controls=Controls(limits=Limits(extra_calls=1)))
+    assert process.bodies == [ladder_of()["native"], ladder_of()["schema"]]
     assert process.missed == {"rung:native": 1, "enforced": 1, "rung:schema": 1}
     (soft,) = await process.ask(GOOD)
     assert soft["tool_choice"] == "auto"
@@ -487,21 +505,20 @@ async def test_refused_rungs_are_not_counted() -> None:
 async def test_what_was_learnt_expires() -> None:
     """Rule 139: after seven days a rung that was seen to miss is tried again, and so is what was refused."""
     process = Process()
-    await process.ask(NO, WRITTEN)
+    ladder = ladder_of()
+    assert await process.ask(NO, WRITTEN) == [ladder["native"], ladder["schema"]]
     process.turns.learnt.learn("up", "m", "named", False, "named_unsupported", at=process.clock.now())
     process.clock.advance(EXPIRY - 10)
-    (schema,) = await process.ask(WRITTEN)
-    assert "response_format" in schema
+    assert await process.ask(WRITTEN) == [ladder["schema"]]
     process.clock.advance(20)
-    (native,) = await process.ask(GOOD)
-    assert native["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
+    assert await process.ask(GOOD) == [ladder["native"]]
 
 
 async def test_tools_are_told_in_the_format_the_model_writes() -> None:
     """Rule 139: after three calls in one text format the text rung shows that one, and no other."""
     process = Process()
     own = Turn(Say(INVOKE))
-    assert len(await process.ask(NO, NO, NO, own)) == 4
+    assert await process.ask(NO, NO, NO, own) == [*ladder_of().values()]
     for turn in range(3):
         (body,) = await process.ask(own)
         system = body["messages"][0]["content"]

@@ -25,7 +25,7 @@ upstreams = pytest.mark.parametrize("upstream", WIRES)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage() as opened:
+    with Stage(compares=True) as opened:
         yield opened
 
 
@@ -147,5 +147,10 @@ def test_no_salvage_out_of_reasoning(stage: Stage, wire: str, stream: bool, text
     outcome = stage.play(*(Turn(Say(text)) for _ in range(6))).ask(
         wire, {**request(wire, stream=stream, choice="required"), "mustcall": {"limits": {"extra_calls": 1}}}, "chat"
     )
+    # A text with markup in it is not clean: nothing of it stays in the context of the next attempt (rule 25).
+    first, again = (
+        arriving(wire, "chat", *said, stream=stream, choice="required") for said in ([], [WORDS.call_any[1]])
+    )
+    assert stage.bodies == [first, again]
     assert outcome.calls == ()
     assert outcome.error

@@ -15,6 +15,7 @@ __all__ = [
     "AS_JSON",
     "CALL",
     "CLAUDE",
+    "CLOSED",
     "MET",
     "NAMED",
     "OTHER",
@@ -45,6 +46,21 @@ AS_JSON = (
     "- get_weather: The weather in a city.\n"
     '  arguments: {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}'
 )
+#: The schema of the call as an answer of a provider that takes strict schemas.
+CLOSED = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "enum": ["get_weather"]},
+        "arguments": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["name", "arguments"],
+    "additionalProperties": False,
+}
 
 
 def thought(number: int = 1) -> Turn:
