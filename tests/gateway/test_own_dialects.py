@@ -52,6 +52,7 @@ def nothing_left() -> Iterator[None]:
     """What a file made known is forgotten."""
     yield
     forget("house")
+    forget("other")
 
 
 def write(folder: Path, text: str) -> Path:

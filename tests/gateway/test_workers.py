@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -70,7 +70,14 @@ def alive(pid: int) -> bool:
 
 def workers_of(parent: int) -> list[int]:
     """The processes that serve: those that are a process group of their own."""
-    return [pid for pid in family(parent)[1:] if os.getpgid(pid) == pid]
+    return [pid for pid in family(parent)[1:] if group_of(pid) == pid]
+
+
+def group_of(pid: int) -> int | None:
+    """The process group of a process, None if it has just ended."""
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
 
 
 def until(true: Callable[[], bool]) -> None:
