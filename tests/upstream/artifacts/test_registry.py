@@ -3,12 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.fetching import fetch
 from mustcall.upstream.artifacts.places import Place
+from mustcall.upstream.artifacts.registry import largest
 from mustcall.upstream.artifacts.values import Piece, RegistrySource
 from support.artifacts import CONTENT, FileServer, artifact, from_pieces, joined, publish
 
@@ -115,3 +117,21 @@ exec "{sys.executable}" -c "{unpack}" "$2"
     monkeypatch.setattr("sys.executable", str(tools / "no-python"))
     assert fetch(artifact(source), tmp_path / "kept").read_bytes() == CONTENT
     assert index.paths() == []
+
+
+def test_a_directory_that_is_removed_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installer removes its own directories while it is watched: that is no fault of the watcher."""
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "small").write_bytes(b"12")
+    (tmp_path / "kept" / "large").write_bytes(b"12345")
+    real = os.scandir
+
+    def scandir(folder: Any) -> Any:
+        if str(folder).endswith("gone"):
+            raise FileNotFoundError(2, "No such file or directory", str(folder))
+        return real(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert largest(tmp_path) == 5
+    assert largest(tmp_path / "nowhere") == 0

@@ -14,14 +14,14 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
 from mustcall.upstream.artifacts.part import FULL, Part, SourceFailed
 from mustcall.upstream.artifacts.values import Piece, RegistrySource
 
-__all__ = ["take_pieces"]
+__all__ = ["largest", "take_pieces"]
 
 _LOOK_EVERY = 0.2
 #: An installer has two copies of a wheel for a moment: the one it downloaded and the one it hands over.
@@ -126,6 +126,16 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
+def largest(room: Path) -> int:
+    """Return the size of the largest file below a directory; what is moved or removed meanwhile is left out."""
+    sizes = [0]
+    for folder, _, names in os.walk(room):  # unlike `rglob` it goes on where a directory is gone
+        for name in names:
+            with suppress(OSError):
+                sizes.append(os.stat(os.path.join(folder, name)).st_size)  # noqa: PTH116, PTH118  as `walk` gives it
+    return max(sizes)
+
+
 class _Watched:
     """Tells how large the files of a directory have grown, while an installer fills it."""
 
@@ -144,9 +154,5 @@ class _Watched:
     def _look(self) -> None:
         seen = 0
         while not self._over.wait(_LOOK_EVERY):
-            for path in self._room.rglob("*"):
-                try:
-                    seen = max(seen, path.stat().st_size if path.is_file() else 0)
-                except OSError:
-                    continue  # moved meanwhile
+            seen = max(seen, largest(self._room))
             self._part.tell(self._start + min(seen, self._size))
