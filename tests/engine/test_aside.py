@@ -2,14 +2,22 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.parts import Reasoning, Text, ToolCall
-from mustcall.engine.aside import LARGE, heft, unhurried
+from mustcall.engine.aside import LARGE, Aside, heavily, heft, here
 from mustcall.policy.allowance import spend
 from support.values import replied
+
+
+async def unhurried(weight: int, function: Callable[..., Any], *args: Any) -> Any:
+    """Take a step as a turn does: here if it is light and takes few steps, else aside."""
+    done = here(function, *args) if weight <= LARGE else Aside.ASIDE
+    return await heavily(function, *args) if done is Aside.ASIDE else done
 
 
 def _where(steps: int) -> tuple[int, bool]:

@@ -17,7 +17,7 @@ from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.policy.allowance import TooLong, allow, left
 
-__all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy", "unhurried"]
+__all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy"]
 
 T = TypeVar("T")
 
@@ -62,12 +62,6 @@ def here(function: Callable[..., T], *args: Any) -> T | Aside:
         return Aside.ASIDE
     finally:
         left.set(None)
-
-
-async def unhurried(weight: int, function: Callable[..., T], *args: Any) -> T:
-    """Return what a pure function gives; other tasks run meanwhile if it takes long."""
-    done = here(function, *args) if weight <= LARGE else Aside.ASIDE
-    return await heavily(function, *args) if done is Aside.ASIDE else done
 
 
 async def heavily(function: Callable[..., T], *args: Any) -> T:
