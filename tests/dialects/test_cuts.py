@@ -50,6 +50,9 @@ def every_cut(text: str) -> Iterator[list[str]]:
         # A fence that a cut makes look like a call's, behind what separates it from a call, is the code it is.
         (f"{CALL}\n```tool_code\n```{CALL}", []),
         (f"{CALL}\n```tool_code```\n{CALL}", []),
+        # A bracket in indented code, which only counts with something behind it; the call behind the code is cut off.
+        ("So:\n\n\t[\n<tool_call>", ["truncated"]),
+        ("So:\n\n    [" + " " * 300 + "\n<tool_call>", ["truncated"]),
         # Ticks in runs as long as are counted, and longer.
         ("So " + "`" * 64 + '<get_weather city="Paris">' + "`" * 64, []),
         ("So " + "`" * 64 + '<get_weather city="Paris">' + "`" * 65 + "\n\nDone.", []),

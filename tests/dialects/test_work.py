@@ -19,6 +19,8 @@ CALL = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
 HOSTILE = {
     "indented lines": ("So.\n\n", "    x\n"),
     "indented calls": ("So.\n\n", f"    {CALL}\n"),
+    "brackets in indented code": ("So.\n\n", "    [\n"),
+    "blanks behind a bracket in code": ("So.\n\n    [", " "),
     "comments": ("", f"// {CALL}\n"),
     "quotations": ("", '"<tool_call>\n{}\n</tool_call>"\n'),
     "open quotations": ("", '"<tool_call>\n'),

@@ -68,6 +68,11 @@ class Entry:
         firsts = {start[0] for _, opener in pairs for start in opener.starts}
         return "|".join(sorted(r"\w" if first == A_NAME else re.escape(first) for first in firsts))
 
+    def is_followed(self, behind: str) -> bool:
+        """Whether what stands behind the marker is what it needs to be more than text."""
+        follow = self.follow
+        return not follow or re.match(follow, behind.lstrip(" \t\r\n")) is not None
+
     @property
     def stops(self) -> bool:
         """Whether the search stops at the marker wherever it stands, however the text was cut."""
@@ -190,11 +195,6 @@ class Grammar:
             )
             self._hard = Grammar(hard, self.names)
         return self._hard
-
-    def is_followed(self, marker: str, behind: str) -> bool:
-        """Whether what stands behind a marker is what it needs to be more than text."""
-        follow = self.entries[marker].follow
-        return not follow or re.match(follow, behind.lstrip(" \t\r\n")) is not None
 
     def is_lined(self, beginning: str) -> bool:
         """Whether what begins so matters only at the start of a line: elsewhere it is not held back."""

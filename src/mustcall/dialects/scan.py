@@ -32,6 +32,8 @@ _BARE_OPENERS = ("{", "[")
 #: Characters of a text that are tried at first.
 _FIRST_TRIED = 32
 _MOST_TOKENS = 4
+#: Blanks that are waited for behind a quoted marker which only counts with something behind it.
+_MOST_BLANKS = 256
 
 
 class Scan(SpanScan):
@@ -174,7 +176,8 @@ class Scan(SpanScan):
         openers = [pair for pair in entry.openers if self._is_opener(pair[1])]
         quotable = openers or entry.result or (entry.quotation and not self._lines.encloses)
         if quotable and self._is_quoted(marker):
-            return self._meet_quoted(marker)
+            followed = self._is_followed(marker, entry)
+            return self._meet_quoted(marker) if followed else followed
         if entry.result:
             return self._meet_result(marker, (entry.result,), ("\n",))
         if entry.quotation and not (marker in QUOTATION_MARKS and self._lines.tight):
@@ -232,6 +235,17 @@ class Scan(SpanScan):
         """Tell whether a marker is quoted; fences are indented in lists, too."""
         quoted = self._lines.quotes or (self._lines.is_code and marker[0] not in "`~")
         return quoted and not any("\n" in blank for blank in self._gap or ())
+
+    def _is_followed(self, marker: str, entry: Entry) -> bool | None:
+        """Tell whether what a marker needs stands behind it: False if more text must tell, None if it does not."""
+        if not entry.follow:
+            return True
+        reader = self._reader
+        end = reader.position + len(marker)
+        behind = reader.buffer[end : end + _MOST_BLANKS]
+        if not reader.closed and len(behind) < _MOST_BLANKS and not behind.strip():
+            return False
+        return entry.is_followed(behind) or None
 
     def _closes(self, marker: str) -> bool:
         """Tell whether a closer is owed, or repeats the one of the call that stands right before it."""
@@ -368,6 +382,7 @@ class Scan(SpanScan):
         bare = first in _BARE_OPENERS
         if candidate.called and (bare or self._alone is not Alone.ANYWHERE):
             return
-        if not bare or (first in self._grammar.entries and self._grammar.is_followed(first, candidate.text[1:])):
+        entry = self._grammar.entries.get(first)
+        if not bare or (entry is not None and entry.is_followed(candidate.text[1:])):
             self._effort.decline()
             self._narrow()

@@ -113,7 +113,7 @@ class SpanScan(SectionScan):
             fence = span.marker.startswith("```")
             behind = text[len(span.marker) :] + reader.buffer[reader.position : reader.position + 1]
             # Otherwise only a cut before what stands behind the marker made it look like a bare form.
-            met = self._grammar.is_followed(span.marker, behind)
+            met = self._grammar.entries[span.marker].is_followed(behind)
             if fence and not met and behind.strip():
                 self._give_back(text)
                 self._gap, self._unopened = self._gap_before_span, True
