@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-    from mustcall.policy.budget import Caps
-    from mustcall.policy.controls import Controls, Limits, OnUnmet
-    from mustcall.policy.grounding import GroundingRule
+    from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+    from mustcall.policy.limits.budget import Caps
+    from mustcall.policy.words.grounding import GroundingRule
 
 __version__ = "0.1.0"
 
@@ -63,9 +63,9 @@ _HOMES = {
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
-    "mustcall.policy.budget": ("Caps",),
-    "mustcall.policy.controls": ("Controls", "Limits", "OnUnmet"),
-    "mustcall.policy.grounding": ("GroundingRule",),
+    "mustcall.policy.limits.budget": ("Caps",),
+    "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
+    "mustcall.policy.words.grounding": ("GroundingRule",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mustcall.gateway.settings import Settings, settings_from_flags
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Cut, Fail, Hang, Raw, RawStream, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock

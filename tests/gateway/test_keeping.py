@@ -15,7 +15,7 @@ from mustcall.gateway.settings import load_settings
 from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tally
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn

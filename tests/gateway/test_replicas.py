@@ -18,9 +18,9 @@ from mustcall.engine.metered import breaker_name
 from mustcall.engine.turns import House
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import Caps
-from mustcall.policy.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.limits.budget import Caps
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from support.http import call, post

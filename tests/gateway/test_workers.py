@@ -21,7 +21,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.gateway.server import bind
 from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
 from mustcall.gateway.workers import check_workers, serve_workers
-from mustcall.policy.routing import Route
+from mustcall.policy.facts.routing import Route
 from mustcall.testing import Hang, Say, ScriptedUpstream, Turn
 from support.gated import Listener
 from support.http import call, post

@@ -19,9 +19,9 @@ from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.turns import House, Turns
 from mustcall.gateway.budgets import SessionBy
 from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.budget import Charge, ChargeKey, Spending
-from mustcall.policy.controls import Controls, Limits, Salvage
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls, Limits, Salvage
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.limits.budget import Charge, ChargeKey, Spending
 from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.endpoint import Endpoint

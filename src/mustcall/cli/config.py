@@ -10,8 +10,8 @@ from mustcall.cli.groups import Group
 from mustcall.gateway.budgets import describe_budget
 from mustcall.gateway.settings import load_settings
 from mustcall.ledger import shown_place
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["command"]

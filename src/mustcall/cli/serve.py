@@ -22,7 +22,7 @@ from mustcall.gateway.reloading import Reloader, may_reload
 from mustcall.gateway.server import bind, serve
 from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.ledger import shown_place
-from mustcall.policy.routing import choose
+from mustcall.policy.facts.routing import choose
 from mustcall.profiles import read_overrides
 from mustcall.telemetry.console import LogLevel, log_to_stderr
 from mustcall.telemetry.requests import LogFormat

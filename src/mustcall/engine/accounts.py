@@ -7,9 +7,9 @@ a restart forgets is forgotten; the ledger is for those who need more.
 import threading
 from collections import OrderedDict
 
-from mustcall.policy.breaker import Breaker, BreakerRule, CallEnd, admit, record, wait_left
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip, check, release, reserve, settle
-from mustcall.policy.failing import FailureClass
+from mustcall.policy.failures.breaker import Breaker, BreakerRule, CallEnd, admit, record, wait_left
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check, release, reserve, settle
 from mustcall.upstream.retry import Clock, SystemClock
 
 __all__ = ["MemoryBreakers", "MemoryMeter", "shared_meter"]

@@ -1,7 +1,7 @@
 """The calls a turn makes beyond its first: counted in one place, under one ceiling (rule 96)."""
 
 from mustcall.engine.records import Progress
-from mustcall.policy.course import Course
+from mustcall.policy.turn.state import Course
 
 __all__ = ["Counting"]
 

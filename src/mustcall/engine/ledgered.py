@@ -19,9 +19,9 @@ from mustcall.core.errors import LedgerError
 from mustcall.engine.accounts import MemoryBreakers
 from mustcall.ledger import BreakerRow, Ledger
 from mustcall.ledger.notices import Notices
-from mustcall.policy.breaker import Breaker, BreakerRule, BreakerState
-from mustcall.policy.budget import BudgetKind, Caps, Charge, ChargeKey, Spending, Trip
-from mustcall.policy.failing import FailureClass
+from mustcall.policy.failures.breaker import Breaker, BreakerRule, BreakerState
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import BudgetKind, Caps, Charge, ChargeKey, Spending, Trip
 from mustcall.upstream.retry import Clock
 
 __all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]

@@ -19,8 +19,8 @@ from mustcall.core.reply import Reply, Usage
 from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
 from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.engine.spending import Purse
-from mustcall.policy.budget import Charge, ChargeKey, charge_for
-from mustcall.policy.failing import failure_of, is_healthy
+from mustcall.policy.failures.breaker_classes import failure_of, is_healthy
+from mustcall.policy.limits.budget import Charge, ChargeKey, charge_for
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.codec import Codec, Provenance

@@ -16,9 +16,9 @@ What every implementation owes:
 
 from typing import Protocol
 
-from mustcall.policy.breaker import Breaker, BreakerRule
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
-from mustcall.policy.failing import FailureClass
+from mustcall.policy.failures.breaker import Breaker, BreakerRule
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip
 
 __all__ = ["Breakers", "Egress", "Meter"]
 
@@ -32,9 +32,9 @@ class Meter(Protocol):
     async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
         """Count a call that is about to start, or return the cap that is reached and count nothing (rule 94).
 
-        As one statement: add `expected` to what is reserved WHERE `policy.budget.check` lets it, that is, for each cap
-        above 0, spent + reserved < cap, and now - started < seconds. No row means refused: read the account and let
-        `check` say which cap it was. A key that is reserved or settled already changes nothing and gives None.
+        As one statement: add `expected` to what is reserved WHERE `policy.limits.budget.check` lets it, that is, for
+        each cap above 0, spent + reserved < cap, and now - started < seconds. No row means refused: read the account
+        and let `check` say which cap it was. A key that is reserved or settled already changes nothing and gives None.
         """
         ...
 
@@ -63,7 +63,7 @@ class Meter(Protocol):
 
 
 class Breakers(Protocol):
-    """Keeps one breaker for each upstream and failure class. `policy.breaker` says what each event does to it.
+    """Keeps one breaker for each upstream and failure class. `policy.failures.breaker` says what each event does to it.
 
     Asking must not wait for a store: an implementation answers from what this process knows and shares only changes of
     state, so that it goes on working when its store does not.

@@ -8,8 +8,8 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.reply import Reply
 from mustcall.engine.issuing import Issued
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport

@@ -14,8 +14,9 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import BreakerOpen, BudgetSpent, ConfigError, ToolRefused
 from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.metering import Breakers, Meter
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import (
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import (
     CapMode,
     Caps,
     Charge,
@@ -30,7 +31,6 @@ from mustcall.policy.budget import (
     trip_turn,
     weigh_turn,
 )
-from mustcall.policy.failing import FailureClass
 from mustcall.profiles.prices import Prices
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.retry import Clock

@@ -12,8 +12,8 @@ import msgspec
 
 from mustcall.engine.spending import Budget, check_budget
 from mustcall.gateway.environment import over_some
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import CapMode, Caps, ModelPrice, Price, TurnCap
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.limits.budget import CapMode, Caps, ModelPrice, Price, TurnCap
 
 __all__ = ["BudgetSettings", "PriceSettings", "SessionBy", "describe_budget", "read_budget", "session_of"]
 

@@ -19,7 +19,7 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.verdict import OutcomeKind
 from mustcall.engine.records import TurnRecord
 from mustcall.gateway.memory import tenant_of
-from mustcall.policy.backoff import is_transient
+from mustcall.policy.failures.backoff import is_transient
 
 __all__ = ["Asked", "Failures", "Known"]
 

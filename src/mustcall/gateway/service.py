@@ -23,10 +23,10 @@ from mustcall.gateway.memory import Memory, tenant_of, without_threads
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import serve_stored
 from mustcall.ledger.notices import Notices
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import Controls
-from mustcall.policy.retrying import retries_itself
-from mustcall.policy.routing import choose, is_routed
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.routing import choose, is_routed
+from mustcall.policy.failures.backoff import Backoff
+from mustcall.policy.failures.client_retries import retries_itself
 from mustcall.profiles import Learnt
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models

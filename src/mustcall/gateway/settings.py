@@ -22,12 +22,12 @@ from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, r
 from mustcall.gateway.environment import over
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.gateway.metrics import MetricsAccess
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.controls import Controls
-from mustcall.policy.grounding import GroundingRule, check_rules
-from mustcall.policy.routing import Door, Route
-from mustcall.policy.wording import Wording, check_wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.routing import Door, Route
+from mustcall.policy.facts.wording import Wording, check_wording
+from mustcall.policy.failures.backoff import Backoff
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.words.grounding import GroundingRule, check_rules
 from mustcall.profiles import read_overrides
 from mustcall.telemetry.console import LogLevel
 from mustcall.telemetry.requests import LogFormat

@@ -31,7 +31,7 @@ from mustcall.ledger.values import (
     TurnFilter,
     TurnTrace,
 )
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip
 
 __all__ = ["Ledger"]
 

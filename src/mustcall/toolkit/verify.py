@@ -22,7 +22,7 @@ from mustcall.engine.metering import Meter
 from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
 from mustcall.engine.tooling.wrapping import wrapped
-from mustcall.policy.budget import Caps
+from mustcall.policy.limits.budget import Caps
 
 __all__ = ["Finding", "FoundVerdict", "Verifier", "verify_tool"]
 

@@ -11,7 +11,7 @@ from mustcall.engine.durable import worker as working
 from mustcall.engine.durable.worker import Worker
 from mustcall.engine.spending import Budget
 from mustcall.ledger import Contents, RunStatus, open_ledger
-from mustcall.policy.budget import Caps, Charge, ChargeKey
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 from mustcall.testing import Call
 from mustcall.testing.model import Line, ScriptedModel
 from support.queues import Queue

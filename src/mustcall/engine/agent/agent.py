@@ -33,13 +33,13 @@ from mustcall.engine.spending import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.budget import Caps
-from mustcall.policy.claims import Claims
-from mustcall.policy.controls import Controls, OnUnmet
-from mustcall.policy.faithful import AnswerCheck
-from mustcall.policy.grounding import GroundingRule, check_rules
-from mustcall.policy.sizes import is_small
-from mustcall.policy.wording import Wording, check_wording
+from mustcall.policy.facts.controls import Controls, OnUnmet
+from mustcall.policy.facts.model_size import is_small
+from mustcall.policy.facts.wording import Wording, check_wording
+from mustcall.policy.limits.budget import Caps
+from mustcall.policy.reply.faithfulness import AnswerCheck
+from mustcall.policy.reply.unbacked_claims import Claims
+from mustcall.policy.words.grounding import GroundingRule, check_rules
 
 if TYPE_CHECKING:
     from mustcall.engine.durable.runs import Place, Runs

@@ -30,7 +30,7 @@ from mustcall.engine.refusals import Refused
 from mustcall.engine.spending import Purse
 from mustcall.engine.turn import Turn
 from mustcall.engine.turns import Turns
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.wire.codec import Target

@@ -25,9 +25,9 @@ from mustcall.engine.metering import Meter
 from mustcall.engine.spending import Budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import ToolLike
-from mustcall.policy.budget import Caps
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.limits.budget import Caps
 
 if TYPE_CHECKING:
     from mustcall.engine.durable.runs import Place

@@ -16,7 +16,7 @@ from mustcall.engine.beside import listening
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-from mustcall.policy.judge import SURPLUS
+from mustcall.policy.reply.judge import SURPLUS
 
 __all__ = ["Member", "Participant", "inner_calls", "read_participant"]
 
