@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mustcall.policy.judge import judge
-
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.events import Event
 from mustcall.core.origin import Wire
@@ -31,6 +29,7 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.mended import mend_history
+from mustcall.policy.reply.judge import judge
 from mustcall.policy.request.demand import settle_demand
 from mustcall.policy.request.plan import make_plan
 from mustcall.policy.scanning.reply_scanner import Lens

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
-    from mustcall.engine.spending import Budget
+    from mustcall.engine.spending.purse import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
@@ -59,7 +59,7 @@ _HOMES = {
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),
-    "mustcall.engine.spending": ("Budget",),
+    "mustcall.engine.spending.purse": ("Budget",),
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),

@@ -10,7 +10,7 @@ import msgspec
 from contract.checker import check
 from contract.client import Caller, Outcome
 from contract.scenario import Scenario, build
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
 from mustcall.testing.adversary import Adversary, Told

@@ -16,7 +16,7 @@ from mustcall.core import errors
 from mustcall.core.errors import ConfigError, ModelError, MustcallError
 from mustcall.core.verdict import Verdict
 from mustcall.gateway import asking
-from mustcall.gateway.settings import ServerSettings, UpstreamSettings, load_settings
+from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings, load_settings
 from mustcall.policy.facts.controls import Controls, Limits, ToolControls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.plan import RungKind

@@ -13,7 +13,7 @@ from mustcall.core.errors import CallerError
 from mustcall.core.origin import Wire
 from mustcall.engine.explaining import explain, guess_wire
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.request.plan import RungKind

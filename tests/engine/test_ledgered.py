@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import LedgerUnavailable
-from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
+from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.ledger import Ledger, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.policy.failures.breaker import BreakerRule, BreakerState

@@ -11,11 +11,11 @@ import pytest
 from mustcall import Agent, Budget, Caps, Upstream
 from mustcall.core.errors import MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
-from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.metered import breaker_name
 from mustcall.engine.records import Progress
-from mustcall.engine.spending import Metering, ModelPrice, Price
+from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
+from mustcall.engine.spending.metered import breaker_name
+from mustcall.engine.spending.purse import Metering, ModelPrice, Price
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Protocol

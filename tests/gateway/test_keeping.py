@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError, LedgerUnavailable
-from mustcall.gateway.keeping import Keeper, LedgerSettings, read_age, read_size
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
+from mustcall.gateway.state.trace_keeper import Keeper, LedgerSettings, read_age, read_size
 from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue

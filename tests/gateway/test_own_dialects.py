@@ -12,7 +12,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.parts import Text
 from mustcall.core.tools import Tool
 from mustcall.dialects import find_dialect, forget
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from mustcall.testing import Say, ScriptedUpstream, Turn

@@ -48,7 +48,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.engine.turns import set_course
 from mustcall.policy.facts.controls import Controls
-from mustcall.policy.judge import judge
+from mustcall.policy.reply.judge import judge
 from mustcall.policy.scanning.reply_scanner import Lens
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.facts.wording import Wording

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import read_overrides

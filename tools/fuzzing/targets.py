@@ -23,7 +23,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.core.tools import Tool
 from mustcall.dialects.collect import parse
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.ledger.ledger import Ledger
 from mustcall.ledger.migrations import TABLES as LEDGER_TABLES
 from mustcall.ledger.opening import open_ledger

@@ -18,7 +18,7 @@ __all__ = ["Setting", "Tally"]
 
 
 class Tally(Protocol):
-    """Hears what came of each call of a turn, to count what it cost: `engine.metered`."""
+    """Hears what came of each call of a turn, to count what it cost: `engine.spending.metered`."""
 
     def heard(self, reply: Reply) -> None:
         """Take note of the reply that the call under way gave."""

@@ -24,7 +24,6 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
-from mustcall.engine.counting import Counting
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
 from mustcall.engine.flow import Flow
@@ -35,6 +34,7 @@ from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, harvested, told_of
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
+from mustcall.engine.spending.counting import Counting
 from mustcall.engine.teaching import Teaching
 from mustcall.policy.failures.backoff import is_transient
 from mustcall.policy.failures.rejection import without_generation

@@ -17,10 +17,10 @@ from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
 from mustcall.engine.letting import keeps_reply
-from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
-from mustcall.engine.spending import Budget, Metering, Purse
+from mustcall.engine.spending.metered import Metered
+from mustcall.engine.spending.purse import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol

@@ -18,7 +18,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from mustcall.core.errors import ConfigError, ToolError, ToolRefused, UpstreamError
-from mustcall.engine.metering import Egress
+from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext
 from mustcall.engine.tooling.functions import tool
 from mustcall.engine.tooling.threads import in_thread

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
-from mustcall.engine.accounts import shared_meter
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.options import Options
@@ -28,8 +27,9 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
-from mustcall.engine.metering import Meter
-from mustcall.engine.spending import Budget, Metering, check_budget
+from mustcall.engine.spending.accounts import shared_meter
+from mustcall.engine.spending.metering import Meter
+from mustcall.engine.spending.purse import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns

@@ -8,7 +8,7 @@ from mustcall.core.request import Request
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.answers.answering import Answering
-from mustcall.engine.spending import Metering
+from mustcall.engine.spending.purse import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording

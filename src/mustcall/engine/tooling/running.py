@@ -15,7 +15,7 @@ import msgspec
 
 from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.core.parts import Text, ToolCall, ToolResult
-from mustcall.engine.metering import Egress
+from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.reading import Unfit

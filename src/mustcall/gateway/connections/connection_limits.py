@@ -15,7 +15,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mustcall.core.limits import Limits
-from mustcall.gateway.joining import JoiningProtocol
+from mustcall.gateway.connections.write_coalescing import JoiningProtocol
 from mustcall.telemetry.logs import log_of
 
 try:

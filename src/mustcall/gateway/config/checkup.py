@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError, MustcallError
-from mustcall.gateway.server import bind
-from mustcall.gateway.settings import DEFAULT_FILE, ServerSettings, Settings, load_settings
+from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings, Settings, load_settings
+from mustcall.gateway.process.server import bind
 from mustcall.ledger import OFF, default_place, open_ledger, shown_place
 from mustcall.upstream.embedded.engine import INSTALL, engine_problem
 from mustcall.upstream.embedded.store import SCHEME, Store, locate, megabytes

@@ -16,12 +16,12 @@ from mustcall.core.errors import ConfigError, LedgerError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.records import Progress
-from mustcall.engine.spending import Budget, Metering
-from mustcall.gateway.environment import over
-from mustcall.gateway.holders import Holders
-from mustcall.gateway.memory import Memory, tenant_of_key
+from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
+from mustcall.engine.spending.purse import Budget, Metering
+from mustcall.gateway.config.environment import over
+from mustcall.gateway.state.conversation_state import Memory, tenant_of_key
+from mustcall.gateway.state.response_owners import Holders
 from mustcall.ledger import (
     OFF,
     AttemptTrace,

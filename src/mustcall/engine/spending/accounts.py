@@ -1,4 +1,4 @@
-"""Accounts and breakers in this process's memory: what `engine.metering` asks for, for one process.
+"""Accounts and breakers in this process's memory: what `engine.spending.metering` asks for, for one process.
 
 Every method does its work without waiting, under a lock, because runs of several event loops may share a session. What
 a restart forgets is forgotten; the ledger is for those who need more.

@@ -18,7 +18,7 @@ from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
 from mustcall.engine.records import AttemptRecord, Progress
-from mustcall.engine.spending import Purse
+from mustcall.engine.spending.purse import Purse
 from mustcall.policy.failures.breaker_classes import failure_of, is_healthy
 from mustcall.policy.limits.budget import Charge, ChargeKey, charge_for
 from mustcall.upstream.endpoint import Endpoint

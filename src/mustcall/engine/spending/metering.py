@@ -1,8 +1,8 @@
 """The seams behind budgets and breakers: where accounts and breakers are kept, whoever keeps them.
 
-`engine.accounts` keeps them in memory; the ledger keeps them where replicas share them. Both are told and asked the
-same few things, each of which one SQL statement can do. What a call costs, whether a cap is enforced and what a refusal
-looks like is decided by those who ask (`engine.spending`).
+`engine.spending.accounts` keeps them in memory; the ledger keeps them where replicas share them. Both are told and
+asked the same few things, each of which one SQL statement can do. What a call costs, whether a cap is enforced and what
+a refusal looks like is decided by those who ask (`engine.spending.purse`).
 
 What every implementation owes:
 

@@ -19,9 +19,9 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.reloading import Reloader
-from mustcall.gateway.server import say_stopping, serve
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.reloading import Reloader
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.process.server import say_stopping, serve
 from mustcall.telemetry.console import log_to_stderr
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.embedded.store import SCHEME

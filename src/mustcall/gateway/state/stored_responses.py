@@ -12,8 +12,8 @@ import msgspec
 
 from mustcall.core.errors import LedgerError, MustcallError, UnknownRoute, UnknownState, WrongMethod
 from mustcall.engine.exchange import WholeReply
-from mustcall.gateway.holders import Holders
-from mustcall.gateway.memory import Memory
+from mustcall.gateway.state.conversation_state import Memory
+from mustcall.gateway.state.response_owners import Holders
 from mustcall.ledger import StoredResponse
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.seam import Transport, UpstreamCall

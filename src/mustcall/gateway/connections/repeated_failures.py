@@ -18,7 +18,7 @@ from mustcall.core.errors import ModelError, MustcallError, UpstreamError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.verdict import OutcomeKind
 from mustcall.engine.records import TurnRecord
-from mustcall.gateway.memory import tenant_of
+from mustcall.gateway.state.conversation_state import tenant_of
 from mustcall.policy.failures.backoff import is_transient
 
 __all__ = ["Asked", "Failures", "Known"]

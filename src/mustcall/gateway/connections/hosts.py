@@ -7,7 +7,7 @@ it was loaded (DNS rebinding) is told from a client by its `Host` alone.
 from ipaddress import ip_address
 
 from mustcall.core.errors import ForeignOrigin
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
 
 __all__ = ["allowed_hosts", "check_host"]
 

@@ -1,4 +1,4 @@
-"""Accounts and breakers in the ledger, where replicas share them: what `engine.metering` asks for, for many processes.
+"""Accounts and breakers in the ledger, where replicas share them: `engine.spending.metering` for many processes.
 
 Every reservation asks the ledger, because a cap holds for all replicas together; what is told at a call's end is handed
 over and not waited for longer than its caller lives. A breaker is asked of this process alone: its own failures open
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mustcall.core.errors import LedgerError
-from mustcall.engine.accounts import MemoryBreakers
+from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.ledger import BreakerRow, Ledger
 from mustcall.ledger.notices import Notices
 from mustcall.policy.failures.breaker import Breaker, BreakerRule, BreakerState

@@ -20,7 +20,7 @@ from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
-from mustcall.gateway.renaming import Renamer
+from mustcall.gateway.state.response_ids import Renamer
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
 from mustcall.upstream.endpoint import caller_key

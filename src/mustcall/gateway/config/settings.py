@@ -17,11 +17,11 @@ from mustcall.core.origin import Wire
 from mustcall.dialects import register
 from mustcall.dialects.own import DialectSettings, make_dialect
 from mustcall.engine.turns import House
-from mustcall.gateway.advice import advice
-from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
-from mustcall.gateway.environment import over
-from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.config.advice import advice
+from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
+from mustcall.gateway.config.environment import over
 from mustcall.gateway.metrics import MetricsAccess
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.routing import Door, Route
 from mustcall.policy.facts.wording import Wording, check_wording

@@ -1,8 +1,9 @@
 """Whose money a turn spends, and how far it may go: the settings of a budget, and the purse of one run or request.
 
 A purse belongs to one session and one turn. Gateway and library open one before they take a turn; the turn's calls go
-through `engine.metered`, which asks the purse before each and tells it what came of it. A turn without a purse pays
-nothing for any of this. Accounting never fails a request (rule 98): what a meter raises is logged, the call goes on.
+through `engine.spending.metered`, which asks the purse before each and tells it what came of it. A turn without a purse
+pays nothing for any of this. Accounting never fails a request (rule 98): what a meter raises is logged, the call goes
+on.
 """
 
 from collections.abc import Awaitable
@@ -12,8 +13,8 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import BreakerOpen, BudgetSpent, ConfigError, ToolRefused
-from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
-from mustcall.engine.metering import Breakers, Meter
+from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
+from mustcall.engine.spending.metering import Breakers, Meter
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.failures.breaker_classes import FailureClass
 from mustcall.policy.limits.budget import (

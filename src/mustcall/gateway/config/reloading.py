@@ -12,8 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.notify import notify_ready, notify_reloading
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.process.notify import notify_ready, notify_reloading
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Reloader", "keep_fixed", "may_reload"]

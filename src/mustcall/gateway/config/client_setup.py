@@ -5,7 +5,7 @@ import shlex
 
 import msgspec
 
-from mustcall.gateway.starting import quoted
+from mustcall.gateway.config.first_config import quoted
 
 __all__ = ["ClientLines", "client_lines"]
 

@@ -13,11 +13,11 @@ import uvicorn
 
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.front import Front
-from mustcall.gateway.heap import keep_heap
-from mustcall.gateway.notify import notify_stopping
-from mustcall.gateway.reloading import Reloader
-from mustcall.gateway.settings import ServerSettings, Settings
+from mustcall.gateway.config.reloading import Reloader
+from mustcall.gateway.config.settings import ServerSettings, Settings
+from mustcall.gateway.connections.connection_limits import Front
+from mustcall.gateway.process.heap import keep_heap
+from mustcall.gateway.process.notify import notify_stopping
 from mustcall.telemetry.console import request_log
 
 __all__ = ["bind", "say_stopping", "serve", "server_config"]

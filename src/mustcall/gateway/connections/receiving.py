@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
-from mustcall.gateway.admission import Held
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.admission import Held
 from mustcall.gateway.replies import Receive
-from mustcall.gateway.settings import Settings
 
 __all__ = ["Gone", "read_body"]
 
