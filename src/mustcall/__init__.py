@@ -6,8 +6,56 @@ Names are loaded when they are first used, so that importing the package costs n
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mustcall.core.errors import BudgetSpent, MustcallError, ToolError, ToolRefused
-    from mustcall.core.message import Message, Role
+    from mustcall.core.errors import AlreadyRecorded as AlreadyRecorded
+    from mustcall.core.errors import BadArguments as BadArguments
+    from mustcall.core.errors import BodyTooLarge as BodyTooLarge
+    from mustcall.core.errors import BreakerOpen as BreakerOpen
+    from mustcall.core.errors import BudgetSpent as BudgetSpent
+    from mustcall.core.errors import CallerError as CallerError
+    from mustcall.core.errors import ConfigError as ConfigError
+    from mustcall.core.errors import EmptyReply as EmptyReply
+    from mustcall.core.errors import ErrorInfo as ErrorInfo
+    from mustcall.core.errors import FenceLost as FenceLost
+    from mustcall.core.errors import FetchFailed as FetchFailed
+    from mustcall.core.errors import ForcedToolMissing as ForcedToolMissing
+    from mustcall.core.errors import ForceUnmet as ForceUnmet
+    from mustcall.core.errors import ForeignOrigin as ForeignOrigin
+    from mustcall.core.errors import GatewayBusy as GatewayBusy
+    from mustcall.core.errors import InvalidRequest as InvalidRequest
+    from mustcall.core.errors import LedgerBroken as LedgerBroken
+    from mustcall.core.errors import LedgerError as LedgerError
+    from mustcall.core.errors import LedgerFull as LedgerFull
+    from mustcall.core.errors import LedgerMismatch as LedgerMismatch
+    from mustcall.core.errors import LedgerReadOnly as LedgerReadOnly
+    from mustcall.core.errors import LedgerUnavailable as LedgerUnavailable
+    from mustcall.core.errors import LoopBlocked as LoopBlocked
+    from mustcall.core.errors import ModelError as ModelError
+    from mustcall.core.errors import MustcallError, ToolError, ToolRefused
+    from mustcall.core.errors import PhantomCall as PhantomCall
+    from mustcall.core.errors import QuorumMissed as QuorumMissed
+    from mustcall.core.errors import RoleFailed as RoleFailed
+    from mustcall.core.errors import RunBusy as RunBusy
+    from mustcall.core.errors import StarvedPrompt as StarvedPrompt
+    from mustcall.core.errors import StructuredOutputError as StructuredOutputError
+    from mustcall.core.errors import TextToolCallError as TextToolCallError
+    from mustcall.core.errors import ThinkingOnly as ThinkingOnly
+    from mustcall.core.errors import TruncatedReply as TruncatedReply
+    from mustcall.core.errors import Unauthorized as Unauthorized
+    from mustcall.core.errors import UnknownModel as UnknownModel
+    from mustcall.core.errors import UnknownRoute as UnknownRoute
+    from mustcall.core.errors import UnknownRun as UnknownRun
+    from mustcall.core.errors import UnknownState as UnknownState
+    from mustcall.core.errors import UnknownToolCalled as UnknownToolCalled
+    from mustcall.core.errors import UnknownTurn as UnknownTurn
+    from mustcall.core.errors import UnsupportedFeature as UnsupportedFeature
+    from mustcall.core.errors import UpstreamError as UpstreamError
+    from mustcall.core.errors import UpstreamGarbage as UpstreamGarbage
+    from mustcall.core.errors import UpstreamRejected as UpstreamRejected
+    from mustcall.core.errors import UpstreamTimeout as UpstreamTimeout
+    from mustcall.core.errors import UpstreamUnavailable as UpstreamUnavailable
+    from mustcall.core.errors import WrongMethod as WrongMethod
+    from mustcall.core.message import Message
+    from mustcall.core.message import Role as Role
     from mustcall.core.parts import Image, Text, ToolCall
     from mustcall.core.reply import Usage
     from mustcall.core.request import ReasoningConfig
@@ -31,14 +79,67 @@ if TYPE_CHECKING:
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-    from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+    from mustcall.policy.facts.controls import Controls, Limits
+    from mustcall.policy.facts.controls import OnUnmet as OnUnmet
     from mustcall.policy.limits.budget import Caps
     from mustcall.policy.words.grounding import GroundingRule
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "mustcall.core.errors": ("BudgetSpent", "MustcallError", "ToolError", "ToolRefused"),
+    # Every error can be imported from here; `__all__` lists the few that code of one's own mostly names.
+    "mustcall.core.errors": (
+        "AlreadyRecorded",
+        "BadArguments",
+        "BodyTooLarge",
+        "BreakerOpen",
+        "BudgetSpent",
+        "CallerError",
+        "ConfigError",
+        "EmptyReply",
+        "ErrorInfo",
+        "FenceLost",
+        "FetchFailed",
+        "ForceUnmet",
+        "ForcedToolMissing",
+        "ForeignOrigin",
+        "GatewayBusy",
+        "InvalidRequest",
+        "LedgerBroken",
+        "LedgerError",
+        "LedgerFull",
+        "LedgerMismatch",
+        "LedgerReadOnly",
+        "LedgerUnavailable",
+        "LoopBlocked",
+        "ModelError",
+        "MustcallError",
+        "PhantomCall",
+        "QuorumMissed",
+        "RoleFailed",
+        "RunBusy",
+        "StarvedPrompt",
+        "StructuredOutputError",
+        "TextToolCallError",
+        "ThinkingOnly",
+        "ToolError",
+        "ToolRefused",
+        "TruncatedReply",
+        "Unauthorized",
+        "UnknownModel",
+        "UnknownRoute",
+        "UnknownRun",
+        "UnknownState",
+        "UnknownToolCalled",
+        "UnknownTurn",
+        "UnsupportedFeature",
+        "UpstreamError",
+        "UpstreamGarbage",
+        "UpstreamRejected",
+        "UpstreamTimeout",
+        "UpstreamUnavailable",
+        "WrongMethod",
+    ),
     "mustcall.core.message": ("Message", "Role"),
     "mustcall.core.parts": ("Image", "Text", "ToolCall"),
     "mustcall.core.reply": ("Usage",),
@@ -72,7 +173,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Agent",
     "Budget",
-    "BudgetSpent",
     "CallFinished",
     "CallStarted",
     "CallStatus",
@@ -86,11 +186,9 @@ __all__ = [
     "Limits",
     "Message",
     "MustcallError",
-    "OnUnmet",
     "Options",
     "ReasoningConfig",
     "ReasoningDelta",
-    "Role",
     "RunEvent",
     "RunFinished",
     "RunResult",

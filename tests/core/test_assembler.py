@@ -36,7 +36,7 @@ def _assembled(*events: Event) -> Assembler:
 def test_interleaved_parts() -> None:
     """Parts grow independently and stand in the order they started."""
     reply = _assembled(
-        Started("r1", "m", 7),
+        Started("r1", "m"),
         PartStarted(0, Reasoning()),
         ReasoningDelta(0, "hm"),
         PartStarted(1, Text(text="a")),
@@ -56,7 +56,6 @@ def test_interleaved_parts() -> None:
     assert reply == Reply(
         id="r1",
         model="m",
-        created=7,
         parts=(
             Reasoning(text="hm", state=OpaqueState(Wire.MESSAGES, "sig", "up")),
             Text(text="abc"),
@@ -158,7 +157,7 @@ _parts: st.SearchStrategy[Part] = st.one_of(
 @given(st.lists(_parts, max_size=5), st.sampled_from(FinishReason), st.none() | st.just(Usage(input_tokens=5)))
 def test_unrolled_reply_assembles_to_itself(parts: list[Part], reason: FinishReason, usage: Usage | None) -> None:
     """`unroll` is the inverse of the assembler for every reply whose finish fits its content."""
-    reply = Reply(id="r", model="m", parts=tuple(parts), finish=derive_finish(reason, parts), usage=usage, created=1)
+    reply = Reply(id="r", model="m", parts=tuple(parts), finish=derive_finish(reason, parts), usage=usage)
     assert _assembled(*unroll(reply)).reply() == reply
 
 

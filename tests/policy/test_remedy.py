@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from mustcall.core.errors import ModelError, TextToolCallError
 from mustcall.core.verdict import Verdict
 from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
-from mustcall.policy.turn.remedy import ERRORS, TABLE, Condition, Decision, Remedy, Situation, decide, markdown
+from mustcall.policy.turn.remedy import (
+    ERRORS,
+    TABLE,
+    Condition,
+    Decision,
+    Remedy,
+    Row,
+    Situation,
+    decide,
+    markdown,
+    row_for,
+)
 
 #: Verdicts of attempts that gave no reply: the engine settles those without the table.
 WITHOUT_REPLY = frozenset({Verdict.REJECTED, Verdict.UNAVAILABLE})
@@ -75,6 +86,21 @@ def test_the_ceiling_holds(verdict: Verdict, case: Situation) -> None:
     """Rule 96: whatever the limit of a class, nothing is tried again once the ceiling is reached."""
     if decide(verdict, case).remedy in AGAIN:
         assert case.extra < case.limits.extra_calls
+
+
+def test_every_row_decides_somewhere() -> None:
+    """A row that no situation comes to would only be printed: each is the first that fits in some situation."""
+    flags = ("rungs_left", "forced", "greedy", "reads_text", "salvageable", "cut_call", "final_thought", "blocks")
+    shown: tuple[dict[str, bool], ...] = ({}, {"released": True}, {"released": True, "spoke": True})
+    seen: set[Row] = set()
+    for bits in itertools.product((False, True), repeat=len(flags)):
+        known = dict(zip(flags, bits, strict=True))
+        for out, salvage, on_unmet, tried in itertools.product(shown, Salvage, OnUnmet, (0, 99)):
+            case = situation(**known, **out, salvage=salvage, on_unmet=on_unmet, tried=tried)
+            seen.update(
+                row for verdict in {row.verdict for row in TABLE} if (row := row_for(verdict, case)) is not None
+            )
+    assert [row for row in TABLE if row not in seen] == []
 
 
 @pytest.mark.parametrize("verdict", Verdict)

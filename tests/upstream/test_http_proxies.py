@@ -68,6 +68,27 @@ def test_proxy_for(monkeypatch: pytest.MonkeyPatch, url: str, expected: str | No
     assert proxy_for(url) == expected
 
 
+def test_one_proxy_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ALL_PROXY` holds for what no other variable names a proxy for."""
+    monkeypatch.setenv("ALL_PROXY", "all:3")
+    monkeypatch.setenv("HTTPS_PROXY", "http://secure:2")
+    monkeypatch.setenv("NO_PROXY", "in.house")
+    assert proxy_for("http://a.example/v1") == "http://all:3"
+    assert proxy_for("https://a.example/v1") == "http://secure:2"
+    assert proxy_for("http://in.house/v1") is None
+
+
+async def test_a_proxy_of_another_kind_is_named(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that does not speak HTTP is refused with its kind and the fix, and without its password."""
+    monkeypatch.setenv("ALL_PROXY", "socks5h://user:pw-sekret@127.0.0.1:1")
+    error = await failure_of(transport, call_to("http://upstream.invalid/v1"))
+    assert type(error) is UpstreamUnavailable
+    assert error.message == (
+        "the environment names a socks5h proxy for upstream.invalid, and only http and https proxies can be used: "
+        "set HTTP_PROXY and HTTPS_PROXY to one, or NO_PROXY to the host"
+    )
+
+
 def test_no_proxy_with_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception for one port of a host holds for that port only."""
     monkeypatch.setenv("HTTP_PROXY", "http://plain:1")

@@ -156,7 +156,6 @@ class Assembler:
             finish=FinishReason.STOP,
             reported_finish=None,
             usage=self._usage or usage,
-            created=started.created,
         )
 
     def reply(self) -> Reply:
@@ -174,5 +173,4 @@ class Assembler:
             reported_finish=self._finish.reported,
             stop_sequence=self._finish.stop_sequence,
             usage=self._usage,
-            created=self._started.created,
         )

@@ -42,7 +42,6 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
     id: str
     model: str
-    created: int | None = None
 
 
 class PartStarted(msgspec.Struct, frozen=True, tag="part_started"):

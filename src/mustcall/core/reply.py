@@ -52,7 +52,6 @@ class Reply(Value, frozen=True):
     reported_finish: str | None = None
     stop_sequence: str | None = None
     usage: Usage | None = None
-    created: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a reply of more parts than are ever looked at, wherever it is made."""

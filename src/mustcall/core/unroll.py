@@ -23,7 +23,7 @@ __all__ = ["unroll", "unroll_part"]
 
 def unroll(reply: Reply) -> Iterator[Event]:
     """Yield the events; assembling them gives the reply back."""
-    yield Started(reply.id, reply.model, reply.created)
+    yield Started(reply.id, reply.model)
     if reply.usage is not None:  # it is known before the parts are told, and one wire tells it first
         yield UsageUpdated(reply.usage)
     for index, part in enumerate(reply.parts):

@@ -20,6 +20,7 @@ __all__ = [
     "no_connection",
     "no_turn",
     "not_http",
+    "unusable_proxy",
     "unusable_url",
 ]
 
@@ -93,3 +94,11 @@ def answer_too_fine(limit: int) -> UpstreamGarbage:
 def _unsent(error: UpstreamTimeout) -> UpstreamTimeout:
     error.sent = False
     return error
+
+
+def unusable_proxy(call: UpstreamCall, kind: str) -> UpstreamUnavailable:
+    """The proxy that the environment names does not speak HTTP."""
+    return UpstreamUnavailable(
+        f"the environment names a {kind} proxy for {host_of(call)}, and only http and https proxies can be used: "
+        "set HTTP_PROXY and HTTPS_PROXY to one, or NO_PROXY to the host"
+    )

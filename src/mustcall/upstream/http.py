@@ -41,11 +41,12 @@ _DONE, _BROKEN = Phase.DONE, Phase.BROKEN
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy the environment names for a URL (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`)."""
+    """Return the proxy the environment names for a URL (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`)."""
     parts = urlsplit(url)
     if parts.hostname is None or proxy_bypass(parts.netloc.rpartition("@")[2]) or proxy_bypass(parts.hostname):
         return None
-    proxy = getproxies().get(parts.scheme)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
@@ -297,6 +298,9 @@ class HttpTransport:
 
     async def _through(self, proxy: str, call: UpstreamCall) -> UpstreamReply:
         """Send a request through a proxy."""
+        kind = urlsplit(proxy).scheme
+        if kind not in ("http", "https"):
+            raise failures.unusable_proxy(call, kind)
         if self._proxied is None:
             from mustcall.upstream.proxied import ProxiedTransport  # noqa: PLC0415  takes 0.2 s, and few need it
 

@@ -131,7 +131,6 @@ def _skim_chat(body: bytes) -> Reply | None:
         finish=derive_finish(decode_finish(choice.finish_reason), parts),
         reported_finish=choice.finish_reason,
         usage=usage,
-        created=None if value.created is msgspec.UNSET else value.created,
     )
 
 
@@ -285,7 +284,6 @@ def _skim_responses(body: bytes) -> Reply | None:
         finish=derive_finish(FinishReason.STOP, parts),
         reported_finish=value.status,
         usage=usage,
-        created=value.created_at,
     )
 
 

@@ -171,9 +171,7 @@ _reported = st.sampled_from([FinishReason.STOP, FinishReason.LENGTH, FinishReaso
 
 def _replies(fields: tuple[str, ...] = ("reasoning_content", "reasoning")) -> st.SearchStrategy[Reply]:
     def build(parts: tuple[Part, ...], reported: FinishReason, usage: Usage | None) -> Reply:
-        return Reply(
-            id="chatcmpl-t", model="m", parts=parts, finish=derive_finish(reported, parts), usage=usage, created=9
-        )
+        return Reply(id="chatcmpl-t", model="m", parts=parts, finish=derive_finish(reported, parts), usage=usage)
 
     return st.builds(build, _assistant("up", fields), _reported, _maybe(_usage))
 

@@ -115,7 +115,7 @@ def test_meaning(
 def test_odd_labels_and_counts_do_not_fail_a_reply(replies: dict[str, Any], bare: Callable[[Any], Any]) -> None:
     """providers.md: an id, time or count of the wrong type is no reason to lose a reply."""
     reply = bare(_decode(replies["odd_labels"]["body"]))
-    assert (reply.id, reply.model, reply.created) == ("", "", 5)
+    assert (reply.id, reply.model) == ("", "")
     assert reply.usage == Usage(input_tokens=0, output_tokens=2)
 
 

@@ -179,7 +179,7 @@ def replies(draw: st.DrawFn) -> Reply:
     reported = draw(st.sampled_from([FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER]))
     counts = st.integers(0, 99)
     usage = draw(st.none() | st.builds(Usage, input_tokens=counts, output_tokens=counts, cached_tokens=counts))
-    return Reply(id="resp_1", model="m", parts=parts, finish=derive_finish(reported, parts), usage=usage, created=7)
+    return Reply(id="resp_1", model="m", parts=parts, finish=derive_finish(reported, parts), usage=usage)
 
 
 @settings(max_examples=100, deadline=None)

@@ -219,7 +219,7 @@ def test_deltas_flow_at_once(codec: ResponsesCodec) -> None:
         return decoder.feed(SseEvent("", json.dumps(event).encode()))
 
     assert feed(type="response.created", response={"id": "resp_1", "model": "m", "created_at": 5}) == [
-        Started("resp_1", "m", 5)
+        Started("resp_1", "m")
     ]
     message: dict[str, Any] = {"id": "msg_1", "type": "message", "content": []}
     assert feed(type="response.output_item.added", output_index=0, item=message) == []

@@ -41,7 +41,7 @@ REQUESTS: dict[str, Any] = json.loads((DATA / "requests.json").read_text())
 STAMP = Stamp(token="tok", created=1_760_000_001)
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
-BEGIN = (Started("chatcmpl-1", "m-1", 5),)
+BEGIN = (Started("chatcmpl-1", "m-1"),)
 END = (UsageUpdated(Usage(input_tokens=9, output_tokens=2)), Ended())
 
 

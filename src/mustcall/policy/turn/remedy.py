@@ -26,7 +26,19 @@ from mustcall.core.errors import (
 from mustcall.core.verdict import Verdict
 from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
 
-__all__ = ["ACCEPTED", "ERRORS", "TABLE", "Condition", "Decision", "Remedy", "Row", "Situation", "decide", "markdown"]
+__all__ = [
+    "ACCEPTED",
+    "ERRORS",
+    "TABLE",
+    "Condition",
+    "Decision",
+    "Remedy",
+    "Row",
+    "Situation",
+    "decide",
+    "markdown",
+    "row_for",
+]
 
 
 class Remedy(StrEnum):
@@ -228,12 +240,16 @@ ACCEPTED = frozenset(
 ) - {row.verdict for row in TABLE if row.condition is not Condition.ALWAYS}
 
 
+def row_for(verdict: Verdict, situation: Situation) -> Row | None:
+    """Return the row that decides; None for a verdict without one."""
+    return next((row for row in TABLE if row.verdict is verdict and _holds(row, situation)), None)
+
+
 def decide(verdict: Verdict, situation: Situation) -> Decision:
     """Return what is to be done; a verdict without a row (there is none) would fail."""
-    for row in TABLE:
-        if row.verdict is verdict and _holds(row, situation):
-            return Decision(row.remedy, ERRORS.get(verdict) if row.remedy is Remedy.FAIL else None)
-    return Decision(Remedy.FAIL, ERRORS.get(verdict, ModelError))
+    row = row_for(verdict, situation)
+    remedy = Remedy.FAIL if row is None else row.remedy
+    return Decision(remedy, ERRORS.get(verdict, ModelError) if remedy is Remedy.FAIL else None)
 
 
 def markdown() -> str:

@@ -142,7 +142,6 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             finish=derive_finish(decode_finish(reported), parts),
             reported_finish=reported,
             usage=decode_usage(value.get("usage")),
-            created=whole_number(value.get("created")),
             origin=Origin(_CHAT, raw=value),
         )
 

@@ -38,7 +38,7 @@ from mustcall.wire.chat.parts import (
     reasoning_state,
     thinking_text,
 )
-from mustcall.wire.chat.reply import decode_finish, decode_usage, label, whole_number
+from mustcall.wire.chat.reply import decode_finish, decode_usage, label
 from mustcall.wire.codec import Provenance
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
@@ -256,7 +256,7 @@ class ChatStreamDecoder:
     def _start(self, chunk: JsonObject, out: list[Event]) -> None:
         if not self._started:
             self._started = True
-            out.append(Started(label(chunk.get("id")), label(chunk.get("model")), whole_number(chunk.get("created"))))
+            out.append(Started(label(chunk.get("id")), label(chunk.get("model"))))
 
     def _delta(self, delta: JsonObject, out: list[Event]) -> None:
         for field in REASONING_FIELDS:

@@ -44,7 +44,6 @@ from mustcall.wire.sealing import seal
 from mustcall.wire.written import OfSettings
 
 __all__ = [
-    "decode_created",
     "decode_finish",
     "decode_reply",
     "decode_usage",
@@ -65,7 +64,6 @@ _INCOMPLETE = {
     "max_output_tokens": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
 }
-_FAR_FUTURE = 1e12
 _FAILED_STATUSES = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -96,7 +94,6 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             finish=derive_finish(reason, parts),
             reported_finish=reported,
             usage=decode_usage(value.get("usage")),
-            created=decode_created(value),
             origin=Origin(_WIRE, raw=value),
         )
 
@@ -145,12 +142,6 @@ def decode_usage(value: Any) -> Usage | None:
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def decode_created(response: JsonObject) -> int | None:
-    """Read `created_at`, which some servers give with a fraction; anything but a time is none."""
-    created = response.get("created_at")
-    return int(created) if isinstance(created, int | float) and abs(created) < _FAR_FUTURE else None
 
 
 # --- encode -------------------------------------------------------------------------------------------------------

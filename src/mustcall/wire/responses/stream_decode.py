@@ -32,7 +32,7 @@ from mustcall.wire.codec import Provenance
 from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object
 from mustcall.wire.responses.items import decode_output_item, in_envelope
 from mustcall.wire.responses.parts import decode_content
-from mustcall.wire.responses.reply import decode_created, decode_finish, decode_usage, failure_of
+from mustcall.wire.responses.reply import decode_finish, decode_usage, failure_of
 from mustcall.wire.responses.stream_items import CALL, MESSAGE, OTHER, REASONING, Item, ItemTable, Slot, group_of
 from mustcall.wire.sse import SseEvent
 
@@ -195,7 +195,6 @@ class ResponsesStreamDecoder:
             Started(
                 identifier if isinstance(identifier, str) and identifier else f"resp_{self._provenance.token}",
                 model if isinstance(model, str) else "",
-                decode_created(response),
             )
         )
 
