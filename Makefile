@@ -61,6 +61,7 @@ bench-compare: .venv/.ready-dev ## the gateway against an earlier run (OLD=…; 
 
 docs: .venv/.ready-dev ## write the generated pages of docs/ anew
 	$(BIN)/python tools/pages.py
+	$(BIN)/python tools/pictures.py
 	$(BIN)/python tools/rules.py
 	$(BIN)/python tools/breaks.py --page
 

@@ -49,6 +49,23 @@ def test_generated_pages_are_up_to_date() -> None:
     assert list(load("pages").old()) == []
 
 
+def test_the_pictures_are_up_to_date() -> None:
+    """Rule 120: the pictures of architecture.md are what the imports and the remedies give (`make docs`)."""
+    pictures = load("pictures")
+    for path, text in pictures.drawn():
+        assert path.read_text(encoding="utf-8") == text
+        assert f"pictures/{path.name}" in (path.parents[1] / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_walk_names_files_that_are_there() -> None:
+    """Every file and folder that architecture.md names is in the package or beside it."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page)
+    assert len(named) > 30
+    assert [name for name in named if not ((root / "src" / "mustcall" / name).exists() or (root / name).exists())] == []
+
+
 def test_every_region_is_on_the_page() -> None:
     """Rule 120: no generated table was lost from turns.md, and none is there that nobody writes."""
     assert sorted(re.findall(r"<!-- generated: (\w+) -->", TURNS)) == sorted(load("pages").REGIONS)

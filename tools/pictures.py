@@ -1,0 +1,197 @@
+"""Draws the two pictures of docs/architecture.md: the layers, from the import graph, and a turn, from the remedies.
+
+    python tools/pictures.py           # write them
+    python tools/pictures.py --check   # say which are old
+
+Plain SVG with the reader's own light or dark colours; nothing in it depends on the machine.
+"""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from mustcall.core.verdict import Verdict
+from mustcall.policy.turn.remedy import TABLE, Remedy
+
+__all__ = ["PICTURES", "drawn", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src" / "mustcall"
+_WIDTH = 960
+_STYLE = """<style>
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .name { font-weight: 600; font-size: 15px }
+.small { font-size: 12px; fill: #57606a } .box { fill: #f6f8fa; stroke: #8c959f }
+.line { stroke: #57606a; fill: none } .head { fill: #57606a }
+.accept { fill: #dafbe1; stroke: #2da44e } .again { fill: #fff8c5; stroke: #bf8700 }
+.fail { fill: #ffebe9; stroke: #cf222e }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .small { fill: #9198a1 } .box { fill: #161b22; stroke: #6e7681 }
+.line { stroke: #9198a1 } .head { fill: #9198a1 }
+.accept { fill: #12261e; stroke: #3fb950 } .again { fill: #272115; stroke: #d29922 }
+.fail { fill: #25171c; stroke: #f85149 } }
+</style>
+<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+<path class="head" d="M0 0 8 4 0 8z"/></marker></defs>"""
+
+
+def _svg(height: int, label: str, parts: list[str]) -> str:
+    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
+    return "\n".join([head, _STYLE, *parts, "</svg>"]) + "\n"
+
+
+def _box(x: int, y: int, width: int, height: int, kind: str = "box") -> str:
+    return f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
+
+
+def _text(x: int, y: int, words: str, kind: str = "", *, middle: bool = False) -> str:
+    classes = f' class="{kind}"' if kind else ""
+    anchor = ' text-anchor="middle"' if middle else ""
+    return f'<text x="{x}" y="{y}"{classes}{anchor}>{escape(words)}</text>'
+
+
+def _arrow(*points: tuple[int, int]) -> str:
+    path = " ".join(f"{x},{y}" for x, y in points)
+    return f'<polyline class="line" points="{path}" marker-end="url(#end)"/>'
+
+
+# Layers
+
+
+def _modules(package: Path) -> list[Path]:
+    return sorted(path for path in package.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _purpose(package: Path) -> str:
+    doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return doc.split("\n")[0].rstrip(".")
+
+
+def _imported(package: Path) -> set[str]:
+    """Return the other packages that a package imports from."""
+    seen: set[str] = set()
+    for path in _modules(package):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+        parts = {name.split(".")[1] for name in names if name.startswith("mustcall.")}
+        seen.update(parts - {package.name})
+    return seen
+
+
+def _layers() -> list[list[str]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    rows: list[str] = next(one["layers"] for one in settings["contracts"] if one.get("containers") == ["mustcall"])
+    return [names for row in rows if (names := [name for name in row.split(" | ") if (SOURCES / name).is_dir()])]
+
+
+def _folders(package: Path) -> list[str]:
+    return sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file())
+
+
+def layers() -> str:
+    """Draw the packages from top to bottom as the contract orders them, with their folders."""
+    parts: list[str] = []
+    y = 10
+    for names in _layers():
+        for name in names:
+            package = SOURCES / name
+            folders = _folders(package)
+            height = 78 if folders else 56
+            uses = ", ".join(sorted(_imported(package))) or "nothing of ours"
+            parts += [_box(10, y, _WIDTH - 20, height), _text(22, y + 22, name, "name")]
+            parts += [_text(120, y + 22, _purpose(package)), _text(120, y + 42, f"imports {uses}", "small")]
+            if folders:
+                parts.append(_text(120, y + 63, f"folders: {', '.join(folders)}", "small"))
+            y += height + (3 if name != names[-1] else 10)
+    return _svg(y, "The layers of mustcall; imports point down", parts)
+
+
+# A turn
+
+
+_STEPS = (
+    ("request", "decoded", "wire"),
+    ("demand", "which call it must come to", "policy/request/demand"),
+    ("plan", "protocol and rungs", "policy/request/plan"),
+    ("attempt", "the request of one rung", "policy/request/attempt_request"),
+    ("upstream", "sent, with retries", "upstream"),
+    ("scan", "calls and reasoning in text", "policy/scanning"),
+    ("judge", "one verdict", "policy/reply/judge"),
+    ("remedy", "the first row that fits", "policy/turn/remedy"),
+)
+_AGAIN = (Remedy.RESAMPLE, Remedy.REMIND, Remedy.CLIMB)
+
+
+def _verdicts(*remedies: Remedy) -> list[str]:
+    """Name the verdicts that can come to one of these remedies, in the order of their definition."""
+    found = {row.verdict for row in TABLE if row.remedy in remedies}
+    return [str(verdict) for verdict in Verdict if verdict in found]
+
+
+def _lines(words: list[str], each: int) -> Iterator[str]:
+    for start in range(0, len(words), each):
+        yield ", ".join(words[start : start + each])
+
+
+def turn() -> str:
+    """Draw one turn: its steps, and what each group of verdicts leads to."""
+    parts: list[str] = []
+    width, height, gap = 210, 62, 33
+    for number, (name, what, where) in enumerate(_STEPS):
+        row, place = divmod(number, 4)
+        x, y = 10 + (place if row == 0 else 3 - place) * (width + gap), 10 + row * (height + 50)
+        parts += [_box(x, y, width, height), _text(x + 12, y + 20, name, "name")]
+        parts += [_text(x + 12, y + 38, what), _text(x + 12, y + 54, where, "small")]
+        if number % 4 < 3:
+            ahead = x + width if row == 0 else x
+            parts.append(_arrow((ahead, y + 31), (ahead + (gap if row == 0 else -gap), y + 31)))
+        elif row == 0:
+            parts.append(_arrow((x + width // 2, y + height), (x + width // 2, y + height + 50)))
+    y = 10 + 2 * height + 50 + 40
+    foot = 10 + 2 * height + 50
+    groups = (
+        ("accept", "delivered", (Remedy.ACCEPT, Remedy.SALVAGE)),
+        ("again", "asked again", _AGAIN),
+        ("fail", "a typed error", (Remedy.FAIL,)),
+    )
+    wide = (_WIDTH - 40) // 3
+    tall = 74 + 18 * max(-(-len(_verdicts(*remedies)) // 2) for _, _, remedies in groups)
+    for place, (kind, title, remedies) in enumerate(groups):
+        x = 10 + place * (wide + 10)
+        parts += [_box(x, y, wide, tall, kind), _text(x + 12, y + 24, title, "name")]
+        parts.append(_text(x + 12, y + 44, "by " + ", ".join(map(str, remedies)), "small"))
+        names = _lines(_verdicts(*remedies), 2)
+        parts += [_text(x + 12, y + 68 + 18 * line, words) for line, words in enumerate(names)]
+        parts.append(_arrow((115, foot), (115, foot + 20), (x + wide // 2, foot + 20), (x + wide // 2, y)))
+    note = "A verdict stands in each group that one of its rows leads to; the conditions are in remedies.md."
+    parts.append(_text(10, y + tall + 24, note, "small"))
+    return _svg(y + tall + 36, "One turn from request to outcome", parts)
+
+
+PICTURES = {"layers.svg": layers, "turn.svg": turn}
+
+
+def drawn() -> Iterator[tuple[Path, str]]:
+    """Yield each picture's place and what belongs there."""
+    for name, draw in PICTURES.items():
+        yield ROOT / "docs" / "pictures" / name, draw()
+
+
+def main(words: list[str]) -> int:
+    """Run the command."""
+    old = [path for path, text in drawn() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    if "--check" in words:
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is old: run `make docs`")
+        return 1 if old else 0
+    for path, text in drawn():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
