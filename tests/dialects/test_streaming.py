@@ -105,10 +105,10 @@ def test_text_of_a_refused_call_waits_for_its_report() -> None:
     scanner = Scanner(tools=TOOLS)
     assert feed_all(scanner, '<tool_call>{"name": "rm", "arguments": {"path": "') == []
     assert scanner.feed("/tmp") == []  # noqa: S108 - a text, not a path
-    text, reported, *_ = scanner.feed('"}}</tool_call>')
-    assert text == Text('<tool_call>{"name": "rm", "arguments": {"path": "/tmp"}}')
-    assert isinstance(reported, Malformed)
-    assert (reported.reason, reported.raw) == (Reason.UNKNOWN_TOOL, text.text)
+    text = '<tool_call>{"name": "rm", "arguments": {"path": "/tmp"}}'
+    shown, reported, *_ = scanner.feed('"}}</tool_call>')
+    assert shown == Text(text)
+    assert reported == Malformed(Reason.UNKNOWN_TOOL, text, "hermes", name="rm")
 
 
 def test_indices_are_never_reused() -> None:
