@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.gateway.environment import over
-from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.config.environment import over
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import FactRow, Ledger, TallyRow, default_place, open_ledger
 from mustcall.profiles.learnt import believed_for
 
