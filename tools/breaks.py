@@ -1,9 +1,10 @@
 """Proves the proofs: breaks the product on purpose, one rule at a time, and sees the test that names the rule fail.
 
-`docs/breaks.toml` holds the breaks: for each a rule, a file of `src/mustcall`, the text to find, the text to put in its
-place, a sentence, and the tests that must fail. `python tools/breaks.py` carries them out on a temporary copy of the
-repository; `--rule 4` only those of a rule. A break is *noticed* when each of its tests fails by an assertion. A test
-that passes, fails on unchanged sources as well, cannot be collected or ends with another exception proves nothing.
+`docs/breaks.toml` holds the breaks: for each a rule, a file of `src/mustcall` (or, for a rule about the tests, one of
+`tests/support`), the text to find, the text to put in its place, a sentence, and the tests that must fail.
+`python tools/breaks.py` carries them out on a temporary copy of the repository; `--rule 4` only those of a rule. A
+break is *noticed* when each of its tests fails by an assertion. A test that passes, fails on unchanged sources as well,
+cannot be collected or ends with another exception proves nothing.
 
 `--save` keeps the results in `docs/breaks.json` and writes `docs/breaks.md`; `--page` only writes the page. `--check`
 runs no test: it says which breaks no longer fit the sources or the tests' docstrings.
@@ -48,13 +49,18 @@ class Break:
 
     rule: int
     file: str
-    """Relative to `src/mustcall`."""
+    """Relative to `src/mustcall`; what begins with `tests/` is relative to the repository."""
     find: str
     put: str
     broken: str
     """A sentence: what the broken product does."""
     tests: tuple[str, ...]
     """Ids, relative to the repository; `test_name[case]` chooses one case."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, relative to the repository."""
+        return Path(self.file) if self.file.startswith("tests/") else SOURCES / self.file
 
     @property
     def key(self) -> str:
@@ -92,7 +98,7 @@ def _break(entry: dict[str, Any]) -> Break:
 def faults(root: Path, breaks: Iterable[Break], named: Mapping[int, list[tuple[str, str]]]) -> Iterator[str]:
     """Say which breaks do not fit: a text not found exactly once, a test that is not there or names another rule."""
     for one in breaks:
-        path = root / SOURCES / one.file
+        path = root / one.path
         count = path.read_text(encoding="utf-8").count(one.find) if path.is_file() and one.find else 0
         if count != 1:
             yield f"rule {one.rule}: {one.file} has {one.find!r} {count} times instead of once"
@@ -112,7 +118,7 @@ def carry_out(copies: Copies, one: Break, limit: float) -> Result:
     began = time.monotonic()
     outcome, said, failed = "stale", "", list[str]()
     with copies.place() as place:
-        target = place / SOURCES / one.file
+        target = place / one.path
         text = target.read_text(encoding="utf-8")
         if text.count(one.find) == 1:
             with swapped(target, text.replace(one.find, one.put)):
@@ -182,7 +188,7 @@ def page(breaks: list[Break], seen: Mapping[str, Result], words: Mapping[int, st
         last = f"{result.outcome}, {result.date}" if result else "not run since it was written"
         title = words.get(one.rule, "").replace("|", "\\|")
         broken = one.broken.replace("|", "\\|")
-        where = f"[{one.file}](../{SOURCES.as_posix()}/{one.file})"
+        where = f"[{one.file}](../{one.path.as_posix()})"
         lines.append(f"| [{one.rule}](rules.md) {title} | {broken} | {where} | {tests} | {last} |")
     return "\n".join(lines) + "\n"
 

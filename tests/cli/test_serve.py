@@ -100,6 +100,27 @@ def test_the_lines_to_try_name_a_model_that_is_served(tmp_path: Path) -> None:
         assert "local" not in printed
 
 
+@pytest.mark.parametrize(
+    ("key", "responses", "said"),
+    [
+        ("", "true", "stored responses are kept unencrypted, prompts and answers included"),
+        ("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "true", "stored responses are kept encrypted"),
+        ("", "false", ""),
+    ],
+)
+def test_how_responses_are_stored_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, responses: str, said: str
+) -> None:
+    """Rule 136: at the start the operator reads whether prompts and answers are stored, and whether in clear."""
+    monkeypatch.setenv("MUSTCALL_LEDGER_KEY", key)
+    monkeypatch.setenv("MUSTCALL_LEDGER_RESPONSES", responses)
+    flags = ("--upstream", "chat=http://127.0.0.1:9/v1", "--ledger", str(tmp_path / "l.db"), "--port", "0")
+    with serving(*flags) as (_, printed, _process):
+        assert said in printed
+        assert ("stored responses" in printed) == bool(said)
+        assert key not in printed or not key
+
+
 def test_demo_keeps_nothing() -> None:
     """A ledger for the demo is refused rather than left out in silence."""
     told = run("serve", "--demo", "--ledger", "demo.db")

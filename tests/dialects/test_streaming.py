@@ -100,12 +100,15 @@ def test_a_started_call_is_taken_back() -> None:
     ]
 
 
-def test_text_of_a_refused_call_flows() -> None:
-    """Once a name is known not to be offered, its markup is plain text and not held to the end."""
+def test_text_of_a_refused_call_waits_for_its_report() -> None:
+    """Rule 53: markup of a tool that is not on offer comes out with the report on it: its reply may be discarded."""
     scanner = Scanner(tools=TOOLS)
-    begun = feed_all(scanner, '<tool_call>{"name": "rm", "arguments": {"path": "')
-    assert begun == [Text('<tool_call>{"name": "rm", "arguments": {"path": "')]
-    assert scanner.feed("/tmp") == [Text("/tmp")]  # noqa: S108 - a text, not a path
+    assert feed_all(scanner, '<tool_call>{"name": "rm", "arguments": {"path": "') == []
+    assert scanner.feed("/tmp") == []  # noqa: S108 - a text, not a path
+    text = '<tool_call>{"name": "rm", "arguments": {"path": "/tmp"}}'
+    shown, reported, *_ = scanner.feed('"}}</tool_call>')
+    assert shown == Text(text)
+    assert reported == Malformed(Reason.UNKNOWN_TOOL, text, "hermes", name="rm")
 
 
 def test_indices_are_never_reused() -> None:

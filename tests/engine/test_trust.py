@@ -1,4 +1,4 @@
-"""Rule 145: arguments of an upstream that has earned it flow as they come; of any other they wait."""
+"""Rule 139: arguments of an upstream that has earned it flow as they come; of any other they wait."""
 
 import json
 
@@ -51,7 +51,7 @@ class Model:
 
 @wires
 async def test_fifty_valid_calls_earn_trust(wire: Wire) -> None:
-    """Rule 145: 49 calls are held, each in one piece; after the 50th arguments come event by event."""
+    """Rule 139: 49 calls are held, each in one piece; after the 50th arguments come event by event."""
     model = Model(wire)
     assert [await model.ask(GOOD) for _ in range(50)] == [1] * 50
     assert await model.ask(GOOD) > 1
@@ -60,7 +60,7 @@ async def test_fifty_valid_calls_earn_trust(wire: Wire) -> None:
 @wires
 @pytest.mark.parametrize("fault", [BAD, MENDED], ids=["bad", "mended"])
 async def test_one_fault_is_one_too_many(wire: Wire, fault: Turn) -> None:
-    """Rule 145: a call that had to be repaired or asked for again, and there is no trust."""
+    """Rule 139: a call that had to be repaired or asked for again, and there is no trust."""
     model = Model(wire)
     for _ in range(30):
         await model.ask(GOOD)
@@ -69,7 +69,7 @@ async def test_one_fault_is_one_too_many(wire: Wire, fault: Turn) -> None:
 
 
 async def test_the_operator_decides() -> None:
-    """Rules 139, 145: what is configured is not overridden by what was learnt."""
+    """Rule 139: what is configured is not overridden by what was learnt."""
     house = House(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
     model = Model(Wire.CHAT, house)
     assert {await model.ask(GOOD) for _ in range(60)} == {1}

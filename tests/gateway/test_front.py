@@ -131,7 +131,7 @@ def test_half_sent_bodies_hold_no_slot() -> None:
 @pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8484", b"127.0.0.1.evil.example", b"localhost.evil"])
 @pytest.mark.parametrize("path", [b"/v1/models", b"/", b"/metrics"])
 def test_foreign_hosts_are_refused(host: bytes, path: bytes) -> None:
-    """Rule 136: a page that points its own name at this machine gets nothing."""
+    """A page that points its own name at this machine gets nothing."""
     with _gateway() as place:
         assert _ask(place, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, host)) == 403
 
@@ -140,7 +140,7 @@ def test_foreign_hosts_are_refused(host: bytes, path: bytes) -> None:
     "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8484", "127.1.2.3", "[::1]:8484", "[::1]"]
 )
 def test_loopback_names_are_answered(host: str) -> None:
-    """Rule 136: a gateway on loopback answers to loopback's names, with any port."""
+    """A gateway on loopback answers to loopback's names, with any port."""
     allowed = allowed_hosts(settings_from_flags("chat=http://127.0.0.1:9/v1"))
     assert allowed is not None
     check_host(host, allowed)

@@ -18,7 +18,7 @@ from mustcall.ledger.tracing import TraceQueue
 from mustcall.policy.facts.profile import Profile
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tally
-from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import call, post
 from support.remembering import gateway_with_ledger
 
@@ -369,3 +369,60 @@ def test_which_ledger(tmp_path: Path) -> None:
         load_settings(file, environment=env, ledger="redis://x")
     with pytest.raises(ConfigError, match="keep is a time"):
         load_settings(file, environment=env, keep="soon")
+
+
+async def test_how_long_is_a_setting(tmp_path: Path) -> None:
+    """Rules 120, 139: how long what was learnt is believed is set by file and environment: seven days, or for ever."""
+    file = tmp_path / "mustcall.toml"
+    file.write_text('[ledger]\nkeep_learnt = "1d"\n', encoding="utf-8")
+    env = {"MUSTCALL_UPSTREAM": "chat=http://h/v1", "MUSTCALL_LEDGER": str(tmp_path / "l.db")}
+    said = [
+        load_settings(place, environment=env | over).ledger
+        for place, over in (
+            (None, {}),
+            (file, {}),
+            (file, {"MUSTCALL_LEDGER_KEEP_LEARNT": "0"}),
+        )
+    ]
+    assert [one.learnt_seconds for one in said if one is not None] == [EXPIRY, 86_400.0, float("inf")]
+    with pytest.raises(ConfigError, match="soon"):
+        load_settings(file, environment=env | {"MUSTCALL_LEDGER_KEEP_LEARNT": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("keep", "days", "believed"), [("1d", 2, False), ("7d", 2, True), ("7d", 8, False), ("0", 99, True)]
+)
+async def test_what_was_learnt_is_believed_as_long_as_is_set(
+    tmp_path: Path, keep: str, days: int, believed: bool
+) -> None:
+    """Rule 139: counts older than that are neither believed, nor taken over from the ledger, nor added to."""
+    settings = LedgerSettings(place=str(tmp_path / "l.db"), keep_learnt=keep)
+    keeper, learnt, pupil = (
+        Keeper(settings),
+        Learnt(keeps=settings.learnt_seconds),
+        Learnt(keeps=settings.learnt_seconds),
+    )
+    now, then = time(), time() - days * 86_400.0
+    learnt.observe("u", "m", "rung:native", made=False, now=then)
+    learnt.observe("u", "m", "rung:schema", made=True, now=then)
+    assert (learnt.apply("u", "m", Profile(), now=now).forced_by == ("schema",)) is believed
+    async with keeper.ledger:
+        await keeper.share_facts(learnt)
+        await keeper.share_facts(pupil)
+        assert (pupil.apply("u", "m", Profile(), now=now).forced_by == ("schema",)) is believed
+    learnt.observe("u", "m", "rung:schema", made=True, now=now)
+    made = [one.count.made for one in learnt.tallies.all() if one.subject == "rung:schema"]
+    assert made == ([2] if believed else [1])
+
+
+def test_a_gateway_believes_as_long_as_is_set(tmp_path: Path) -> None:
+    """Rules 120, 139: what a gateway's turns learn is believed as long as its settings say."""
+    env = {"MUSTCALL_LEDGER": str(tmp_path / "l.db"), "MUSTCALL_LEDGER_KEEP_LEARNT": "2d"}
+    with (
+        ScriptedUpstream([Turn(Say("Fine."))]) as served,
+        RunningGateway(settings=load_settings(upstream_flags=[f"chat={served.base_url}"], environment=env)) as gateway,
+    ):
+        assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
+        service = gateway.app._service  # pyright: ignore[reportPrivateUsage]
+        assert service is not None
+        assert service.learnt.keeps == 2 * 86_400.0

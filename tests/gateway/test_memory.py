@@ -188,7 +188,7 @@ def test_what_is_not_to_be_stored_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("responses", "kept"), [(True, True), (False, False)])
 def test_whether_what_was_said_is_written(tmp_path: Path, responses: bool, kept: bool) -> None:
-    """Rule 136: stored responses hold prompt and answer in clear; with `responses = false` neither is written."""
+    """Rule 136: without a key stored responses are in clear; with `responses = false` neither text is written."""
     with (
         ScriptedUpstream(lambda _: Turn(Say("The answer is ultramarine."))) as served,
         gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}", responses=responses) as gateway,
@@ -454,3 +454,21 @@ def test_a_ledger_that_is_away_hides_no_upstreams_response(tmp_path: Path) -> No
         served.shutdown()
     assert failed.value.status_code == 503
     assert str(tmp_path) not in str(failed.value.body)
+
+
+def test_what_was_said_is_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 136: with a key in the environment neither prompt nor answer is on the disk, and callers go on as before."""
+    monkeypatch.setenv("MUSTCALL_LEDGER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("The answer is ultramarine."))) as served,
+        gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}") as gateway,
+        client(gateway) as ai,
+    ):
+        made = ai.responses.create(model="m", input="The prompt is vermilion.")
+        ai.responses.create(model="m", input="And now?", previous_response_id=made.id)
+        assert ai.responses.retrieve(made.id).output_text == "The answer is ultramarine."
+        turns = [turn["content"] for turn in served.requests[1].body["messages"]]
+    assert turns == ["The prompt is vermilion.", "The answer is ultramarine.", "And now?"]
+    written = b"".join(file.read_bytes() for file in tmp_path.glob("l.db*"))
+    assert made.id.encode() in written
+    assert (b"vermilion" in written, b"ultramarine" in written) == (False, False)

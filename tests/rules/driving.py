@@ -21,7 +21,7 @@ from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Chunking, Fail, Recorded, RunningGateway, ScriptedUpstream
 from mustcall.upstream.retry import SystemClock
 from rules.outcomes import Outcome, read_outcome
-from support.compared import Comparing
+from support.compared import Comparing, keep_own_count
 from support.forcing import TIME, WEATHER, WIRES, Tool, User, turns_on, write_body
 from support.http import Response, post
 
@@ -225,6 +225,7 @@ class Stage:
         self._compares = compares
         self._answers: list[Answer] = []
         self._upstream = ScriptedUpstream(self._next, strict=True)
+        keep_own_count(self._upstream)
         # Turns of one module ask for the same things: each is to be taken.
         house = house or House()
         controls: Controls = msgspec.structs.replace(house.controls, remember_failures=0)

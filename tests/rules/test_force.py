@@ -354,15 +354,20 @@ def test_truncated_replies_to_the_end_are_an_error(wire: str, stream: bool) -> N
     assert attempts_of(got) == [("soft", "truncated", "climb"), ("hard", "truncated", "fail")]
 
 
+@pytest.mark.parametrize("upstream", ["chat", "responses"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_filtered_reply_is_not_retried(stream: bool) -> None:
-    """Rule 26: a content filter is the end, on the wire that has a word for it."""
+def test_a_filtered_reply_is_not_retried(upstream: str, stream: bool) -> None:
+    """Rule 26: a content filter is the end, on the wires that have a word for it."""
     house = House(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    turns = "input" if upstream == "responses" else "messages"
     filtered = Turn(Say("It is"), finish="content_filter")
-    with Rig(filtered, CALL, upstream="chat", house=house) as rig:
-        got = rig.ask("chat", asked("chat", model="gpt-5.1", stream=stream))
-        plain = asked("chat", model="gpt-5.1", choice="auto", stream=stream)
-        assert rig.bodies == [plain | {"messages": [*plain["messages"], {"role": "user", "content": NAMED[0]}]}]
+    with Rig(filtered, CALL, upstream=upstream, house=house) as rig:
+        got = rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
+        (sent,) = rig.bodies
+    plain = asked(upstream, model="gpt-5.1", choice="auto", stream=stream)
+    (directive,) = turns_on(upstream, [User(NAMED[0])])
+    directive = typed_item(directive) if upstream == "responses" else directive
+    assert sent == plain | {turns: [*plain[turns], directive]}
     assert (got.finish, got.calls, got.outcome) == ("content_filter", (), ("answer", "1", "unmet", "filtered"))
 
 

@@ -305,7 +305,7 @@ def test_unknown_model_that_refuses_a_force(stage: Stage, stream: bool) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_unknown_model_gets_no_prefill(stage: Stage, wire: str) -> None:
-    """Rule 74: an unknown model is not assumed to take a request that ends on an assistant turn: the user's follows."""
+    """Rule 100: an unknown model is not assumed to take a request that ends on an assistant turn: a user's follows."""
     body = request(wire, model=UNKNOWN)
     key = "input" if wire == "responses" else "messages"
     started = {"role": "assistant", "content": "It is"}

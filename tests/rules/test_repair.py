@@ -216,7 +216,11 @@ def test_settings_are_per_tool_and_rounds_count_once(wire: str) -> None:
         assert rig.bodies == [asked]
     with Rig(Turn(AGAIN, AGAIN), upstream=wire, house=blocking(3)) as rig:
         once = rig.ask(wire, asked)
+    with Rig(Turn(AGAIN, AGAIN), upstream=wire, house=blocking(2)) as rig:
+        own = rig.ask(wire, asked)
+        assert rig.bodies == [asked]
     assert [(len(got.calls), got.adaptations) for got in (other, once)] == [(2, []), (2, [])]
+    assert (own.status, own.calls, own.outcome[3]) == (FAILED[wire], (), "looping")
 
 
 @wires

@@ -12,6 +12,7 @@ from mustcall.testing import Answer, Call, Cut, Fail, RunningGateway, Say, Scrip
 from mustcall.upstream.retry import SystemClock
 from rules.driving import NATIVE, PATHS, WAYS, request
 from rules.forms import INVOKE
+from support.compared import leave
 from support.http import post
 
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
@@ -54,6 +55,7 @@ def answered(wire: str, stream: bool, *before: Answer) -> tuple[list[bytes], byt
         RunningGateway(f"{wire}={upstream.base_url}", house=QUIET, clock=_Hasty()) as gateway,
     ):
         if before:
+            leave(upstream, "the request before only has to come to something; the last one's bytes are compared below")
             post(gateway.url + PATHS[wire], first, KEYS)
             assert len(upstream.requests) == len(before)
         upstream.requests.clear()

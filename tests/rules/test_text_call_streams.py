@@ -24,9 +24,9 @@ def stage() -> Iterator[Stage]:
         yield opened
 
 
-def _in_two(text: str, at: int, wire: str) -> list[bytes]:
+def _in_two(text: str, at: int, wire: str, finish: str | None = None) -> list[bytes]:
     """Return the events of a reply whose text comes in two deltas."""
-    events = stream_reply(Turn(Say("QHEADQ QTAILQ")), Wire(wire), request(wire, stream=True), Stamp(0))
+    events = stream_reply(Turn(Say("QHEADQ QTAILQ"), finish=finish), Wire(wire), request(wire, stream=True), Stamp(0))
     head, tail = (json.dumps(part)[1:-1].encode() for part in (text[:at], text[at:]))
     return [event.replace(b" QTAILQ", tail).replace(b"QHEADQ", head) for event in events]
 
@@ -58,6 +58,33 @@ def test_no_form_leaks_in_one_piece(stage: Stage, caller: str, upstream: str, fo
     assert outcome.message.startswith("TextToolCallError: ")
     assert PROSE.startswith(outcome.text)
     check_no_trace(outcome.raw)
+
+
+#: Markup of a tool that nobody offered: text, unless the finish says that it was meant as a call.
+STRANGE = '<tool_call>{"name": "no_such_tool", "arguments": {"a": "bcd"}}</tool_call>'
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+def test_markup_of_a_tool_nobody_offered_waits(stage: Stage, wire: str) -> None:
+    """Rule 53: the finish decides whether it was a call: no split of it is shown before, and nothing if it was."""
+    body = request(wire, stream=True)
+    for at in range(1, len(STRANGE)):
+        bad = RawStream(_in_two(PROSE + STRANGE, len(PROSE) + at, wire, "tool_calls"))
+        outcome = stage.play(bad, GOOD).ask(wire, body)
+        assert stage.bodies == [body, body], at
+        assert (outcome.error, outcome.calls) == ({}, CALLED), at
+        assert outcome.text in ("", PROSE), at  # what was shown before the markup stays
+        assert b"no_such_tool" not in outcome.raw
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_markup_of_a_tool_nobody_offered_is_text(stage: Stage, wire: str) -> None:
+    """Rules 44, 53: where the reply ends ordinarily it comes out whole, wherever it was split."""
+    body = request(wire, stream=True)
+    for at in range(1, len(STRANGE), 7):
+        outcome = stage.play(RawStream(_in_two(STRANGE + " So.", at, wire))).ask(wire, body)
+        assert stage.bodies == [body], at
+        assert (outcome.error, outcome.text, outcome.calls) == ({}, STRANGE + " So.", ()), at
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -17,7 +17,7 @@ import openai
 
 from mustcall.engine.turns import House
 from mustcall.testing import Answer, Recorded, RunningGateway, ScriptedUpstream
-from support.compared import Comparing
+from support.compared import Comparing, keep_own_count
 
 __all__ = [
     "BUDGET",
@@ -280,6 +280,7 @@ class Rig:
         **server: Any,
     ) -> None:
         self._upstream = ScriptedUpstream(script if model is None else model, strict=strict)
+        keep_own_count(self._upstream)
         self._wire = upstream
         self._house = house
         self._server = server

@@ -1,8 +1,13 @@
 """The helper that sees whether a test of retries compared the body of each call."""
 
+import json
+from typing import Any
+
 import pytest
 
-from support.compared import Comparing, check_compared, forget
+from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from support.compared import Comparing, check_compared, forget, keep_own_count, leave, watch_upstreams
+from support.http import post
 
 ONE, TWO = {"a": 1}, {"a": 2}
 
@@ -41,7 +46,7 @@ def test_less_does_not(look: str) -> None:
             assert bodies[0] == ONE
         case "unequal":
             assert bodies[0] != TWO
-            assert bodies[1] != ONE
+            assert not bodies[1] == ONE  # noqa: SIM201  the other sign
         case _:
             pass
     missing = "2" if look == "one" else "1, 2"
@@ -57,3 +62,40 @@ def test_what_is_not_asked_about() -> None:
     ended(calls=3, asked=3)
     ended().leave("it is about something else")
     check_compared()
+
+
+ASK: dict[str, Any] = {
+    "model": "gpt-4o",
+    "messages": [{"role": "user", "content": "Weather?"}],
+    "tools": [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}],
+}
+LEAK = Turn(Say('<tool_call>{"name": "ping", "arguments": {}}</tool_call>'))
+
+
+@pytest.mark.parametrize("look", ["bodies", "bytes", "count", "left", "own", "no retry", "asked directly"])
+def test_any_upstream_behind_a_gateway_is_watched(look: str) -> None:
+    """Rule 118: a turn of several calls on an upstream of the test's own is compared, or left for a reason."""
+    watch_upstreams()
+    script = [Turn(Say("Hi."))] * 2 if look in ("no retry", "asked directly") else [LEAK, Turn(Call("ping", {}))]
+    with ScriptedUpstream(script) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        if look == "own":
+            keep_own_count(upstream)
+        address = upstream.base_url if look == "asked directly" else gateway.base_url
+        for _ in range(2 if look in ("no retry", "asked directly") else 1):
+            assert post(f"{address}/chat/completions", ASK).status == 200
+        assert len(upstream.requests) == 2
+        match look:
+            case "bodies":
+                assert [one.body for one in upstream.requests] == [ASK, ASK]
+            case "bytes":
+                assert {one.raw == json.dumps(ASK).encode() for one in upstream.requests} == {True}
+            case "left":
+                leave(upstream, "it is about something else")
+            case _:
+                pass
+        if look == "count":
+            with pytest.raises(AssertionError, match="of 2 upstream calls the bodies of 1, 2 were not compared"):
+                check_compared(every=True)
+        else:
+            check_compared(every=True)
+    forget()

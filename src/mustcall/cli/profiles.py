@@ -1,6 +1,7 @@
 """`mustcall profiles`: what turns have learnt about models, how often it was seen, and how to forget it (rule 139)."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from time import time
@@ -10,9 +11,10 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
+from mustcall.gateway.config.environment import over
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import FactRow, Ledger, TallyRow, default_place, open_ledger
 from mustcall.profiles.learnt import believed_for
-from mustcall.profiles.tallies import EXPIRY
 
 __all__ = ["command"]
 
@@ -57,7 +59,7 @@ def command() -> None:
     refused or ignored, in which text format the model writes calls. The next turn starts with what worked. What one
     caller's turns teach holds for its key, and for others once two keys have learnt it. What is configured in
     mustcall.toml always has the last word. A refusal is tried again after an hour, then less and less often; what
-    was learnt expires after seven days.
+    was learnt expires after seven days (`[ledger] keep_learnt`).
     """
 
 
@@ -66,14 +68,15 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of a table.")
 def list_command(place: str | None, *, as_json: bool) -> None:
     """Show every learnt fact with its counts, dates and expiry."""
-    since = time() - EXPIRY
+    keeps = over(LedgerSettings(), "MUSTCALL_LEDGER_", os.environ, but=("place",)).learnt_seconds
+    since = max(0.0, time() - keeps)
 
     async def read(ledger: Ledger) -> tuple[list[FactRow], list[TallyRow]]:
         return await ledger.facts(since=since), await ledger.tallies(since=since)
 
     facts, tallies = _with(place, read)
     lines = sorted(
-        [*map(_fact, facts), *map(_tally, tallies)],
+        [*(_fact(row, keeps) for row in facts), *(_tally(row, keeps) for row in tallies)],
         key=lambda one: (one.upstream, one.model, one.subject, one.tenant),
     )
     if as_json:
@@ -108,16 +111,16 @@ def forget(place: str | None, upstream: str, model: str, tenant: str, *, everyth
     click.echo(f"forgot {count} {'entry' if count == 1 else 'entries'}")
 
 
-def _fact(row: FactRow) -> _Learnt:
+def _fact(row: FactRow, keeps: float) -> _Learnt:
     value = msgspec.json.decode(row.value)
-    dates = (_date(row.first or row.at), _date(row.at), _date(row.at + believed_for(row.seen)))
+    dates = (_date(row.first or row.at), _date(row.at), _date(row.at + believed_for(row.seen, keeps)))
     return _Learnt(row.upstream, row.model, row.field, row.tenant, value, row.seen, 0, 0, *dates)
 
 
-def _tally(row: TallyRow) -> _Learnt:
-    dates = (_date(row.first), _date(row.last), _date(row.last + EXPIRY))
+def _tally(row: TallyRow, keeps: float) -> _Learnt:
+    dates = (_date(row.first), _date(row.last), _date(row.last + keeps))
     return _Learnt(row.upstream, row.model, row.subject, row.tenant, None, 0, row.made, row.missed, *dates)
 
 
 def _date(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+    return "never" if at == float("inf") else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

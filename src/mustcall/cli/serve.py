@@ -22,6 +22,7 @@ from mustcall.gateway.config.settings import ServerSettings, Settings, load_sett
 from mustcall.gateway.process.notify import notify_ready
 from mustcall.gateway.process.server import bind, serve
 from mustcall.ledger import shown_place
+from mustcall.ledger.encrypting import KEY as LEDGER_KEY
 from mustcall.policy.facts.routing import choose
 from mustcall.profiles import read_overrides
 from mustcall.telemetry.console import LogLevel, log_to_stderr
@@ -199,9 +200,8 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
     if settings.ledger is not None:
         click.echo(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
         if settings.ledger.responses:
-            click.echo(
-                "  stored responses are kept unencrypted, prompts and answers included ([ledger] responses = false)"
-            )
+            how = "encrypted" if os.environ.get(LEDGER_KEY) else "unencrypted, prompts and answers included"
+            click.echo(f"  stored responses are kept {how} ([ledger] responses = false, {LEDGER_KEY})")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")

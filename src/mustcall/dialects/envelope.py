@@ -259,8 +259,6 @@ def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> 
         if key in NAME_KEYS and first == '"':
             name = yield from read_string(reader)
             call.named(name if held is None else held.name(name))
-            # What is held is not released before, refused or not.
-            span.flow = span.flow and held is None
         elif key == "function" and first == "{" and not nested:
             reader.position += 1
             yield from _read_fields(span, call, held, nested=True)

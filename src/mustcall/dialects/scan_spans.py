@@ -63,8 +63,6 @@ class SpanScan(SectionScan):
             self._reader.settle()
             if span.call is not None:
                 span.call.flush()
-            if span.flow:
-                span.release()
             return False
         return True
 

@@ -70,7 +70,6 @@ class Span:
         "dialect",
         "enters",
         "events",
-        "flow",
         "flowed",
         "fresh",
         "gap",
@@ -111,7 +110,6 @@ class Span:
         self.gap = gap
         self._soft = False
         self._harden = harden
-        self.flow = False
         self.flowed: list[str] = []
         self.call: Call | None = None
         self.enters: Section | None = None
@@ -214,7 +212,6 @@ class Span:
         self.release()
         raw = "".join(self.flowed)
         self.flowed.clear()
-        self.flow = False
         self.events.append(
             Malformed(
                 reason,
@@ -274,7 +271,6 @@ class Call:
             if self.span.soft:
                 raise Fault(Reason.UNKNOWN_TOOL)
             self.refused = True
-            self.span.flow = True
         elif not self.span.soft:
             self._start()
 

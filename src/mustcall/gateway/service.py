@@ -65,6 +65,8 @@ class Service:
         self._clock = clock
         self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
+        if learnt is None and settings.ledger is not None:
+            learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         self._turns = Turns(transport, clock, settings.house, learnt, settings.limits)
         self._memory = memory
         self._failures = Failures() if failures is None else failures

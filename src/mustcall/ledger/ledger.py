@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
+from mustcall.ledger.encrypting import PLAIN, Cipher
 from mustcall.ledger.migrations import MIGRATIONS, TABLES
 from mustcall.ledger.store import Store
 from mustcall.ledger.values import (
@@ -47,8 +48,11 @@ _IMPORT_GROUP = 500
 class Ledger:
     """The store of runs, responses, turns, budgets, breakers and facts. It is a context manager that opens it."""
 
-    def __init__(self, store: Store, *, contents: Contents = Contents.FULL, limit: float = LIMIT) -> None:
+    def __init__(
+        self, store: Store, *, contents: Contents = Contents.FULL, limit: float = LIMIT, cipher: Cipher = PLAIN
+    ) -> None:
         self.store = store
+        self._cipher = cipher
         self.contents = contents
         self._limit = limit
 
@@ -160,11 +164,13 @@ class Ledger:
 
     async def put_response(self, response: StoredResponse) -> None:
         """Store a response; raise `AlreadyRecorded` if another one is stored under its id."""
-        await self.store.write(lambda _: responses.put_response(response), limit=self._limit)
+        await self.store.write(lambda _: responses.put_response(response, self._cipher), limit=self._limit)
 
     async def get_response(self, response: str, tenant: str) -> StoredResponse | None:
         """Return a response."""
-        return await self.store.read(lambda _: responses.get_response(response, tenant), limit=self._limit)
+        return await self.store.read(
+            lambda _: responses.get_response(response, tenant, self._cipher), limit=self._limit
+        )
 
     async def delete_response(self, response: str, tenant: str) -> bool:
         """Delete a response; False if there is none."""
@@ -172,13 +178,15 @@ class Ledger:
 
     async def chain(self, response: str, tenant: str) -> list[StoredResponse] | None:
         """Return a response and all before it, the first one first; None if one of them is not there."""
-        return await self.store.read(lambda _: responses.chain_of(response, tenant), limit=self._limit)
+        return await self.store.read(lambda _: responses.chain_of(response, tenant, self._cipher), limit=self._limit)
 
     async def find_items(self, items: Sequence[str], tenant: str) -> dict[str, StoredResponse]:
         """Return, for each item id that is known, the newest response that has it."""
         if not items:
             return {}
-        return await self.store.read(lambda _: responses.find_items(tuple(items), tenant), limit=self._limit)
+        return await self.store.read(
+            lambda _: responses.find_items(tuple(items), tenant, self._cipher), limit=self._limit
+        )
 
     async def hold(self, identifiers: Sequence[str], tenant: str) -> None:
         """Note whose a response is that is kept elsewhere, and its items."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mustcall.core.errors import ConfigError
+from mustcall.ledger.encrypting import read_cipher
 from mustcall.ledger.ledger import LIMIT, Ledger
 from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
@@ -55,16 +56,18 @@ def open_ledger(
 ) -> Ledger:
     """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`.
 
-    Without `contents` it is MUSTCALL_LEDGER_CONTENTS, else everything. `make` says whether a file may be made.
+    Without `contents` it is MUSTCALL_LEDGER_CONTENTS, else everything. `make` says whether a file may be made. Stored
+    responses are encrypted with MUSTCALL_LEDGER_KEY, if there is one.
     """
     where = str(place) if place is not None else default_place()
     contents = default_contents() if contents is None else contents
+    cipher = read_cipher()
     if where.startswith(_POSTGRES):
-        return Ledger(PostgresStore(where), contents=contents, limit=limit)
+        return Ledger(PostgresStore(where), contents=contents, limit=limit, cipher=cipher)
     path = where.removeprefix("sqlite:///") if where.startswith("sqlite:///") else where
     if "://" in path:
         scheme = path.partition("://")[0]
         raise ConfigError(f"a ledger is a file or a postgresql:// URL, not {scheme}://")
     if not path or path == OFF:
         raise ConfigError("no ledger is named: give a path or a postgresql:// URL")
-    return Ledger(SqliteStore(Path(path).expanduser(), make=make), contents=contents, limit=limit)
+    return Ledger(SqliteStore(Path(path).expanduser(), make=make), contents=contents, limit=limit, cipher=cipher)

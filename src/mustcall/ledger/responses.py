@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from mustcall.core.errors import AlreadyRecorded
 from mustcall.ledger import statements as sql
+from mustcall.ledger.encrypting import PLAIN, Cipher
 from mustcall.ledger.program import Ask, Program, Row, ask
 from mustcall.ledger.values import StoredResponse
 
 __all__ = ["are_held", "chain_of", "delete_response", "find_items", "get_response", "hold", "put_response"]
 
 
-def _response(row: Row) -> StoredResponse:
+def _response(row: Row, cipher: Cipher) -> StoredResponse:
     return StoredResponse(
         id=row[0],
         conversation=row[1],
@@ -23,14 +24,19 @@ def _response(row: Row) -> StoredResponse:
         wire=row[4],
         model=row[5],
         tenant=row[6],
-        input=bytes(row[7]),
-        body=bytes(row[8]),
-        settings=bytes(row[9]),
+        input=cipher.decrypt(bytes(row[7]), _place(row[0], "input")),
+        body=cipher.decrypt(bytes(row[8]), _place(row[0], "body")),
+        settings=cipher.decrypt(bytes(row[9]), _place(row[0], "settings")),
         created=row[10],
     )
 
 
-def put_response(response: StoredResponse) -> Program[None]:
+def _place(response: str, column: str) -> str:
+    """Return what encrypted bytes are bound to: nobody can put them into another response or column."""
+    return f"response {response}: {column}"
+
+
+def put_response(response: StoredResponse, cipher: Cipher = PLAIN) -> Program[None]:
     """Store a response, once; raise `AlreadyRecorded` if another one has its id. The same one again is no other."""
     values = {
         "id": response.id,
@@ -40,9 +46,9 @@ def put_response(response: StoredResponse) -> Program[None]:
         "wire": response.wire,
         "model": response.model,
         "tenant": response.tenant,
-        "input": response.input,
-        "body": response.body,
-        "settings": response.settings,
+        "input": cipher.encrypt(response.input, _place(response.id, "input")),
+        "body": cipher.encrypt(response.body, _place(response.id, "body")),
+        "settings": cipher.encrypt(response.settings, _place(response.id, "settings")),
     }
     _, put, *_ = yield [
         Ask(sql.CONVERSATION_TOUCH, {"id": response.conversation}),
@@ -51,15 +57,15 @@ def put_response(response: StoredResponse) -> Program[None]:
     ]
     if put:
         return
-    there = yield from get_response(response.id, response.tenant)
+    there = yield from get_response(response.id, response.tenant, cipher)
     if there is None or (there.input, there.body) != (response.input, response.body):
         raise AlreadyRecorded(f"another response is stored under the id {response.id!r}; this one is not")
 
 
-def get_response(response: str, tenant: str) -> Program[StoredResponse | None]:
+def get_response(response: str, tenant: str, cipher: Cipher = PLAIN) -> Program[StoredResponse | None]:
     """Return a response."""
     rows = yield from ask(sql.RESPONSE_GET, id=response, tenant=tenant)
-    return _response(rows[0]) if rows else None
+    return _response(rows[0], cipher) if rows else None
 
 
 def delete_response(response: str, tenant: str) -> Program[bool]:
@@ -70,12 +76,12 @@ def delete_response(response: str, tenant: str) -> Program[bool]:
     return bool(rows)
 
 
-def chain_of(response: str, tenant: str) -> Program[list[StoredResponse] | None]:
+def chain_of(response: str, tenant: str, cipher: Cipher = PLAIN) -> Program[list[StoredResponse] | None]:
     """Return a response and all before it, the first one first; None if it, or one before it, is not there."""
     rows = yield from ask(sql.RESPONSE_GET, id=response, tenant=tenant)
     if not rows:
         return None
-    last = _response(rows[0])
+    last = _response(rows[0], cipher)
     if last.parent is None:
         return [last]
     rows = yield from ask(sql.RESPONSE_CHAIN, conversation=last.conversation, depth=last.depth, tenant=tenant)
@@ -85,15 +91,15 @@ def chain_of(response: str, tenant: str) -> Program[list[StoredResponse] | None]
         row = known.pop(chain[-1].parent, None)
         if row is None:
             return None
-        chain.append(_response(row))
+        chain.append(_response(row, cipher))
     chain.reverse()
     return chain
 
 
-def find_items(items: tuple[str, ...], tenant: str) -> Program[dict[str, StoredResponse]]:
+def find_items(items: tuple[str, ...], tenant: str, cipher: Cipher = PLAIN) -> Program[dict[str, StoredResponse]]:
     """Return, for each item that is known, the newest response that has it."""
     answers = yield [Ask(sql.ITEM_FIND, {"id": item, "tenant": tenant}) for item in items]
-    return {item: _response(rows[0]) for item, rows in zip(items, answers, strict=True) if rows}
+    return {item: _response(rows[0], cipher) for item, rows in zip(items, answers, strict=True) if rows}
 
 
 def hold(identifiers: Sequence[str], tenant: str) -> Program[None]:

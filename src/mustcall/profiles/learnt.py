@@ -32,9 +32,9 @@ _SETTLED_BY: dict[str, frozenset[str]] = {"grammar_output": frozenset({"grammar_
 _NARROWED = "narrowed_schemas"
 
 
-def believed_for(seen: int) -> float:
+def believed_for(seen: int, keeps: float = EXPIRY) -> float:
     """Return for how many seconds a fact is believed that was seen so often, each time when it was tried again."""
-    return min(EXPIRY, _FIRST_TRIAL * 2.0 ** min(seen - 1, 16))
+    return min(keeps, _FIRST_TRIAL * 2.0 ** min(seen - 1, 16))
 
 
 class LearntFact(msgspec.Struct, frozen=True):
@@ -57,21 +57,22 @@ class LearntFact(msgspec.Struct, frozen=True):
         """What it is about, and whose it is."""
         return self.endpoint, self.model, self.field, self.tenant
 
-    def is_expired(self, now: float) -> bool:
+    def is_expired(self, now: float, keeps: float = EXPIRY) -> bool:
         """Tell whether it is not believed any more. A fact without a date does not expire, nor any at time 0."""
-        return bool(self.at and now) and self.at <= now - believed_for(self.seen)
+        return bool(self.at and now) and self.at <= now - believed_for(self.seen, keeps)
 
 
 _Facts = dict[str, LearntFact]
 
 
 class Learnt:
-    """What was learnt so far, for each tenant of at most `most` endpoints and models."""
+    """What was learnt so far, for each tenant of at most `most` endpoints and models; believed `keeps` seconds."""
 
-    def __init__(self, most: int = 1024) -> None:
+    def __init__(self, most: int = 1024, keeps: float = EXPIRY) -> None:
         self._most = most
+        self.keeps = keeps
         self._facts: PerTenant[_Facts] = PerTenant(most)
-        self.tallies = Tallies(most)
+        self.tallies = Tallies(most, keeps)
 
     def learn(
         self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0, tenant: str = ""
@@ -87,7 +88,7 @@ class Learnt:
         seen, first = 1, at
         if old is not None:
             same = old.fact.value == new
-            if not old.is_expired(at):
+            if not old.is_expired(at, self.keeps):
                 if same:
                     self._put(msgspec.structs.replace(old, at=max(at, old.at)))
                     return False
@@ -155,7 +156,7 @@ class Learnt:
         taught = profile
         if known:
             self._facts.touch(endpoint, model, tenant)
-            believed = _believed(known, tenant, now)
+            believed = _believed(known, tenant, now, self.keeps)
             changes = {
                 field: value
                 for field, value in believed.items()
@@ -179,16 +180,16 @@ def _checked(field: str, value: object, source: str) -> Any:
     return checked("schema_target" if field.startswith(SCHEMA) else field, value, source)
 
 
-def _believed(known: Mapping[str, _Facts], tenant: str, now: float) -> dict[str, Any]:
+def _believed(known: Mapping[str, _Facts], tenant: str, now: float, keeps: float) -> dict[str, Any]:
     """Return what a tenant may believe: what its own turns taught, and what those of two others did."""
     own = known.get(tenant, {})
-    believed = {one.field: one.fact.value for one in own.values() if not one.is_expired(now)}
+    believed = {one.field: one.fact.value for one in own.values() if not one.is_expired(now, keeps)}
     if len(known) - (tenant in known) < WITNESSES:
         return believed
     said: dict[tuple[str, Any], int] = {}
     for other, facts in known.items():
         for field, one in facts.items() if other != tenant else ():
-            if field not in believed and not one.is_expired(now):
+            if field not in believed and not one.is_expired(now, keeps):
                 said[field, one.fact.value] = said.get((field, one.fact.value), 0) + 1
     for (field, value), count in sorted(said.items(), key=lambda one: one[1]):  # what most say stands
         if count >= WITNESSES:

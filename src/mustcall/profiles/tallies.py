@@ -112,15 +112,16 @@ _Counts = dict[str, Count]
 class Tallies:
     """The counts of at most `most` endpoints and models for each tenant; the one used longest ago goes first."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, keeps: float = EXPIRY) -> None:
+        self._keeps = keeps
         self._totals: PerTenant[_Counts] = PerTenant(most)
         self._news: PerTenant[_Counts] = PerTenant(most)
 
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
         tally = Tally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
-        _add(self._totals, tally)
-        _add(self._news, tally)
+        _add(self._totals, tally, self._keeps)
+        _add(self._news, tally, self._keeps)
 
     def news(self) -> tuple[Tally, ...]:
         """Return what was counted here and is not shared yet."""
@@ -149,7 +150,7 @@ class Tallies:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
         for tally in (*totals, *_listed(self._news)):
-            _add(self._totals, tally)
+            _add(self._totals, tally, self._keeps)
 
     def trusts(self, endpoint: str, model: str, now: float, tenant: str = "") -> bool:
         """Tell whether a tenant trusts arguments and they need not be counted today."""
@@ -161,23 +162,24 @@ class Tallies:
         known = self._totals.known(endpoint, model)
         if not known:
             return {}
-        own = _believed(known.get(tenant, {}), now)
+        since = now - self._keeps if now else 0.0
+        own = _believed(known.get(tenant, {}), since)
         if len(known) - (tenant in known) < WITNESSES:
             return own
-        others = _confirmed([_believed(counts, now) for other, counts in known.items() if other != tenant])
+        others = _confirmed([_believed(counts, since) for other, counts in known.items() if other != tenant])
         return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
 
 
-def _add(store: PerTenant[_Counts], tally: Tally) -> None:
+def _add(store: PerTenant[_Counts], tally: Tally, keeps: float) -> None:
     """Add a count; one that is not believed any more starts anew."""
     counts = dict(store.known(tally.endpoint, tally.model).get(tally.tenant, {}))
     known, count = counts.get(tally.subject), tally.count
-    counts[tally.subject] = count if known is None or known.last <= count.last - EXPIRY else known + count
+    counts[tally.subject] = count if known is None or known.last <= count.last - keeps else known + count
     store.put(tally.endpoint, tally.model, tally.tenant, counts)
 
 
-def _believed(counts: Mapping[str, Count], now: float) -> _Counts:
-    return {subject: count for subject, count in counts.items() if not now or count.last > now - EXPIRY}
+def _believed(counts: Mapping[str, Count], since: float) -> _Counts:
+    return {subject: count for subject, count in counts.items() if not since or count.last > since}
 
 
 def _confirmed(tenants: list[_Counts]) -> _Counts:

@@ -39,8 +39,6 @@ def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
         yield from blanks(reader)
         yield from expect(reader, "(", Reason.BAD_LITERAL)
     call = span.begin(_offered_part(span, name if held is None else held.name(name)))
-    # What is held is not released before, refused or not.
-    span.flow = span.flow and held is None
     empty = yield from _read_keywords(call, certain=held is None)
     if printed:
         yield from blanks(reader)

@@ -37,7 +37,7 @@ from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
 from mustcall.profiles import Fact, Learnt, LearntFact, Observed
 from mustcall.profiles.patterns import LONGEST_NAME
-from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
+from mustcall.profiles.tallies import Count, Tallies, Tally
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
@@ -68,6 +68,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     keep: str = "30d"
     #: How long accounts are kept that nobody uses: what a session has spent is forgotten with its account.
     keep_accounts: str = "365d"
+    #: How long it is believed what turns have taught about a model (rule 139), `0` for ever.
+    keep_learnt: str = "7d"
     #: How much is kept before the oldest goes: `2GB`; `0` for any amount.
     max_size: str = "2GB"
     #: What is kept of requests and replies in traces: `full`, `redacted` or `none`.
@@ -76,6 +78,12 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     responses: bool = True
     #: What a cap does while the ledger cannot be asked: `closed` refuses, `open` lets calls through uncounted.
     when_away: WhenAway = WhenAway.CLOSED
+
+    @property
+    def learnt_seconds(self) -> float:
+        """How long what was learnt is believed, in seconds."""
+        age = read_age(self.keep_learnt)
+        return float("inf") if age is None else age
 
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
@@ -89,6 +97,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         settings = msgspec.structs.replace(said, place=where, keep=keep or said.keep)
         read_age(settings.keep)
         read_age(settings.keep_accounts)
+        read_age(settings.keep_learnt)
         read_size(settings.max_size)
         if where == OFF:
             return None
@@ -198,7 +207,7 @@ class Keeper:
 
     async def share_facts(self, learnt: Learnt) -> None:
         """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
-        since = time() - EXPIRY
+        since = max(0.0, time() - self._settings.learnt_seconds)
         known = await self.ledger.facts(since=since)
         rows = {(row.upstream, row.model, row.field, row.tenant): row for row in known}
         for one in learnt.facts():
@@ -210,7 +219,7 @@ class Keeper:
         news = [
             one
             for one in learnt.facts()
-            if "\0" not in one.model and not one.is_expired(time()) and _is_news(one, rows.get(one.key))
+            if "\0" not in one.model and not one.is_expired(time(), learnt.keeps) and _is_news(one, rows.get(one.key))
         ]
         await self.ledger.put_facts(
             [
@@ -290,7 +299,7 @@ class Keeper:
             try:
                 await self.ledger.prune(age=age, size=size, accounts=accounts)
                 await self.ledger.write_off(age=_WRITE_OFF)
-                await self.ledger.expire_learnt(before=time() - EXPIRY)
+                await self.ledger.expire_learnt(before=max(0.0, time() - self._settings.learnt_seconds))
             except LedgerError as error:
                 self.notices.failed("what is old was not removed", error)
             await asyncio.sleep(_SWEEP)
