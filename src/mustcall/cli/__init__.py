@@ -24,6 +24,7 @@ COMMANDS = {
     "models": ("mustcall.cli.models", "Fetch and keep the embedded model's weights."),
     "turns": ("mustcall.cli.turns", "List, show, follow and export the turns of the gateway."),
     "replay": ("mustcall.cli.replay", "Send a recorded request again, bare and through mustcall."),
+    "minimise": ("mustcall.cli.minimise", "Find the smallest request that fails in the same way."),
     "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),

@@ -102,7 +102,7 @@ def _report(run: _Run, *, as_json: bool) -> None:
             "partial": run.partial,
             "announced": run.announced,
             "summary": told,
-            "samples": run.samples,
+            "samples": [msgspec.structs.replace(sample, answer=None) for sample in run.samples],
         }
         click.echo(msgspec.json.encode(whole))
         return

@@ -11,8 +11,9 @@ from mustcall.cli.progress import counting_bar
 from mustcall.cli.tables import cell, console
 from mustcall.evals.statistics import Share
 from mustcall.replay import Sample, Summary
+from mustcall.replay.parts import Size
 
-__all__ = ["print_summary", "sampling_bar"]
+__all__ = ["print_summary", "sampling_bar", "searching_bar"]
 
 _EVERY = 10
 
@@ -40,6 +41,30 @@ def sampling_bar(planned: int) -> Generator[Callable[[Sample], None]]:
     with counting_bar(screen) as progress:
         task = progress.add_task("sending", total=planned)
         yield lambda sample: progress.update(task, advance=1, description=note(sample))
+
+
+@contextmanager
+def searching_bar(most: int) -> Generator[Callable[[Sample, Size], None]]:
+    """Show how many calls are used and how large the candidates are."""
+    screen = Console(stderr=True, highlight=False)
+    count = 0
+
+    def words(sample: Sample, size: Size) -> str:
+        return f"{sample.verdict}: {size.tools} tools, {size.messages} messages, {size.bytes / 1000:.1f} kB"
+
+    if not screen.is_terminal:
+
+        def say(sample: Sample, size: Size) -> None:
+            nonlocal count
+            count += 1
+            if count % _EVERY == 0:
+                screen.print(f"{count} of {most} calls; {words(sample, size)}")
+
+        yield say
+        return
+    with counting_bar(screen) as progress:
+        task = progress.add_task("asking", total=most)
+        yield lambda sample, size: progress.update(task, advance=1, description=words(sample, size))
 
 
 def print_summary(told: Summary) -> None:

@@ -27,8 +27,12 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The announcement as a sentence."""
         calls = f"{self.least_calls} to {self.most_calls}" if self.least_calls < self.most_calls else self.most_calls
-        cost = "the price of the model is not known" if self.most_usd is None else f"about ${self.most_usd:.4f} at most"
-        return f"{calls} upstream calls; {cost}"
+        return f"{calls} upstream calls; {self.cost_words}"
+
+    @property
+    def cost_words(self) -> str:
+        """What the most calls cost, in words."""
+        return "the price of the model is not known" if self.most_usd is None else f"about ${self.most_usd:.4f} at most"
 
 
 def cost_of_call(recorded: Recorded, subject: Subject) -> float | None:

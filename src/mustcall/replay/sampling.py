@@ -39,12 +39,14 @@ from mustcall.wire.codec import Target
 from mustcall.wire.outline import rename_model
 from mustcall.wire.registry import codec_for
 
-__all__ = ["HEALTHY", "Sample", "Subject", "replay", "sample_bare", "sample_through"]
+__all__ = ["HEALTHY", "RawAnswer", "Sample", "Subject", "replay", "sample_bare", "sample_through"]
 
 #: Verdicts of a bare reply that a client can work with.
 HEALTHY = ACCEPTED | {Verdict.LOOPING}
 #: How much of a text and of an error's message a sample keeps.
 _LONGEST = 2_000
+#: Bytes of an upstream's answer that are kept.
+_MOST_KEPT = 65_536
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def prices(self) -> Prices:
         """What models cost: the operator's own prices, then the known ones."""
         return Prices(self.house.budget.prices if self.house.budget is not None else ())
+
+
+class RawAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An upstream's answer as it came; `body` is empty for one that is too long to keep."""
+
+    status: int
+    body: bytes
+    streamed: bool
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +107,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[MadeCall, ...] = ()
     rungs: tuple[str, ...] = ()
     adaptations: tuple[str, ...] = ()
+    #: The upstream's own answer to a bare call, for tests that repeat it; None for a turn.
+    answer: RawAnswer | None = None
 
     @property
     def verdict(self) -> str:
@@ -127,9 +139,10 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
     token = f"bare{number}"
     reply: Reply | None = None
     failed: MustcallError | None = None
+    kept = _Kept()
     try:
         answer = await subject.transport.send(_call(subject, body, stream=request.stream))
-        reply = await _read(answer, endpoint, token)
+        reply = await _read(answer, endpoint, token, kept)
     except MustcallError as error:
         failed = error
     seconds = clock.monotonic() - began
@@ -144,7 +157,8 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
             outcome=OutcomeKind.FAILURE,
             seconds=seconds,
             estimated=not rejected,
-            reached=isinstance(failed, UpstreamRejected),
+            reached=isinstance(failed, UpstreamRejected) or kept.answer is not None,
+            answer=kept.answer,
             **_told(failed.info()),
         )
     own = restored(reply, Binding(request, endpoint.wire), UNCHANGED)
@@ -163,6 +177,7 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
         cost_usd=charge.cost_usd,
         estimated=charge.estimated,
         problem=judged.problem,
+        answer=kept.answer,
         **_said(own),
     )
 
@@ -258,14 +273,37 @@ def _call(subject: Subject, body: bytes, *, stream: bool) -> UpstreamCall:
     )
 
 
-async def _read(answer: UpstreamReply, endpoint: Endpoint, token: str) -> Reply:
+class _Kept:
+    """What is kept of an upstream's answer while it is read."""
+
+    def __init__(self) -> None:
+        self._body = b""
+        self._whole = True
+        self.answer: RawAnswer | None = None
+
+    def note(self, answer: UpstreamReply, piece: bytes) -> bytes:
+        """Keep a piece, as long as there is room for it, and hand it on."""
+        self._whole = self._whole and len(self._body) + len(piece) <= _MOST_KEPT
+        self._body = self._body + piece if self._whole else b""
+        self.answer = RawAnswer(status=answer.status, body=self._body, streamed=is_event_stream(answer.headers))
+        return piece
+
+    async def pieces(self, answer: UpstreamReply) -> AsyncGenerator[bytes]:
+        """Yield a stream, and keep it."""
+        async with contextlib.aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                yield self.note(answer, chunk)
+
+
+async def _read(answer: UpstreamReply, endpoint: Endpoint, token: str, kept: _Kept) -> Reply:
     """Return the reply of an answer; raise `UpstreamRejected` for an error status."""
     try:
+        if answer.status < 400 and is_event_stream(answer.headers):
+            return await read_stream(endpoint.wire, kept.pieces(answer), token)
+        body = kept.note(answer, await answer.read())
         if answer.status >= 400:
-            raise UpstreamRejected(codec_for(endpoint.wire).decode_error(answer.status, await answer.read()))
-        if is_event_stream(answer.headers):
-            return await read_stream(endpoint.wire, answer.chunks(), token)
-        return read_whole(endpoint.wire, await answer.read(), token)
+            raise UpstreamRejected(codec_for(endpoint.wire).decode_error(answer.status, body))
+        return read_whole(endpoint.wire, body, token)
     finally:
         await answer.close()
 
