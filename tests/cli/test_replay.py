@@ -66,7 +66,7 @@ def test_a_turn_of_the_ledger_is_replayed_both_ways(tmp_path: Path) -> None:
         bare = [one.body for one in upstream.requests if one.raw == upstream.requests[0].raw]
     assert told.exit_code == 0, told.output
     assert bare[0] == ASKED
-    assert "announced: 6 to 18 upstream calls; the price of the model is not known" in told.stderr
+    assert "announced: 6 to 24 upstream calls; the price of the model is not known" in told.stderr
     lines = told.stdout.splitlines()
     assert any(line.startswith("bare") and "0 of 3" in line and "0% to 56%" in line for line in lines), told.stdout
     assert any(line.startswith("mustcall") and "3 of 3" in line and "44% to 100%" in line for line in lines)
@@ -93,7 +93,7 @@ def test_an_exported_bundle_replays_without_the_ledger(tmp_path: Path) -> None:
     ]
     assert found["summary"]["recorded"] == ["force_missed", "called"]
     assert found["summary"]["recovered"]["hits"] == 2
-    assert found["announced"]["most_calls"] == 12
+    assert found["announced"]["most_calls"] == 16
     assert found["partial"] is False
 
 

@@ -136,7 +136,7 @@ def flaky(needed: Units, rate: float, seed: int) -> Callable[[Units], str]:
 
 def exact(seeds: Sequence[int], rate: float, most: int) -> int:
     """Count the searches that end with exactly what is needed."""
-    return sum(search(31, flaky(frozenset({17}), rate, seed), most)[0].result == {17} for seed in seeds)
+    return sum(search(31, flaky(frozenset({17}), rate, seed), most)[0].result == frozenset({17}) for seed in seeds)
 
 
 def test_a_failure_that_comes_six_times_of_ten_is_found_too() -> None:

@@ -35,6 +35,7 @@
     │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
+    │   ├── ForcedToolRefused       400  the upstream refuses the tool that the request demands
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
     │   ├── UpstreamTimeout         504  no answer in time
     │   └── UpstreamGarbage         502  an answer that is not the wire's
@@ -74,6 +75,7 @@ __all__ = [
     "FetchFailed",
     "ForceUnmet",
     "ForcedToolMissing",
+    "ForcedToolRefused",
     "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
@@ -430,6 +432,13 @@ class UpstreamRejected(UpstreamError):
     def info(self) -> ErrorInfo:
         """Return the upstream's error."""
         return self.error
+
+
+class ForcedToolRefused(UpstreamError):
+    """The upstream refuses the tool that the request demands; without it the demand cannot be met."""
+
+    code = "forced_tool_refused"
+    status = 400
 
 
 class UpstreamUnavailable(UpstreamError):

@@ -3,14 +3,18 @@
 It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.course`'s.
 """
 
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected
+from mustcall.core.errors import ErrorInfo, ForcedToolRefused, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
+from mustcall.engine.setting import Tally
+from mustcall.policy.isolating import Isolation
 from mustcall.policy.judge import is_blank
 from mustcall.policy.lens import Lens
 from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
+from mustcall.upstream.seam import UpstreamReply
+from mustcall.wire.codec import Codec, Provenance
 
-__all__ = ["Refused", "harvested", "told_of"]
+__all__ = ["Refused", "check_offender", "harvested", "read_probe", "told_of"]
 
 
 class Refused(Exception):
@@ -53,3 +57,27 @@ def told_of(error: MustcallError) -> MustcallError:
         return error
     told = without_generation(error.error)
     return error if told is error.error else UpstreamRejected(told)
+
+
+def check_offender(isolation: Isolation, said: str) -> None:
+    """Raise where the tool that is refused is one that the caller demands: nothing else can meet the demand."""
+    if isolation.offender is not None:
+        words = f": {said}" if said else ""
+        raise ForcedToolRefused(
+            f"the upstream refuses the tool {isolation.offender!r}, which the request demands{words}"
+        )
+
+
+async def read_probe(
+    upstream: UpstreamReply, codec: Codec, provenance: Provenance, tally: Tally | None
+) -> Reply | None:
+    """Return the reply to a probe, for what it cost; None if it cannot be read: that it was taken is enough."""
+    try:
+        reply = codec.decode_reply(await upstream.read(), provenance)
+    except MustcallError:
+        return None
+    finally:
+        await upstream.close()
+    if tally is not None:
+        tally.heard(reply)
+    return reply

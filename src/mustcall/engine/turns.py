@@ -30,6 +30,7 @@ from mustcall.policy.history import mend_history
 from mustcall.policy.names import UNCHANGED, NameMap
 from mustcall.policy.plan import make_plan
 from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.quarantine import drop_refused
 from mustcall.policy.schemas import compile_tools
 from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt, ProfileOverride, resolve
@@ -77,7 +78,8 @@ def set_course(
     names = NameMap.of(request, profile)
     if not names.trivial:
         demand = renamed_locks(demand, request.tools, names.outgoing(request).tools)
-    mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
+    offered = drop_refused(mend_history(request, profile, issuer, log, wording), profile, demand, log)
+    mended = names.outgoing(compile_tools(offered, profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
     return Course(
         request,

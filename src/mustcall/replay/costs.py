@@ -5,6 +5,7 @@ import msgspec
 from mustcall.core.reply import Usage
 from mustcall.evals.rows import Arm
 from mustcall.policy.budget import charge_for
+from mustcall.policy.quarantine import calls_for
 from mustcall.policy.starving import estimate
 from mustcall.replay.recorded import Recorded
 from mustcall.replay.sampling import Subject
@@ -51,6 +52,8 @@ def announce(recorded: Recorded, subject: Subject, *, times: int, arms: tuple[Ar
     """Return what `replay` with the same arguments may take."""
     least = times * len(arms)
     extra = subject.controls.limits.extra_calls if Arm.MUSTCALL in arms else 0
+    if extra:  # a refused tool is looked for by calls of its own (rule 130)
+        extra += calls_for(len(codec_for(recorded.wire).decode_request(recorded.body).tools))
     most = least + times * extra
     each = cost_of_call(recorded, subject)
     return Announcement(least_calls=least, most_calls=most, most_usd=None if each is None else each * most)
