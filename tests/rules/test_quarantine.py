@@ -209,6 +209,16 @@ def test_streams_are_served_too(wire: Wire) -> None:
     assert b"sunny" in answer.body
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_a_caller_who_sets_the_ceiling_keeps_it(most: int) -> None:
+    """Rules 9, 96: what a request says about extra calls holds for these, too."""
+    body = asked(Wire.CHAT, 16, mustcall={"limits": {"extra_calls": most}})
+    with ScriptedUpstream(refusing("t9")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        answer = ask(gateway, Wire.CHAT, body)
+        assert len(upstream.requests) == 1 + most
+    assert answer.status == 400
+
+
 def test_two_refused_tools_that_nobody_names_leave_the_refusal_as_it_is() -> None:
     """The calls stay bounded, and the caller reads the upstream's own words."""
     body = asked(Wire.CHAT, 8)

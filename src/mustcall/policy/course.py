@@ -127,7 +127,8 @@ class Course:
     @property
     def may_call(self) -> bool:
         """Whether another upstream call is allowed (rule 96)."""
-        return self.extra - self.isolation.calls < self._controls.limits.extra_calls
+        limits = self._controls.limits
+        return self.extra - min(self.isolation.calls, limits.refused_tool) < limits.extra_calls
 
     def count_call(self) -> None:
         """Count one upstream call beyond the first."""

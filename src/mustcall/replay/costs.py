@@ -53,7 +53,8 @@ def announce(recorded: Recorded, subject: Subject, *, times: int, arms: tuple[Ar
     least = times * len(arms)
     extra = subject.controls.limits.extra_calls if Arm.MUSTCALL in arms else 0
     if extra:  # a refused tool is looked for by calls of its own (rule 130)
-        extra += calls_for(len(codec_for(recorded.wire).decode_request(recorded.body).tools))
+        tools = codec_for(recorded.wire).decode_request(recorded.body).tools
+        extra += min(calls_for(len(tools)), subject.controls.limits.refused_tool)
     most = least + times * extra
     each = cost_of_call(recorded, subject)
     return Announcement(least_calls=least, most_calls=most, most_usd=None if each is None else each * most)
