@@ -2,11 +2,17 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
+from mustcall.cli import cli
 from mustcall.core.origin import Wire
+from mustcall.gateway.keeping import LedgerSettings
+from mustcall.gateway.settings import settings_from_flags
 from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import Response, post
 
@@ -258,6 +264,23 @@ def test_what_one_key_learns_changes_nothing_for_another() -> None:
         made = len(upstream.requests)
         ask(gateway, Wire.CHAT, body, "b")
         assert upstream.requests[made].body == body
+
+
+def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
+    """Rule 139: the fact is in the ledger; a gateway that starts on it makes one call, and `profiles` forgets it."""
+    body, place = asked(Wire.CHAT, 4), str(tmp_path / "l.db")
+    with ScriptedUpstream(refusing("t2")) as upstream:
+        flags = settings_from_flags(f"up:chat={upstream.base_url}")
+        settings = msgspec.structs.replace(flags, ledger=LedgerSettings(place=place))
+        with RunningGateway(settings=settings) as gateway:
+            ask(gateway, Wire.CHAT, body)
+        made = len(upstream.requests)
+        with RunningGateway(settings=settings) as gateway:
+            ask(gateway, Wire.CHAT, body)
+            assert [one.body for one in upstream.requests[made:]] == [without(body, "t2")]
+    shown = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place, "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert '"tool:' in shown.stdout
 
 
 def test_words_of_the_request_teach_nothing() -> None:

@@ -176,7 +176,8 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.SCHEMA_UNSUPPORTED, ("schema contains features not supported by",), "vLLM", "assumed"),
     Sign(_R.TOOL_REFUSED, ("input_schema",), "Messages doors", "assumed"),
     Sign(_R.TOOL_REFUSED, ("tools[",), "OpenAI doors", "assumed"),
-    Sign(_R.TOOL_REFUSED, ("invalid tool",), "several", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("invalid tools",), "several", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("invalid tool definition",), "several", "assumed"),
     Sign(_R.TOOL_REFUSED, ("tool schema",), "several", "assumed"),
     Sign(_R.TOOL_REFUSED, ("function.parameters",), "several", "assumed"),
     # Whatever else a refusal says of the setting by which an answer is held to a schema: that is tried on servers of
