@@ -18,6 +18,7 @@ from mustcall.gateway.settings import settings_from_flags
 from mustcall.ledger import Contents
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post
+from support.terminal import CTRL_C, PseudoTerminal
 
 TOOL = {
     "type": "function",
@@ -187,6 +188,23 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert told["partial"] is True
     assert [sample["verdicts"] for sample in told["samples"]] == [["called"], ["called"]]
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [("replay",), ("minimise", "--max-calls", "28")])
+def test_progress_is_shown_in_a_terminal(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """A bar with the last verdict while it asks; Ctrl-C ends it with a report and code 130."""
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(ASKED), encoding="utf-8")
+    with ScriptedUpstream([TALK, TALK, TALK], default=Hang(CALL)) as upstream:
+        name, *more = arguments
+        command = [sys.executable, "-m", "mustcall", name, str(file), "--to", f"chat={upstream.base_url}", *more]
+        environment = {**os.environ, "HOME": str(tmp_path), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        with PseudoTerminal(command, environment, tmp_path) as terminal:
+            terminal.wait_for("announced:", "force_missed")
+            upstream.wait_for_requests(4)
+            terminal.press(CTRL_C)
+            assert terminal.wait_for_end() == 130
+            assert "Traceback" not in terminal.screen()
 
 
 def test_an_export_can_mask_secrets(tmp_path: Path) -> None:

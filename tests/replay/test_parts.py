@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,14 +14,22 @@ from mustcall.replay.parts import masked, phases_for, size_of
 Json = dict[str, Any]
 
 texts = st.text(alphabet="ab c\n,.é1", max_size=120)
-schemas = st.recursive(
-    st.fixed_dictionaries({"type": st.just("string")}, optional={"description": texts}),
-    lambda inner: st.fixed_dictionaries(
-        {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from("pqr"), inner, max_size=3)},
-        optional={"required": st.lists(st.sampled_from("pqr"), unique=True, max_size=2)},
-    ),
-    max_leaves=6,
-)
+
+
+def _plain(description: str) -> Json:
+    return {"type": "string", "description": description}
+
+
+def _holding(properties: dict[str, Json], required: list[str]) -> Json:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    required = st.lists(st.sampled_from("pqr"), unique=True, max_size=2)
+    return st.builds(_holding, st.dictionaries(st.sampled_from("pqr"), inner, max_size=3), required)
+
+
+schemas: st.SearchStrategy[Json] = st.recursive(st.builds(_plain, texts), _nested, max_leaves=6)
 
 
 def tool(wire: Wire, number: int, schema: Json, about: str) -> Json:
@@ -101,13 +109,13 @@ def test_a_call_and_its_results_stay_together(made: tuple[Wire, Json], data: st.
 def called(value: Any) -> Iterator[str]:
     """Every call id in a message."""
     if isinstance(value, dict):
-        for name, held in value.items():
+        for name, held in cast("Json", value).items():
             if name in ("tool_call_id", "tool_use_id", "call_id") or (name == "id" and isinstance(held, str)):
                 yield held
             else:
                 yield from called(held)
     elif isinstance(value, list):
-        for item in value:
+        for item in cast("list[Any]", value):
             yield from called(item)
 
 
@@ -125,9 +133,9 @@ def test_masked_requests_keep_lengths_names_and_structure(made: tuple[Wire, Json
 def skeleton(value: Any) -> Any:
     """A document with the lengths of its texts in their place; JSON text is a document."""
     if isinstance(value, dict):
-        return {name: skeleton(held) for name, held in value.items()}
+        return {name: skeleton(held) for name, held in cast("Json", value).items()}
     if isinstance(value, list):
-        return [skeleton(item) for item in value]
+        return [skeleton(item) for item in cast("list[Any]", value)]
     if isinstance(value, str) and value.startswith("{"):
         return skeleton(json.loads(value))
     return len(value) if isinstance(value, str) else value
@@ -135,7 +143,7 @@ def skeleton(value: Any) -> Any:
 
 def test_a_named_choice_keeps_its_tool() -> None:
     """A choice of a tool that is not on offer is refused for another reason."""
-    body = {
+    body: Json = {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}],
         "tools": [tool(Wire.CHAT, 0, {}, ""), tool(Wire.CHAT, 1, {}, "")],
