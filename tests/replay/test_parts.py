@@ -130,6 +130,18 @@ def test_masked_requests_keep_lengths_names_and_structure(made: tuple[Wire, Json
     assert "Oslo" not in json.dumps(hidden)
 
 
+def test_arguments_stay_json_of_the_same_length() -> None:
+    """Field names, blanks and escapes stay where they are; numbers keep their digits' count."""
+    written = '{ "city" : "Os\\nlo \\u00e9", "card": 4111, "on": true, "at": [1.5, null] }'
+    body: Json = {"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": written}}]}]}
+    hidden = masked(body)["messages"][0]["tool_calls"][0]["function"]["arguments"]
+    assert hidden == '{ "city" : "xx\\nxx \\u00e9", "card": 1111, "on": true, "at": [1.1, null] }'
+    use: Json = {"messages": [{"content": [{"type": "tool_use", "input": {"card": 4111, "who": ["Ann", 2.5, True]}}]}]}
+    assert masked(use)["messages"][0]["content"][0]["input"] == {"card": 1111, "who": ["xxx", 1.1, True]}
+    broken: Json = {"messages": [{"tool_calls": [{"function": {"arguments": '{"city": Oslo'}}]}]}
+    assert masked(broken)["messages"][0]["tool_calls"][0]["function"]["arguments"] == '{"xxxx": xxxx'
+
+
 def skeleton(value: Any) -> Any:
     """A document with the lengths of its texts in their place; JSON text is a document."""
     if isinstance(value, dict):

@@ -215,7 +215,7 @@ def test_streams_are_served_too(wire: Wire) -> None:
     assert b"sunny" in answer.body
 
 
-@pytest.mark.parametrize("most", [0, 1, 2])
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_a_caller_who_sets_the_ceiling_keeps_it(most: int) -> None:
     """Rules 9, 96: what a request says about extra calls holds for these, too."""
     body = asked(Wire.CHAT, 16, mustcall={"limits": {"extra_calls": most}})

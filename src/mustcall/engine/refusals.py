@@ -7,14 +7,14 @@ from mustcall.core.errors import ErrorInfo, ForcedToolRefused, MustcallError, Up
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.engine.setting import Tally
-from mustcall.policy.isolating import Isolation
+from mustcall.policy.course import Course
 from mustcall.policy.judge import is_blank
 from mustcall.policy.lens import Lens
 from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
 from mustcall.upstream.seam import UpstreamReply
 from mustcall.wire.codec import Codec, Provenance
 
-__all__ = ["Refused", "check_offender", "harvested", "read_probe", "told_of"]
+__all__ = ["Refused", "check_isolation", "harvested", "read_probe", "told_of"]
 
 
 class Refused(Exception):
@@ -59,13 +59,19 @@ def told_of(error: MustcallError) -> MustcallError:
     return error if told is error.error else UpstreamRejected(told)
 
 
-def check_offender(isolation: Isolation, said: str) -> None:
-    """Raise where the tool that is refused is one that the caller demands: nothing else can meet the demand."""
+def check_isolation(course: Course, *, passed: bool = False) -> None:
+    """Raise where the search for a refused tool cannot go on: it is one that is demanded, or no call is left.
+
+    `passed` says that a probe was taken, so that another attempt has to follow.
+    """
+    isolation = course.isolation
+    if isolation.error is None:
+        return
     if isolation.offender is not None:
-        words = f": {said}" if said else ""
-        raise ForcedToolRefused(
-            f"the upstream refuses the tool {isolation.offender!r}, which the request demands{words}"
-        )
+        named = f"the upstream refuses the tool {isolation.offender!r}, which the request demands"
+        raise ForcedToolRefused(f"{named}: {without_generation(isolation.error).message}")
+    if passed and not course.may_call:
+        raise UpstreamRejected(isolation.error)
 
 
 async def read_probe(

@@ -32,7 +32,7 @@ from mustcall.engine.letting import holds, keeps_reply, trusts
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, check_offender, harvested, read_probe, told_of
+from mustcall.engine.refusals import Refused, check_isolation, harvested, read_probe, told_of
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.teaching import Teaching
@@ -534,7 +534,7 @@ class Turn:
             self._teaching.suppose(lesson)
         if again:
             return None
-        check_offender(self._course.isolation, info.message)
+        check_isolation(self._course)
         self.failed(UpstreamRejected(info))
         told = without_generation(info)
         same = self._same_wire and told is info and is_error_of(self.inbound.wire, body)
@@ -547,7 +547,7 @@ class Turn:
         lesson = self._course.passed_probe()
         if lesson is not None:
             self._teaching.suppose(lesson)
-        check_offender(self._course.isolation, "")
+        check_isolation(self._course, passed=True)
 
     def _hidden(self, error: MustcallError, shown: Shown | None) -> Reply | None:
         """Return the reply inside an upstream's error, to be judged (rule 128); None if there is none to be shown.

@@ -25,7 +25,7 @@ __all__ = ["Isolation"]
 class Isolation:
     """The search of one turn for `caller`, the request as its caller wrote it."""
 
-    __slots__ = ("_caller", "_demand", "_found", "_request", "calls", "offender", "words")
+    __slots__ = ("_caller", "_demand", "_found", "_request", "calls", "error", "offender", "words")
 
     def __init__(self, caller: Request, demand: Demand) -> None:
         self._caller = caller
@@ -36,6 +36,8 @@ class Isolation:
         self.calls = 0
         #: The refused tool, where it is one that the caller demands.
         self.offender: str | None = None
+        #: The last refusal.
+        self.error: ErrorInfo | None = None
         #: What the first refusal said so by.
         self.words: tuple[str, ...] = ()
 
@@ -57,7 +59,9 @@ class Isolation:
     @property
     def notes(self) -> tuple[Adaptation, ...]:
         """The tools that a real attempt leaves out."""
-        names = () if self.probing else self._names(self.out)
+        if self._found is None or self._found.probing:
+            return ()
+        names = self._names(self._found.out)
         return tuple(Adaptation(AdaptationKind.TOOL_DROPPED, name, WHY) for name in names)
 
     @property
@@ -72,7 +76,7 @@ class Isolation:
         """Take a refusal of what was sent of `request`; tell whether another attempt may help."""
         if error.status not in REFUSED_STATUSES or not request.tools:
             return False
-        self._request = request
+        self._request, self.error = request, error
         named = named_tools(request, self.out, error.message)
         if self._found is None:
             self.words = words

@@ -273,7 +273,10 @@ def _split(text: str) -> list[str]:
 
 
 def masked(body: Body) -> Body:
-    """Return a request whose texts say nothing: letters are `x`, digits `0`; lengths, names and structure stay."""
+    """Return a request whose texts say nothing: letters are `x`, digits `0`; lengths, names and structure stay.
+
+    Numbers among the arguments of calls become ones of as many digits.
+    """
     return cast("Body", _masked(body, "", depth=0))
 
 
@@ -285,7 +288,7 @@ def _masked(value: Any, name: str, *, depth: int) -> Any:
     if isinstance(value, str):
         if name not in _SAID:
             return value
-        return "".join("x" if one.isalpha() else "0" if one.isdigit() else one for one in value)
+        return _mask(value)
     if depth > _DEEPEST * 4:
         return value
     if isinstance(value, list):
@@ -301,21 +304,48 @@ def _masked_field(value: Any, name: str, *, depth: int) -> Any:
     """Mask a field; the arguments of a call keep their names and stay JSON."""
     if name == "input" and isinstance(value, dict):
         return _hidden(value)
-    if name == "arguments" and isinstance(value, str):
-        try:
-            return msgspec.json.encode(_hidden(msgspec.json.decode(value))).decode()
-        except (msgspec.DecodeError, RecursionError):
-            pass
+    if name == "arguments" and isinstance(value, str) and _is_json(value):
+        return _TOKEN.sub(lambda found: found[0] if found["name"] else _hidden_token(found[0]), value)
     return _masked(value, name, depth=depth)
 
 
+#: What arguments written as JSON are made of: names of fields, texts, numbers.
+_TOKEN = re.compile(
+    r'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL
+)
+_LETTER = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _hidden_token(token: str) -> str:
+    """Mask a text or a number as JSON writes it; what is escaped stays so."""
+    if not token.startswith('"'):
+        return re.sub(r"\d", "1", token)
+    return _LETTER.sub(lambda one: one[0] if one[0].startswith("\\") else _mask(one[0]), token)
+
+
 def _hidden(value: Any) -> Any:
-    """Mask every text among arguments, their names excepted."""
+    """Mask every text and number among arguments, the names of fields excepted."""
     if isinstance(value, dict):
         return {key: _hidden(held) for key, held in cast("JsonObject", value).items()}
     if isinstance(value, list):
         return [_hidden(item) for item in cast("list[Any]", value)]
-    return _masked(value, "text", depth=0)
+    if isinstance(value, str):
+        return _mask(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return msgspec.json.decode(re.sub(r"\d", "1", msgspec.json.encode(value).decode()))
+    return value
+
+
+def _mask(text: str) -> str:
+    return "".join("x" if one.isalpha() else "0" if one.isdigit() else one for one in text)
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
