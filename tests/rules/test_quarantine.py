@@ -121,6 +121,25 @@ def test_the_calls_are_bounded_wherever_the_tool_stands(wire: Wire, count: int) 
         assert dropped(answer) == [bad]
 
 
+@pytest.mark.parametrize(("caller", "upstream_wire"), [(a, b) for a in Wire for b in Wire if a is not b])
+def test_it_is_found_across_wires(caller: Wire, upstream_wire: Wire) -> None:
+    """Rule 130: the caller's wire does not matter; what is sent differs in its tools and, for a probe, its limit."""
+    body = asked(caller, 4)
+    with (
+        ScriptedUpstream(refusing("t2")) as upstream,
+        RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
+    ):
+        answer = ask(gateway, caller, body)
+        sent = [one.body for one in upstream.requests]
+        ask(gateway, caller, body)
+        later = [one.body for one in upstream.requests[len(sent) :]]
+    assert answer.status == 200
+    first = sent[0]
+    assert sent == [first, probe(first, upstream_wire, "t0", "t1"), without(first, "t2")]
+    assert later == [without(first, "t2")]
+    assert dropped(answer) == ["t2"]
+
+
 @pytest.mark.parametrize("wire", list(Wire))
 def test_a_named_tool_is_left_out_at_once(wire: Wire) -> None:
     """Rule 130: a refusal that names the tool is believed: two calls."""
