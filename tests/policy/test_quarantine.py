@@ -10,9 +10,9 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.policy.demand import Demand
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
 from mustcall.policy.quarantine import Quarantine, begin, calls_for, drop_refused, named_tools, tool_digest
+from mustcall.policy.request.demand import Demand
 
 
 def request(*names: str) -> Request:

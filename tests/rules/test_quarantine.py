@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from mustcall.cli import cli
 from mustcall.core.origin import Wire
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import Response, post
 

@@ -8,7 +8,6 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.policy.demand import Demand
 from mustcall.policy.quarantine import (
     REFUSED_STATUSES,
     WHY,
@@ -18,6 +17,7 @@ from mustcall.policy.quarantine import (
     named_tools,
     tool_digest,
 )
+from mustcall.policy.request.demand import Demand
 
 __all__ = ["Isolation"]
 

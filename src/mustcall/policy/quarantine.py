@@ -16,10 +16,10 @@ import msgspec
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool
-from mustcall.policy.demand import Demand
-from mustcall.policy.profile import Profile
-from mustcall.policy.rejection import Rejection
-from mustcall.policy.schemas import names_tool, schema_digest
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.failures.rejection import Rejection
+from mustcall.policy.request.demand import Demand
+from mustcall.policy.schema.tool_schemas import names_tool, schema_digest
 
 __all__ = [
     "ABOUT_TOOLS",
