@@ -13,6 +13,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from mustcall.cli import cli
 from mustcall.cli.explain import command as explain
 from mustcall.core.errors import ModelError
 from mustcall.core.limits import DEFAULTS, MOST_PARTS, REASONS
@@ -266,11 +267,24 @@ def gateway() -> str:
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{withheld()}<!-- end -->\n", page)
 
 
+def replay() -> str:
+    """Return docs/replay.md with the help of its commands written anew."""
+    page = (DOCS / "replay.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{_help(found[1])}<!-- end -->\n", page)
+
+
+def _help(name: str) -> str:
+    """Return what a command prints about itself."""
+    shown = CliRunner().invoke(cli, [name, "--help"], prog_name="mustcall", terminal_width=100, catch_exceptions=False)
+    return f"```text\n{shown.stdout}```\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
     "profiles.md": profiles,
     "reference.md": reference,
+    "replay.md": replay,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),
     "repairs.md": lambda: _REPAIRS.format(arguments=repairs.markdown(), names=names_markdown()),
     "security.md": security,

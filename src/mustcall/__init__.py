@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mustcall.core.errors import FenceLost as FenceLost
     from mustcall.core.errors import FetchFailed as FetchFailed
     from mustcall.core.errors import ForcedToolMissing as ForcedToolMissing
+    from mustcall.core.errors import ForcedToolRefused as ForcedToolRefused
     from mustcall.core.errors import ForceUnmet as ForceUnmet
     from mustcall.core.errors import ForeignOrigin as ForeignOrigin
     from mustcall.core.errors import GatewayBusy as GatewayBusy
@@ -102,6 +103,7 @@ _HOMES = {
         "FetchFailed",
         "ForceUnmet",
         "ForcedToolMissing",
+        "ForcedToolRefused",
         "ForeignOrigin",
         "GatewayBusy",
         "InvalidRequest",

@@ -80,11 +80,24 @@ class _Turn:
         self.requests = requests
         self.seen = readable(bytes(outcome.capture.body))
 
+    def _ceiling(self) -> int:
+        """Return the most upstream requests: a caller's own word, else 5 and log2 n + 2 to find a refused tool."""
+        asked = self.scenario.controls.get("extra-calls")
+        if asked is not None:
+            return min(CEILING, 1 + int(asked))
+        offered = [len(as_object(one.body).get("tools") or ()) for one in self.requests]
+        refused = any(one.status in (400, 422) and count for one, count in zip(self.requests, offered, strict=True))
+        if not refused:
+            return CEILING
+        most = max(offered)
+        without_some = sum(0 < count < most for count in offered)
+        return CEILING + min(without_some, (most - 1).bit_length() + 2)
+
     def violations(self) -> Iterator[str]:
         outcome = self.outcome
         if outcome.kind == "broken":
             yield f"broken: {outcome.message}"
-        ceiling = min(CEILING, 1 + int(self.scenario.controls.get("extra-calls", CEILING)))
+        ceiling = self._ceiling()
         if len(self.requests) > ceiling:
             yield f"ceiling: {len(self.requests)} upstream requests, at most {ceiling}"
         yield from (f"foreign: {word!r} in the answer" for word in _FOREIGN if word in self.seen)

@@ -64,7 +64,7 @@ def test_a_mistyped_header_is_refused_with_the_ones_there_are() -> None:
         ("hold", "yes", Controls(hold=True)),
         ("step_cap", "4", Controls(step_cap=4)),
         ("metadata", "on", Controls(metadata=True)),
-        ("extra_calls", "1", Controls(limits=Limits(extra_calls=1))),
+        ("extra_calls", "1", Controls(limits=Limits(extra_calls=1, refused_tool=0))),
     ],
 )
 def test_headers(header: str, value: str, expected: Controls) -> None:
@@ -78,7 +78,7 @@ def test_headers(header: str, value: str, expected: Controls) -> None:
         {"force_tools": True},
         {"force_tools": "get_weather"},
         {"protocol": "native", "on_unmet": "answer"},
-        {"limits": {"text_call": 0, "extra_calls": 2}},
+        {"limits": {"text_call": 0, "extra_calls": 2, "refused_tool": 3}},
         {"hold": True, "broad": False, "metadata": True, "step_cap": 2},
         {},
     ],
@@ -127,7 +127,7 @@ def test_limits_can_only_be_lowered() -> None:
     """Rules 9, 96: the operator pays for what they bound; a negative one is nothing."""
     operator = Controls(limits=Limits(extra_calls=2, text_call=1))
     got, _ = take_controls(extended(limits={"extra_calls": 9, "text_call": 0, "empty": -3}), {}, operator)
-    assert got.limits == Limits(extra_calls=2, text_call=0, empty=0)
+    assert got.limits == Limits(extra_calls=2, refused_tool=0, text_call=0, empty=0)
 
 
 def test_operators_settings_stay() -> None:

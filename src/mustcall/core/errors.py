@@ -31,9 +31,11 @@
     │   ├── RunBusy                 409  another process is carrying the run out
     │   ├── UnknownRun              404  there is no run of that name
     │   ├── UnknownTurn             404  there is no turn of that name
+    │   ├── ContentsNotKept         409  the turn is there, what was said in it is not
     │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
+    │   ├── ForcedToolRefused       400  the upstream refuses the tool that the request demands
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
     │   ├── UpstreamTimeout         504  no answer in time
     │   └── UpstreamGarbage         502  an answer that is not the wire's
@@ -66,12 +68,14 @@ __all__ = [
     "BudgetSpent",
     "CallerError",
     "ConfigError",
+    "ContentsNotKept",
     "EmptyReply",
     "ErrorInfo",
     "FenceLost",
     "FetchFailed",
     "ForceUnmet",
     "ForcedToolMissing",
+    "ForcedToolRefused",
     "ForeignOrigin",
     "GatewayBusy",
     "InvalidRequest",
@@ -378,6 +382,14 @@ class UnknownTurn(LedgerError):
     status = 404
 
 
+class ContentsNotKept(LedgerError):
+    """The turn is in the ledger, but what was said in it was not kept."""
+
+    code = "contents_not_kept"
+    shown = ""
+    status = 409
+
+
 class AlreadyRecorded(LedgerError):
     """The step was written before, by somebody else: who wrote it acts, nobody else does."""
 
@@ -420,6 +432,13 @@ class UpstreamRejected(UpstreamError):
     def info(self) -> ErrorInfo:
         """Return the upstream's error."""
         return self.error
+
+
+class ForcedToolRefused(UpstreamError):
+    """The upstream refuses the tool that the request demands; without it the demand cannot be met."""
+
+    code = "forced_tool_refused"
+    status = 400
 
 
 class UpstreamUnavailable(UpstreamError):

@@ -67,6 +67,11 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
             self.tool, self.problem = _meant(judged, found)[:64], judged.problem
             self.unreadable, self.cut_call = judged.unreadable, judged.cut_call
 
+    def note_probe(self, reply: Reply | None) -> None:
+        """Keep that this was a probe for a refused tool (rule 130), which is not judged, and what it cost."""
+        self.error = "tool_probe"
+        self.usage = reply.usage if reply is not None else None
+
     def lean(self) -> "AttemptRecord":
         """Return the record without the body, which holds the whole conversation once more."""
         return msgspec.structs.replace(self, body=b"", reply=None, sent=self.digest)

@@ -3,14 +3,18 @@
 It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.turn.state`'s.
 """
 
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected
+from mustcall.core.errors import ErrorInfo, ForcedToolRefused, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
+from mustcall.engine.setting import Tally
 from mustcall.policy.failures.rejection import harvest, holds_whole_generation, without_generation
 from mustcall.policy.reply.judge import is_blank
 from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.turn.state import Course
+from mustcall.upstream.seam import UpstreamReply
+from mustcall.wire.codec import Codec, Provenance
 
-__all__ = ["Refused", "harvested", "told_of"]
+__all__ = ["Refused", "check_isolation", "harvested", "read_probe", "told_of"]
 
 
 class Refused(Exception):
@@ -53,3 +57,33 @@ def told_of(error: MustcallError) -> MustcallError:
         return error
     told = without_generation(error.error)
     return error if told is error.error else UpstreamRejected(told)
+
+
+def check_isolation(course: Course, *, passed: bool = False) -> None:
+    """Raise where the search for a refused tool cannot go on: it is one that is demanded, or no call is left.
+
+    `passed` says that a probe was taken, so that another attempt has to follow.
+    """
+    isolation = course.isolation
+    if isolation.error is None:
+        return
+    if isolation.offender is not None:
+        named = f"the upstream refuses the tool {isolation.offender!r}, which the request demands"
+        raise ForcedToolRefused(f"{named}: {without_generation(isolation.error).message}")
+    if passed and not course.may_call:
+        raise UpstreamRejected(isolation.error)
+
+
+async def read_probe(
+    upstream: UpstreamReply, codec: Codec, provenance: Provenance, tally: Tally | None
+) -> Reply | None:
+    """Return the reply to a probe, for what it cost; None if it cannot be read: that it was taken is enough."""
+    try:
+        reply = codec.decode_reply(await upstream.read(), provenance)
+    except MustcallError:
+        return None
+    finally:
+        await upstream.close()
+    if tally is not None:
+        tally.heard(reply)
+    return reply

@@ -17,12 +17,15 @@ from mustcall.policy.failures.evidence import is_quoted
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.turn.state import Course, Lesson
 from mustcall.profiles import Learnt
-from mustcall.profiles.learnt import SCHEMA
+from mustcall.profiles.learnt import SCHEMA, TOOL
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
 from mustcall.upstream.endpoint import forwarded
 from mustcall.upstream.retry import Clock
 
 __all__ = ["Teaching"]
+
+#: Fields of which a lesson is about single schemas or tools, and how their facts begin.
+_SINGLE = {"schema_target": SCHEMA, "refused_tools": TOOL}
 
 
 class Teaching:
@@ -66,6 +69,8 @@ class Teaching:
         """Take what a refusal seems to teach, unless it may only repeat the caller's own words."""
         inbound = self._inbound
         others = (unquote_plus(inbound.query), *forwarded(inbound.headers).values())
+        if lesson.field in _SINGLE:  # what was supposed of a schema or a tool before did not help
+            self._supposed = [one for one in self._supposed if one.field not in _SINGLE]
         if not is_quoted(lesson.words, inbound.body, others):
             self._supposed.append(lesson)
 
@@ -79,8 +84,9 @@ class Teaching:
         """Note what refusals taught: the mended request was answered with a reply that could be read."""
         at = self._clock.now()
         for lesson in self._supposed:
-            fields = [f"{SCHEMA}{digest}" for digest in lesson.schemas if digest]
-            for field in fields if lesson.field == "schema_target" else (lesson.field,):
+            start = _SINGLE.get(lesson.field)
+            fields = [f"{start}{digest}" for digest in lesson.schemas if digest]
+            for field in (lesson.field,) if start is None else fields:
                 self._learnt.learn(
                     self._endpoint, self._model, field, lesson.value, lesson.why, at=at, tenant=self._inbound.tenant
                 )

@@ -31,7 +31,7 @@ from mustcall.engine.letting import holds, keeps_reply, trusts
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, harvested, told_of
+from mustcall.engine.refusals import Refused, check_isolation, harvested, read_probe, told_of
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
 from mustcall.engine.spending.counting import Counting
@@ -210,8 +210,8 @@ class Turn:
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
         """What was changed so far."""
-        notes = self._course.plan.demand.notes
-        noted = (*notes, *self._setting.notes, *self._course.log.entries, *self._log.entries)
+        notes = (*self._course.plan.demand.notes, *self._setting.notes)
+        noted = (*notes, *self._course.log.entries, *self._course.isolation.notes, *self._log.entries)
         return tuple(dict.fromkeys(noted)) if noted else ()
 
     def _check_time(self, flow: Flow[Any]) -> None:
@@ -289,7 +289,18 @@ class Turn:
         return self._echoing.lens(self._token)
 
     async def _send(self) -> Answer:
-        """Make the next attempt's exchange."""
+        """Make the next attempt's exchange, after those that only probe which tool is refused (rule 130)."""
+        while True:
+            answer = await self._exchange()
+            if answer.error_body is None and self._course.isolation.probing:
+                await self._pass_probe(answer.reply)
+                continue
+            if answer.error_body is None:
+                self._teaching.began(self._log)
+            return answer
+
+    async def _exchange(self) -> Answer:
+        """Send the next attempt's request."""
         clock, course = self._setting.clock, self._course
         self._skimmed = None
         self._teaching.answering = False
@@ -322,8 +333,6 @@ class Turn:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
         self.headers = answer.reply.headers
-        if answer.error_body is None:
-            self._teaching.began(self._log)
         return answer
 
     async def _whole_attempt(self) -> tuple[Reply, bytes | None]:
@@ -525,10 +534,20 @@ class Turn:
             self._teaching.suppose(lesson)
         if again:
             return None
+        check_isolation(self._course)
         self.failed(UpstreamRejected(info))
         told = without_generation(info)
         same = self._same_wire and told is info and is_error_of(self.inbound.wire, body)
         raise Refused(told, answer.reply.status, body if same else None)
+
+    async def _pass_probe(self, upstream: UpstreamReply) -> None:
+        """Take the answer of a probe, which nobody else sees; only what it cost is kept."""
+        reply = await read_probe(upstream, self._theirs, self._provenance, self._setting.tally)
+        self.record.attempts[-1].note_probe(reply)
+        lesson = self._course.passed_probe()
+        if lesson is not None:
+            self._teaching.suppose(lesson)
+        check_isolation(self._course, passed=True)
 
     def _hidden(self, error: MustcallError, shown: Shown | None) -> Reply | None:
         """Return the reply inside an upstream's error, to be judged (rule 128); None if there is none to be shown.

@@ -29,6 +29,7 @@ from mustcall.policy.history.mended import mend_history
 from mustcall.policy.history.names import UNCHANGED, NameMap
 from mustcall.policy.request.demand import Demand, renamed_locks, settle_demand
 from mustcall.policy.request.plan import make_plan
+from mustcall.policy.request.refused_tools import drop_refused
 from mustcall.policy.schema.tool_schemas import compile_tools
 from mustcall.policy.turn.state import Course
 from mustcall.policy.words.grounding import GroundingRule
@@ -77,7 +78,8 @@ def set_course(
     names = NameMap.of(request, profile)
     if not names.trivial:
         demand = renamed_locks(demand, request.tools, names.outgoing(request).tools)
-    mended = names.outgoing(compile_tools(mend_history(request, profile, issuer, log, wording), profile, log), log)
+    offered = drop_refused(mend_history(request, profile, issuer, log, wording), profile, demand, log)
+    mended = names.outgoing(compile_tools(offered, profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
     return Course(
         request,

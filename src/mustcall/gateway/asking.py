@@ -68,6 +68,7 @@ class _Limits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The limits a caller may lower."""
 
     extra_calls: int | None = None
+    refused_tool: int | None = None
     text_call: int | None = None
     empty: int | None = None
     thinking_only: int | None = None
@@ -144,5 +145,7 @@ def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]
         for name, wanted in msgspec.structs.asdict(lowered).items()
         if wanted is not None
     }
+    if "extra_calls" in bounds:  # whoever sets the ceiling means it
+        bounds.setdefault("refused_tool", 0)
     bounded: Limits = msgspec.structs.replace(controls.limits, **bounds)
     return msgspec.structs.replace(asked, limits=bounded, tools=controls.tools)

@@ -19,17 +19,20 @@ from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, WITNESSES, Tallies, derive, may_reorder
 from mustcall.profiles.tenants import PerTenant
 
-__all__ = ["SCHEMA", "Learnt", "LearntFact", "believed_for"]
+__all__ = ["SCHEMA", "TOOL", "Learnt", "LearntFact", "believed_for"]
 
 #: Before the digest of a tool schema that was refused: such a fact is about this one schema and no other.
 SCHEMA = "schema:"
+#: Before the digest of a tool that was refused in every form.
+TOOL = "tool:"
 #: Seconds for which a fact is believed that was seen once.
 _FIRST_TRIAL = 3600.0
 #: Facts of one tenant about one model; of refused schemas there may be many, and the oldest go first.
 _MOST_FACTS = 128
 #: Facts that are not believed where the operator set another field, which says more than they do.
 _SETTLED_BY: dict[str, frozenset[str]] = {"grammar_output": frozenset({"grammar_field"})}
-_NARROWED = "narrowed_schemas"
+#: The profile field that facts about single schemas and tools become, and what an operator may set in its place.
+_SINGLE = {SCHEMA: ("narrowed_schemas", "schema_target"), TOOL: ("refused_tools", "refused_tools")}
 
 
 def believed_for(seen: int, keeps: float = EXPIRY) -> float:
@@ -160,11 +163,12 @@ class Learnt:
             changes = {
                 field: value
                 for field, value in believed.items()
-                if not field.startswith(SCHEMA) and configured.isdisjoint(_SETTLED_BY.get(field, ()))
+                if not field.startswith(tuple(_SINGLE)) and configured.isdisjoint(_SETTLED_BY.get(field, ()))
             }
-            narrowed = sorted(field.removeprefix(SCHEMA) for field in believed if field.startswith(SCHEMA))
-            if narrowed and "schema_target" not in configured:
-                changes[_NARROWED] = tuple(narrowed)
+            for start, (name, settled_by) in _SINGLE.items():
+                digests = sorted(field.removeprefix(start) for field in believed if field.startswith(start))
+                if digests and settled_by not in configured:
+                    changes[name] = tuple(digests)
             taught = _with(profile, changes, configured)
         if not counts:
             return taught
@@ -177,6 +181,8 @@ class Learnt:
 
 def _checked(field: str, value: object, source: str) -> Any:
     """Return a fact's value as its own type; raise `ConfigError`."""
+    if field.startswith(TOOL):
+        return checked("refused_tools", [field.removeprefix(TOOL)], source) and True
     return checked("schema_target" if field.startswith(SCHEMA) else field, value, source)
 
 

@@ -51,6 +51,7 @@ MEANINGS: dict[str, str] = {
     "history_needs_tools": "whether a history with calls needs tools on offer",
     "schema_target": "which subset of JSON Schema tool parameters are compiled to",
     "narrowed_schemas": "digests of tool schemas that were refused, and go out in the narrowest subset; learnt",
+    "refused_tools": "digests of tools that were refused in every form, and are left out; learnt",
     "context_length": "tokens the context holds, prompt and reply together; 0 if not known",
     "most_tools": "the most tools one request may offer; 0 for no limit",
     "dialects": "dialects looked for in text: `auto`, or names",

@@ -41,6 +41,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     #: Extra upstream calls in one turn, of any kind (rule 96).
     extra_calls: int = 4
+    #: Calls to find a tool that the upstream refuses that may go beyond that ceiling (rule 130). They are bounded by
+    #: log2 n + 2 for n tools anyway.
+    refused_tool: int = 12
     text_call: int = 2
     empty: int = 2
     thinking_only: int = 2

@@ -127,6 +127,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     schema_target: SchemaTarget = SchemaTarget.FULL
     #: Digests of tool schemas that were refused as they are: these alone go out in the narrowest subset (rule 139).
     narrowed_schemas: tuple[str, ...] = ()
+    #: Digests of tools that were refused in every form: these alone are left out (rules 130, 139).
+    refused_tools: tuple[str, ...] = ()
     #: Tokens the context holds, prompt and reply together; 0 if that is not known. The upstream itself enforces it.
     context_length: int = 0
     #: The most tools one request may offer; 0 for no limit.

@@ -43,6 +43,7 @@ class Rejection(StrEnum):
     REASONING_OFF_REFUSED = "reasoning_off_refused"  # to answer without reasoning
     TOOLS_UNSUPPORTED = "tools_unsupported"  # tools as such
     SCHEMA_UNSUPPORTED = "schema_unsupported"  # the schema of a tool
+    TOOL_REFUSED = "tool_refused"  # one of the tools, for another reason than its schema
     SCHEMA_INEXPRESSIBLE = "schema_inexpressible"  # one schema that its grammar engine has no form for
     OUTPUT_UNSUPPORTED = "output_unsupported"  # an answer by JSON schema
     OUTPUT_WITH_TOOLS = "output_with_tools"  # an answer by JSON schema while tools are on offer
@@ -173,6 +174,12 @@ SIGNS: tuple[Sign, ...] = (
     Sign(_R.SCHEMA_UNSUPPORTED, ("json schema conversion failed",), "llama.cpp", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("failed to parse grammar",), "llama.cpp", "assumed"),
     Sign(_R.SCHEMA_UNSUPPORTED, ("schema contains features not supported by",), "vLLM", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("input_schema",), "Messages doors", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("tools[",), "OpenAI doors", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("invalid tools",), "several", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("invalid tool definition",), "several", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("tool schema",), "several", "assumed"),
+    Sign(_R.TOOL_REFUSED, ("function.parameters",), "several", "assumed"),
     # Whatever else a refusal says of the setting by which an answer is held to a schema: that is tried on servers of
     # which nothing is known (rule 140).
     Sign(_R.OUTPUT_UNSUPPORTED, ("response_format",), "several", "assumed"),

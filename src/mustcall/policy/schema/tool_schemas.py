@@ -39,7 +39,7 @@ from mustcall.policy.schema.subschemas import (
 )
 from mustcall.policy.schema.validation import schema_fault
 
-__all__ = ["Compiled", "compile_schema", "compile_tools", "refused_schemas", "schema_digest"]
+__all__ = ["Compiled", "compile_schema", "compile_tools", "names_tool", "refused_schemas", "schema_digest"]
 
 _LARGEST_CACHED = 65_536
 _MOST_FAULTS = 32
@@ -276,11 +276,12 @@ def refused_schemas(tools: Sequence[tuple[JsonObject, str]], message: str) -> tu
         for place, (schema, name) in enumerate(tools)
         if compile_schema(schema, SchemaTarget.GEMINI).schema is not schema
     ]
-    named = [one for one in reducible if _is_named(one[2], one[0], message)]
+    named = [one for one in reducible if names_tool(one[2], one[0], message)]
     return tuple(dict.fromkeys(schema_digest(schema) for _, schema, _ in named or reducible))
 
 
-def _is_named(name: str, place: int, message: str) -> bool:
+def names_tool(name: str, place: int, message: str) -> bool:
+    """Tell whether a refusal names a tool, or its place among those that were sent."""
     spelled = rf"(?<![\w-]){re.escape(name)}(?![\w-])|\btools[.\[]{place}\b|function_declarations\[{place}\]"
     return bool(name) and re.search(spelled, message) is not None
 

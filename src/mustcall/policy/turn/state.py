@@ -28,7 +28,9 @@ from mustcall.policy.reply.judge import Case, Judgement
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.request.demand import Demand
 from mustcall.policy.request.plan import Plan, Rung, RungKind, make_plan
+from mustcall.policy.request.refused_tools import ABOUT_TOOLS, as_probe, without_tools
 from mustcall.policy.request.structured_answer import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
+from mustcall.policy.request.tool_isolation import Isolation
 from mustcall.policy.scanning.reply_scanner import Lookout
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.tool_schemas import compile_schema, compile_tools, refused_schemas
@@ -103,6 +105,9 @@ class Course:
         self._missed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
         self._shows: bool | None = None
+        #: The request and its schema target before schemas were narrowed.
+        self._wide: tuple[Request, SchemaTarget] | None = None
+        self.isolation = Isolation(caller, plan.demand)
         self.plan = plan
         self.profile = profile
         #: Upstream calls made beyond the first.
@@ -122,7 +127,8 @@ class Course:
     @property
     def may_call(self) -> bool:
         """Whether another upstream call is allowed (rule 96)."""
-        return self.extra < self._controls.limits.extra_calls
+        limits = self._controls.limits
+        return self.extra - min(self.isolation.calls, limits.refused_tool) < limits.extra_calls
 
     def count_call(self) -> None:
         """Count one upstream call beyond the first."""
@@ -135,6 +141,8 @@ class Course:
             request = self._request
             for mend in self._mends:
                 request = mend(request)
+            if self.isolation.begun:
+                request = without_tools(request, self.isolation.out)
             plan = self.plan
             if not self.names.trivial:
                 plan = msgspec.structs.replace(plan, demand=self._named_demand())
@@ -145,6 +153,8 @@ class Course:
                 self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "on, so that the demanded call ends the reply")
                 streamed = shaped.request.evolve(stream=True, stream_usage=True)
                 shaped = msgspec.structs.replace(shaped, request=streamed)
+            if self.isolation.probing:
+                shaped = msgspec.structs.replace(shaped, request=as_probe(shaped.request))
             self._shaped = shaped
         return self._shaped
 
@@ -386,6 +396,9 @@ class Course:
         if not self.may_call:
             return False, None
         sent = self.shaped()
+        narrowed = rejection in self._refusals or rejection is Rejection.TOOL_REFUSED
+        if self.isolation.begun or (rejection in ABOUT_TOOLS and narrowed):
+            return self._isolate(error, sign.words if sign is not None else (), sent)
         if rejection is Rejection.FORCE_UNSUPPORTED and _is_unforced(sent.request.tool_choice):
             rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
         if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
@@ -418,6 +431,8 @@ class Course:
         again = self._mend(rejection, learnt)
         # What would be sent again as it was would be refused again.
         again = again and not self._repeats(sent)
+        if not again and rejection in ABOUT_TOOLS:
+            return self._isolate(error, words, sent)
         lasting = sign is None or sign.lasting
         return again, learnt if again and lasting else None
 
@@ -491,12 +506,35 @@ class Course:
         if not untried:
             return False
         if learnt.field == "schema_target":
+            self._wide = (self._request, self.profile.schema_target)
             self._request = compile_tools(self._request, profile, self.log)
         if learnt.field == "reasoning_history":
             self._mends.append(self._without_reasoning)
         self.profile, self.plan, self._place = profile, plan, untried[0]
         self._kept, self._reminder = [], None
         return True
+
+    def passed_probe(self) -> Lesson | None:
+        """Take a probe that was not refused; return what is learnt if the next attempt is answered."""
+        self.isolation.taken()
+        self._shaped = None
+        return self._refused_tools()
+
+    def _isolate(self, error: ErrorInfo, words: tuple[str, ...], sent: Shaped) -> tuple[bool, Lesson | None]:
+        """Find out which tool is refused, and go on without it (rule 130)."""
+        if not self.isolation.begun and self._wide is not None:
+            # Narrower schemas did not help: the other tools go out as they are.
+            self._request, target = self._wide
+            self.profile = msgspec.structs.replace(self.profile, schema_target=target)
+        again = bool(sent.request.tools) and self.isolation.refused(error, words, self._request)
+        self._shaped = None if again else sent
+        return again, self._refused_tools() if again else None
+
+    def _refused_tools(self) -> Lesson | None:
+        found = self.isolation
+        if not found.digests:
+            return None
+        return Lesson("refused_tools", value=True, why="tool_refused", words=found.words, schemas=found.digests)
 
     def _reduce_schemas(self) -> bool:
         """Take the narrowest schemas known for the rest of this turn: one that is refused says nothing of others."""

@@ -1,0 +1,129 @@
+"""What is written about a failing request: the request, a curl line, a test that runs, and the text of an issue. Pure.
+
+No key is ever written: the curl line takes it from the environment.
+"""
+
+import shlex
+from collections.abc import Mapping
+
+import msgspec
+
+from mustcall.core.origin import Wire
+from mustcall.replay.minimising import Minimised
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.wire.registry import codec_for
+
+__all__ = ["curl_line", "files_of", "issue_text", "write_test"]
+
+_REQUEST = "request.json"
+_TEST = '''"""A request that failed with `{verdict}`, and the reply that the upstream gave.
+
+Written by `mustcall minimise`. It needs nothing but `mustcall`: the upstream is scripted. Put it beside `request.json`.
+"""
+
+import asyncio
+from pathlib import Path
+
+from mustcall.core.origin import Wire
+from mustcall.replay import Subject, from_file, sample_bare, sample_through
+from mustcall.testing import FakeClock, {kind}, ScriptedUpstream
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.http import HttpTransport
+
+REQUEST = from_file(Path(__file__).with_name("request.json").read_bytes(), "request.json", Wire({wire!r}))
+REPLY = {reply}
+
+
+async def take(sample, upstream):
+    transport = HttpTransport()
+    endpoint = Endpoint(name="scripted", wire=Wire({upstream_wire!r}), base_url=upstream.base_url)
+    subject = Subject(endpoint=endpoint, model={model!r}, transport=transport, clock=FakeClock())
+    try:
+        return await sample(REQUEST, subject)
+    finally:
+        await transport.close()
+
+
+def test_the_bare_reply_fails():
+    with ScriptedUpstream([REPLY]) as upstream:
+        sample = asyncio.run(take(sample_bare, upstream))
+    assert sample.verdict == {verdict!r}
+
+
+def test_mustcall_gives_calls_an_answer_or_a_typed_error():
+    with ScriptedUpstream(default=REPLY) as upstream:
+        sample = asyncio.run(take(sample_through, upstream))
+        assert 1 <= len(upstream.requests) <= 5
+    assert sample.ok or sample.error
+'''
+
+
+def curl_line(recorded_wire: Wire, endpoint: Endpoint) -> str:
+    """Return the command that sends `request.json` to the upstream; its key comes from `$API_KEY`."""
+    headers = ["content-type: application/json"]
+    if endpoint.wire is Wire.MESSAGES:
+        headers += ["anthropic-version: 2023-06-01", "x-api-key: $API_KEY"]
+    else:
+        headers.append("authorization: Bearer $API_KEY")
+    given = " ".join(f'-H "{header}"' for header in headers)
+    note = "" if recorded_wire is endpoint.wire else f"  # the file is written for the {recorded_wire} wire"
+    return f"curl -sS {shlex.quote(endpoint.base_url + codec_for(endpoint.wire).path)} {given} -d @{_REQUEST}{note}"
+
+
+def write_test(found: Minimised, endpoint: Endpoint, model: str) -> str | None:
+    """Return a test that runs without the upstream; None where its reply was too long to keep."""
+    answer = found.sample.answer if found.sample is not None else None
+    if answer is None or not answer.body:
+        return None
+    kind = "RawStream" if answer.streamed else "Raw"
+    reply = f"RawStream([{answer.body!r}])" if answer.streamed else f"Raw({answer.status}, {answer.body!r})"
+    return _TEST.format(
+        verdict=found.found.verdict,
+        kind=kind,
+        wire=str(found.recorded.wire),
+        upstream_wire=str(endpoint.wire),
+        model=model,
+        reply=reply,
+    )
+
+
+def issue_text(found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str]) -> str:
+    """Return the text of an issue, in Markdown."""
+    sample = found.sample
+    lines = [f"# `{found.found.verdict}` from {model}", "", found.words + ".", ""]
+    if found.caveat:
+        lines += [found.caveat + ".", ""]
+    lines += ["| what | version |", "|---|---|", *(f"| {name} | {value} |" for name, value in versions.items()), ""]
+    lines += ["Send it:", "", "```sh", curl_line(found.recorded.wire, endpoint), "```", ""]
+    request = msgspec.json.format(found.recorded.body, indent=2).decode()
+    lines += [f"`{_REQUEST}`" + (" (texts are masked)" if found.redacted else "") + ":", ""]
+    lines += _fenced(request, "json")
+    if sample is not None and not found.redacted:
+        said = [sample.text] if sample.text else []
+        said += [f"{call.name} {call.arguments}" for call in sample.calls]
+        said += [f"{sample.error}: {sample.message}"] if sample.error else []
+        lines += ["What came back:", "", *_fenced("\n".join(said) or "(nothing)", "")]
+        if sample.problem:
+            lines += [f"What is wrong with it: {sample.problem}", ""]
+    return "\n".join(lines)
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    """Return text between fences that it cannot end."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [f"{fence}{language}", text, fence, ""]
+
+
+def files_of(found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str]) -> dict[str, str]:
+    """Return every file by its name."""
+    files = {
+        _REQUEST: msgspec.json.format(found.recorded.body, indent=2).decode() + "\n",
+        "curl.sh": curl_line(found.recorded.wire, endpoint) + "\n",
+        "issue.md": issue_text(found, endpoint, model, versions),
+    }
+    test = None if found.redacted else write_test(found, endpoint, model)
+    if test is not None:
+        files["test_request.py"] = test
+    return files

@@ -1,0 +1,232 @@
+"""`mustcall minimise` against upstreams that fail on purpose, on every wire."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mustcall.cli import cli, main
+from mustcall.core.origin import Wire
+from mustcall.replay.reducing import CONFIRMING
+from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support.shrinking import CULPRIT, WORDS, large, names
+
+TALK = Turn(Say('<tool_call>{"name": "tool_7", "arguments": {}}</tool_call>'))
+GOOD = Turn(Say("All is well."))
+
+
+def fails(recorded: Recorded) -> bool:
+    """Whether the tool and the message are together."""
+    text = json.dumps(recorded.body)
+    return f'"{CULPRIT}"' in json.dumps(recorded.body.get("tools", [])) and WORDS in text
+
+
+def adversary(rate: float = 1.0, seed: int = 0) -> Callable[[Recorded], Answer]:
+    """A model that writes its call as text when both are there, so often."""
+    chance = random.Random(seed)
+    return lambda recorded: TALK if fails(recorded) and chance.random() < rate else GOOD
+
+
+def minimise(tmp_path: Path, upstream: ScriptedUpstream, wire: Wire, *more: str) -> Result:
+    """Run the command on the large request."""
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(large(wire)), encoding="utf-8")
+    to = f"{wire}={upstream.base_url}"
+    return CliRunner().invoke(
+        cli, ["minimise", str(file), "--to", to, "--wire", str(wire), "--out", str(tmp_path / "out"), *more]
+    )
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_exactly_the_tool_and_the_message_are_found_within_the_budget(tmp_path: Path, wire: Wire) -> None:
+    """Rule 118: of 31 tools and 58 messages one each is left, and every call that was made had been announced."""
+    with ScriptedUpstream(adversary()) as upstream:
+        told = minimise(tmp_path, upstream, wire)
+        made = len(upstream.requests)
+        last = upstream.requests[-CONFIRMING:]
+    assert told.exit_code == 0, told.output
+    assert made <= 120
+    assert "announced: at most 120 upstream calls" in told.stderr
+    left = json.loads((tmp_path / "out" / "request.json").read_text(encoding="utf-8"))
+    talk = left["input" if wire is Wire.RESPONSES else "messages"]
+    assert names(left) == [CULPRIT]
+    assert len(talk) == 1
+    assert WORDS in talk[0]["content"]
+    assert not {"temperature", "top_p", "seed", "system", "instructions"}.intersection(left)
+    assert all(one.body == left for one in last)
+    line = told.stdout.splitlines()[0]
+    assert line.startswith("31 tools → 1, 58 messages → 1, ")
+    assert line.endswith(" kB, reproduces 10/10")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_failure_that_comes_six_times_of_ten_is_reduced_too(tmp_path: Path, seed: int) -> None:
+    """The tool and the message are found; how often it fails is told, and that is not called confirmed."""
+    with ScriptedUpstream(adversary(0.6, seed)) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT, "--json", "--max-calls", "200")
+        made = len(upstream.requests)
+    found = json.loads(told.stdout)
+    assert made == found["calls"] <= 200
+    assert found["verdict"] == "text_call"
+    assert names(found["request"]) == [CULPRIT]
+    assert [WORDS in message["content"] for message in found["request"]["messages"]] == [True]
+    hits, asked = found["confirmed"]
+    assert asked == 10
+    assert found["is_confirmed"] is (hits >= 8)
+    assert told.exit_code == (0 if hits >= 8 else 1)
+    if hits < 8:
+        assert f"it fails now and then, in {hits} of 10 calls" in found["caveat"]
+
+
+def test_a_request_that_works_is_said_to_work_after_three_calls(tmp_path: Path) -> None:
+    """Nothing is written about what does not fail."""
+    with ScriptedUpstream(default=GOOD) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT)
+        assert len(upstream.requests) == 3
+    assert told.exit_code == 1
+    assert "the request does not fail any more: 0 of 3 replies" in told.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_upstream_that_stops_failing_on_the_way_is_said_to_have_stopped(tmp_path: Path) -> None:
+    """The confirmation is what counts, and its words say what happened."""
+    left = iter([TALK] * 30)
+    with ScriptedUpstream(lambda recorded: next(left, GOOD) if fails(recorded) else GOOD) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT)
+        assert len(upstream.requests) <= 120
+    assert told.exit_code == 1
+    assert "reproduces 0/10" in told.stdout
+    assert "the upstream has stopped failing in this way" in told.stdout
+
+
+def test_a_small_budget_is_kept_and_what_was_found_is_reported(tmp_path: Path) -> None:
+    """Never more calls than announced: the smallest candidate so far is confirmed with what is left."""
+    with ScriptedUpstream(adversary()) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT, "--max-calls", "40", "--json")
+        assert len(upstream.requests) == 40
+    found = json.loads(told.stdout)
+    assert found["spent"] is True
+    assert found["confirmed"] == [10, 10]
+    assert CULPRIT in names(found["request"])
+    assert found["after"]["bytes"] < found["before"]["bytes"]
+
+
+def test_the_written_test_runs_and_passes(tmp_path: Path) -> None:
+    """The test stands by itself: another process, no upstream, and it passes."""
+    with ScriptedUpstream(adversary()) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT)
+    assert told.exit_code == 0
+    out = tmp_path / "out"
+    assert sorted(one.name for one in out.iterdir()) == ["curl.sh", "issue.md", "request.json", "test_request.py"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "test_request.py"],
+        cwd=out,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+
+
+def test_the_issue_has_versions_and_the_curl_line_sends_the_request(tmp_path: Path) -> None:
+    """What is written is enough to see the failure elsewhere; no key is in it."""
+    with ScriptedUpstream(adversary()) as upstream:
+        minimise(tmp_path, upstream, Wire.CHAT)
+        out = tmp_path / "out"
+        issue = (out / "issue.md").read_text(encoding="utf-8")
+        sent = len(upstream.requests)
+        ran = subprocess.run(
+            ["bash", "curl.sh"],  # noqa: S607
+            cwd=out,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1"},
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert upstream.requests[sent].body == json.loads((out / "request.json").read_text(encoding="utf-8"))
+    assert "tool_call" in ran.stdout
+    for words in ("# `text_call` from m", "| mustcall | ", "| python | ", "31 tools → 1", WORDS):
+        assert words in issue
+
+
+def test_masked_requests_keep_lengths_and_names_and_are_what_is_confirmed(tmp_path: Path) -> None:
+    """Rule 136: with `--redact` no word of the conversation is written; the figure is that of the masked request."""
+
+    def by_tool(recorded: Recorded) -> Answer:
+        return TALK if CULPRIT in names(recorded.body) else GOOD
+
+    with ScriptedUpstream(by_tool) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT, "--redact")
+    assert told.exit_code == 0, told.output
+    out = tmp_path / "out"
+    written = "".join(one.read_text(encoding="utf-8") for one in out.iterdir())
+    assert "heron" not in written
+    assert "Please" not in written
+    assert CULPRIT in written
+    assert not (out / "test_request.py").exists()
+    assert "reproduces 10/10" in told.stdout
+
+
+def test_an_upstream_that_goes_away_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fault on the way is not a verdict of the model."""
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(large(Wire.CHAT)), encoding="utf-8")
+    with ScriptedUpstream() as gone:
+        pass
+    with pytest.raises(SystemExit) as ended:
+        main(["minimise", str(file), "--to", f"chat={gone.base_url}"])
+    assert ended.value.code == 3
+    assert "the upstream cannot be reached" in capsys.readouterr().err
+
+
+def test_a_refusal_can_be_minimised(tmp_path: Path) -> None:
+    """A 400 is a verdict as well; the tool it is about is found."""
+
+    def refuse(recorded: Recorded) -> Answer:
+        return Fail(400, "schema refused") if CULPRIT in names(recorded.body) else GOOD
+
+    with ScriptedUpstream(refuse) as upstream:
+        told = minimise(tmp_path, upstream, Wire.MESSAGES, "--json")
+    found = json.loads(told.stdout)
+    assert found["verdict"] == "rejected"
+    assert names(found["request"]) == [CULPRIT]
+    assert told.exit_code == 0
+
+
+def test_ctrl_c_keeps_the_smallest_request_so_far(tmp_path: Path) -> None:
+    """What counted before the stop is written and said not to be confirmed."""
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(large(Wire.CHAT)), encoding="utf-8")
+    answer = adversary()
+
+    def script(recorded: Recorded) -> Answer:
+        return Hang(GOOD) if recorded.number == 30 else answer(recorded)
+
+    with ScriptedUpstream(script) as upstream:
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-m", "mustcall", "minimise", str(file), "--to", f"chat={upstream.base_url}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+        upstream.wait_for_requests(31)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert b"the search was stopped" in out
+    assert b"Traceback" not in err
+    left = json.loads((tmp_path / "minimised" / "request.json").read_text(encoding="utf-8"))
+    assert CULPRIT in names(left)
+    assert len(names(left)) < 31
