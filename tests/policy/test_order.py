@@ -299,20 +299,20 @@ def test_only_new_messages_are_read(wire: Wire, monkeypatch: pytest.MonkeyPatch)
     codec = codec_for(wire)
     entries: list[dict[str, Any]] = [{"role": "user", "content": f"count the new ones on {wire}"}]
     for number in range(12):
-        name, one = "f", f"call_{number}"
+        name, one = "f", f"counted_{wire}_{number}"
         match wire:
             case Wire.CHAT:
                 call = {"id": one, "type": "function", "function": {"name": name, "arguments": "{}"}}
                 entries.append({"role": "assistant", "content": None, "tool_calls": [call]})
-                entries.append({"role": "tool", "tool_call_id": one, "content": "r"})
+                entries.append({"role": "tool", "tool_call_id": one, "content": one})
             case Wire.MESSAGES:
                 call = {"type": "tool_use", "id": one, "name": name, "input": {"q": 1}}
                 entries.append({"role": "assistant", "content": [call]})
-                result = {"type": "tool_result", "tool_use_id": one, "content": "r"}
+                result = {"type": "tool_result", "tool_use_id": one, "content": one}
                 entries.append({"role": "user", "content": [result]})
             case Wire.RESPONSES:
                 entries.append({"type": "function_call", "call_id": one, "name": name, "arguments": "{}"})
-                entries.append({"type": "function_call_output", "call_id": one, "output": "r"})
+                entries.append({"type": "function_call_output", "call_id": one, "output": one})
         body: dict[str, Any] = {"model": "m", "input" if wire is Wire.RESPONSES else "messages": entries}
         if wire is Wire.MESSAGES:
             body["max_tokens"] = 9

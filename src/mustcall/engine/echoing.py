@@ -9,7 +9,8 @@ from mustcall.policy.clearing import ClearLens, cleared
 from mustcall.policy.course import Course
 from mustcall.policy.echoes import Echoes, echoes_in
 from mustcall.policy.judge import Judgement
-from mustcall.policy.lens import Lens
+from mustcall.policy.lens import Lens, is_plain
+from mustcall.policy.lookout import NOTHING, Found
 from mustcall.policy.shape import Shaped
 from mustcall.policy.wording import Wording
 
@@ -43,6 +44,10 @@ class Echoing:
         """Return what looks through the attempt's text."""
         lookout, echoes = self._course.lookout(), self._echoes
         return ClearLens(lookout, token, echoes) if echoes else Lens(lookout, token)
+
+    def look_through(self, reply: Reply, token: str) -> Found:
+        """Return what is in the text of a whole reply that was cleared; most have nothing, and need no lens."""
+        return NOTHING if is_plain(reply, self._course.lookout()) else self.lens(token).read(reply)
 
     def is_clear(self, reply: Reply) -> bool:
         """Tell whether a reply holds nothing of ours."""

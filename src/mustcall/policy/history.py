@@ -67,6 +67,8 @@ def mend_history(
 def _is_clean(request: Request, profile: Profile) -> bool:
     """Tell cheaply whether a history needs nothing; of one that does not say so by itself nothing is told."""
     order = order_of(request)
+    if order.talk is not None:
+        return True
     if not order.kept or not (order.ends or profile.prefill):
         return False
     if order.names and profile.history_needs_tools and not request.tools:

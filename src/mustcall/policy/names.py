@@ -91,7 +91,7 @@ class NameMap:
     @classmethod
     def of(cls, request: Request, profile: Profile) -> "NameMap":
         """Return the map for what this request offers and holds."""
-        if _is_trivial(request, *_rules(profile)):
+        if _is_trivial(request, profile):
             return UNCHANGED
         return cls(request, profile)
 
@@ -245,14 +245,17 @@ class _Ids:
         return next((legal for legal in legal_ids if legal not in self._given), call_id)
 
 
-def _is_trivial(request: Request, rule: _Rule, id_rule: _Rule) -> bool:
+def _is_trivial(request: Request, profile: Profile) -> bool:
     """Tell cheaply whether nothing can have to be mapped: every name is legal, and so are the history's ids, if any."""
-    tools = request.tools
+    tools, rule = request.tools, _rule(profile.name_pattern, profile.name_length)
     if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
         return False
     order = order_of(request)
+    if order.talk is not None:
+        return True
     if not order.kept:
         return all(map(_is_nameless, request.messages))
+    rule, id_rule = _rules(profile)
     legal = order.plain if id_rule.pattern is None else all(map(id_rule.allows, order.ids))
     return legal and all(map(rule.allows, order.names))
 

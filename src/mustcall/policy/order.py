@@ -76,22 +76,24 @@ class Order(msgspec.Struct, frozen=True):
     marked: bool = False
     #: Whether the last message is one a model may answer.
     ends: bool = True
+    #: The characters of a history that is nothing but talk.
+    talk: int | None = None
 
 
-_TALK = Order(kept=True)
 _NONE = Order(kept=False)
 
 
 def written_length(request: Request) -> int:
     """Return the characters of all texts, calls and results in a request's system prompt and messages."""
     told = 0 if request.system is None else _traits.of(request.system).length
-    talk = talk_length(request.messages)
+    talk = order_of(request).talk
     return told + (talk if talk is not None else sum([traits.length for traits in _traits.each(request.messages)]))
 
 
 def _order_of(request: Request) -> Order:
-    if talk_length(request.messages) is not None:
-        return _TALK
+    talk = talk_length(request.messages)
+    if talk is not None:
+        return Order(kept=True, talk=talk)
     names: set[str] = set()
     ids: set[str] = set()
     waiting: set[str] = set()

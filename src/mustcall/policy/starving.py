@@ -40,8 +40,8 @@ def prompt_bound(request: Request, written: int, usage: Usage | None) -> int:
 
 def lower_bound(request: Request) -> int:
     """Return a number of tokens the prompt has at least; 0 where the caller allows the server to cut it."""
-    origin = request.origin
-    if origin is not None and any(_is_asked(origin.fields.get(name), word) for name, word in _ASKED_FOR.items()):
+    fields = request.origin.fields if request.origin is not None else None
+    if fields and any(_is_asked(fields.get(name), word) for name, word in _ASKED_FOR.items()):
         return 0
     length, tools = written_length(request), request.tools
     if tools:
