@@ -8,8 +8,8 @@ import time
 import pytest
 
 from mustcall.engine.records import Progress, TurnRecord
+from mustcall.gateway.config.settings import load_settings
 from mustcall.gateway.metrics import Metrics
-from mustcall.gateway.settings import load_settings
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post

@@ -27,11 +27,12 @@ from mustcall.core.parts import (
 )
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy import history, order
-from mustcall.policy.history import mend_history
-from mustcall.policy.names import NameMap
-from mustcall.policy.order import order_of
-from mustcall.policy.profile import Profile, ReasoningPolicy
+from mustcall.policy.facts.profile import Profile, ReasoningPolicy
+from mustcall.policy.history import in_order as order
+from mustcall.policy.history import mended as history
+from mustcall.policy.history.in_order import order_of
+from mustcall.policy.history.mended import mend_history
+from mustcall.policy.history.names import NameMap
 from mustcall.wire.registry import codec_for
 
 _LEAKED = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
