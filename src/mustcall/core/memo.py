@@ -7,13 +7,14 @@ Pure in effect: only functions that depend on nothing but the object and the has
 """
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Bounded", "Remembered"]
+__all__ = ["Attached", "Bounded", "Remembered"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Bounded(Generic[K, T]):
@@ -69,14 +70,40 @@ class Remembered(Generic[T]):
     __slots__ = ("_values",)
 
     def __init__(self, most: int = 128) -> None:
-        self._values: Bounded[tuple[Hashable, ...], tuple[object, T]] = Bounded(most)
+        self._values: Bounded[tuple[int, tuple[Hashable, ...]], tuple[object, T]] = Bounded(most)
 
     def get(self, key: object, *rest: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of this very object before, or make it."""
-        place = (id(key), *rest)
+        place = (id(key), rest)
         known = self._values.get(place)
         if known is not None:
             return known[1]
         value = make()
         self._values.keep(place, (key, value))
         return value
+
+
+class Attached(Generic[V, T]):
+    """What was made of a frozen value, kept in the value itself: found without a lookup, gone when the value goes.
+
+    The values must take attributes (`msgspec.Struct` with `dict=True`); what is made of one must not be None.
+    """
+
+    __slots__ = ("_make", "_name")
+
+    def __init__(self, name: str, make: Callable[[V], T]) -> None:
+        self._name = name
+        self._make = make
+
+    def of(self, value: V) -> T:
+        """Return what was made of this value before, or make it."""
+        held = value.__dict__
+        known: T | None = held.get(self._name)
+        if known is None:
+            known = held[self._name] = self._make(value)
+        return known
+
+    def each(self, values: Iterable[V]) -> list[T]:
+        """Return what was made of each of these values."""
+        name, of = self._name, self.of
+        return [value.__dict__.get(name) or of(value) for value in values]

@@ -18,7 +18,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Message(Value, frozen=True):
+class Message(Value, frozen=True, dict=True):
     """A role and its parts, in order.
 
     Messages of one role may follow each other (each Responses item is a message of its own); encoders join or split

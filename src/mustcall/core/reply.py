@@ -61,7 +61,11 @@ class Reply(Value, frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The client-side calls this reply makes."""
-        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
+        parts = self.parts
+        if len(parts) == 1:  # most replies
+            only = parts[0]
+            return (only,) if isinstance(only, ToolCall) else ()
+        return tuple([part for part in parts if isinstance(part, ToolCall)])
 
 
 #: Reports that say nothing against what the content shows.

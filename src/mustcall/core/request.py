@@ -46,7 +46,7 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
-class Request(Value, frozen=True):
+class Request(Value, frozen=True, dict=True):
     """One request for one reply.
 
     `system` is the prompt a wire carries outside its message list (Messages `system`, Responses `instructions`);

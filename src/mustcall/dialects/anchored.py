@@ -18,8 +18,9 @@ UNKNOWN = "unknown"
 WINDOW = 400
 _BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
 # A tag on a line of its own, and the name on the next: `<my_code>`, `get_weather(…)`.
-_LINE_BEFORE = r"[>\]][ \t]{0,8}\r?\n[ \t]{0,8}"
-_MARKUP = re.compile(rf"{_BEFORE[:-1]}\]]")  # either begins so
+_LINE_BEFORE = r"(?<=[>\]])[ \t]{0,8}\r?\n[ \t]{0,8}"
+_MARK = rf"{_BEFORE[:-1]}\]]"  # either begins so
+_MARKUP = re.compile(_MARK)
 # A command word between the markup and the name: `@@call NAME`, `<|tool NAME`.
 _COMMAND = r"(?:(?<=[<\[{|@#$/\\])(?:call|tool|function|invoke|use|run|exec|action|request)[\w\-]{0,12}[ \t:=]{1,3})?"
 #: The most that stands between the markup and the name: a command word, or a line end with blanks around it.
@@ -147,7 +148,8 @@ def mentions_called(text: str, offered: Offered) -> bool:
 @lru_cache(maxsize=64)
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?:{_BEFORE}{_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
+    # One set of characters begins it, and not one of two: then the search skips ahead to them.
+    return re.compile(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
 
 
 @lru_cache(maxsize=64)

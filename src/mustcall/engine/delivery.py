@@ -72,8 +72,9 @@ class Delivery:
     def forward_one(self, block: bytes, event: Event) -> bytes:
         """Do as `forward` for whole lines that mean one event."""
         shown = self.shown
-        shown.events.append(event)
-        if len(shown.events) > shown.full:
+        events = shown.events
+        events.append(event)
+        if len(events) > shown.full:
             shown.join()
         self._last = block
         self._split = False

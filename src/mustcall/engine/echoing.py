@@ -10,7 +10,8 @@ from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped
 from mustcall.policy.scanning.echo_removal import ClearLens, cleared
 from mustcall.policy.scanning.echoes import Echoes, echoes_in
-from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.scanning.reply_scanner import Lens, is_plain
+from mustcall.policy.scanning.scan_targets import NOTHING, Found
 from mustcall.policy.turn.state import Course
 
 __all__ = ["Echoing"]
@@ -43,6 +44,10 @@ class Echoing:
         """Return what looks through the attempt's text."""
         lookout, echoes = self._course.lookout(), self._echoes
         return ClearLens(lookout, token, echoes) if echoes else Lens(lookout, token)
+
+    def look_through(self, reply: Reply, token: str) -> Found:
+        """Return what is in the text of a whole reply that was cleared; most have nothing, and need no lens."""
+        return NOTHING if is_plain(reply, self._course.lookout()) else self.lens(token).read(reply)
 
     def is_clear(self, reply: Reply) -> bool:
         """Tell whether a reply holds nothing of ours."""

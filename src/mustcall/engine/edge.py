@@ -26,25 +26,25 @@ class Edge:
 
     def __init__(self, turn: Turn, progress: Progress, *, created: int, metadata: bool) -> None:
         self._turn = turn
-        self._inbound = inbound = turn.inbound
+        self._inbound = turn.inbound
         self._request = turn.request
         self._progress = progress
         self._metadata = metadata
-        self._codec = codec_for(inbound.wire)
-        self._stamp = inbound.stamp(created)
+        self._created = created
 
     async def take(self) -> WholeReply | StreamedReply:
         """Take the turn as its caller asked: a stream is returned once its first bytes are there."""
+        turn = self._turn
         try:
-            return await (self._stream() if self._inbound.stream else self._whole())
+            if self._inbound.stream:
+                return await self._stream()
+            reply = await turn.reply()
+            if turn.raw is not None:
+                noted = turn.record.adaptations
+                return WholeReply(status=200, body=turn.raw, upstream_headers=turn.headers, adaptations=noted)
+            return self._answer(200, await heavily(self._encoded, reply) if turn.heavy else self._encoded(reply))
         except Refused as refused:
             return self._refusal(refused)
-
-    async def _whole(self) -> WholeReply:
-        reply, body = await self._turn.reply(), self._turn.raw
-        if body is None:
-            body = await heavily(self._encoded, reply) if self._turn.heavy else self._encoded(reply)
-        return self._answer(200, body)
 
     async def _stream(self) -> StreamedReply:
         delivery = self._progress.delivery = self._delivery()
@@ -53,7 +53,8 @@ class Edge:
 
     def _delivery(self) -> Delivery:
         kept = self._turn.is_stateful and not self._inbound.stored
-        return Delivery(self._codec, self._request, self._stamp, self._turn.log, kept=kept)
+        stamp = self._inbound.stamp(self._created)
+        return Delivery(codec_for(self._inbound.wire), self._request, stamp, self._turn.log, kept=kept)
 
     def _refusal(self, refused: Refused) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
@@ -63,14 +64,15 @@ class Edge:
         delivery = self._delivery()
         if self._inbound.stream and delivery.tells(told):
             return self._streamed(delivery.fail(UpstreamRejected(told)), _nothing())
-        body = msgspec.json.encode(self._codec.encode_error(told, self._inbound.request_id))
+        body = msgspec.json.encode(codec_for(self._inbound.wire).encode_error(told, self._inbound.request_id))
         return self._answer(refused.status, body)
 
     def _encoded(self, reply: Reply) -> bytes:
         """Write a reply for the caller."""
-        turn = self._turn
+        turn, inbound = self._turn, self._inbound
         try:
-            body = self._codec.encode_reply(reply, self._request, self._stamp, turn.log)
+            stamp = inbound.stamp(self._created)
+            body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.log)
             if self._metadata:
                 turn.record.adaptations = turn.adaptations
                 body["mustcall"] = turn.record.summary()

@@ -63,12 +63,14 @@ class Flow(Generic[P]):
         self._assembler = Assembler()
         self._held: list[bytes] = []
         self._released: list[Event] = []
-        self._ended = False
+        #: Whether the reply is complete, or has failed in its own words.
+        self.ended = False
         self._settled_reply: Reply | None = None
         self._stencil: Stencil | None = None
         self._part = -1
         self._patience = _STENCILS
         self.lens = lens
+        self._settles = lens.settles
         #: What came without saying anything.
         self.silence = Silence(limits)
         #: Whether the last of it said nothing.
@@ -82,11 +84,6 @@ class Flow(Generic[P]):
         self._deltas = 0
         #: Whether the error is the upstream's own word, in the bytes that came.
         self.said_so = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether the reply is complete, or has failed in its own words."""
-        return self._ended
 
     @property
     def began(self) -> bool:
@@ -141,7 +138,7 @@ class Flow(Generic[P]):
                     if not out:
                         raise
                     self.fail(error)  # what came before it is on its way
-                    self._ended = True
+                    self.ended = True
                     break
             start = end
         return out[0] if len(out) == 1 else self._outlet.joined(out)
@@ -189,7 +186,7 @@ class Flow(Generic[P]):
     @property
     def is_enough(self) -> bool:
         """Whether nothing more needs to come: a demanded call is there, or the text goes on in blanks."""
-        return self.lens.settled or self.lens.runs_dry
+        return self._settles and (self.lens.settled or self.lens.runs_dry)
 
     @property
     def settled(self) -> bool:
@@ -238,7 +235,7 @@ class Flow(Generic[P]):
         block, events = self._sse.close_block()
         # A server may hang up right after its last line, without the blank one that ends the event.
         data = self._feed(block + b"\n\n" if block and not block.endswith((b"\n\n", b"\r\r")) else block, events)
-        if not self._ended:
+        if not self.ended:
             self._take(self._decoder.close())
             self.said_so = False  # the decoder's word: no byte of it came
         return data
@@ -293,9 +290,9 @@ class Flow(Generic[P]):
             if isinstance(event, TextDelta | ReasoningDelta):
                 self._deltas += 1
             elif isinstance(event, Ended):
-                self._ended = True
+                self.ended = True
             elif isinstance(event, Failed):
-                self._ended = True
+                self.ended = True
                 self.error = UpstreamRejected(event.error)
                 self.said_so = without_generation(event.error) is event.error
             self._show(self.lens.feed(event))

@@ -80,7 +80,7 @@ class Teaching:
         for lesson in self._supposed:
             log.add(AdaptationKind.LEARNT, lesson.field, lesson.why)
 
-    def answered(self) -> None:
+    def _answered(self) -> None:
         """Note what refusals taught: the mended request was answered with a reply that could be read."""
         at = self._clock.now()
         for lesson in self._supposed:
@@ -109,8 +109,13 @@ class Teaching:
             self.unmet(verdict)
 
     def judged(self, reply: Reply, judged: Judgement) -> None:
-        """Count the provider's own calls of a reply: whether they could be delivered as they came (rule 145)."""
-        calls, tallies, now = reply.calls, self._learnt.tallies, self._clock.now()
+        """Take note of a reply that could be read.
+
+        Count the provider's own calls in it: whether they could be delivered as they came (rule 145).
+        """
+        if self._supposed:
+            self._answered()
+        calls = reply.calls
         if not calls or judged.dialect:
             return
         if judged.verdict in (Verdict.BAD_ARGUMENTS, Verdict.UNKNOWN_TOOL) or judged.cut_call:
@@ -119,8 +124,8 @@ class Teaching:
             made = judged.reply is reply or all(call in calls for call in judged.reply.calls)
         else:  # it says nothing about arguments
             return
-        tenant = self._inbound.tenant
-        if made and tallies.trusts(self._endpoint, self._model, now, tenant):
+        tenant, now = self._inbound.tenant, self._clock.now()
+        if made and self._learnt.tallies.trusts(self._endpoint, self._model, now, tenant):
             return
         for _ in calls if made else calls[:1]:
             self._learnt.observe(self._endpoint, self._model, ARGUMENTS, made=made, now=now, tenant=tenant)

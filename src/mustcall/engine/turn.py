@@ -5,8 +5,9 @@ seam, under one deadline and one ceiling of calls. A healthy turn on one wire is
 upstream sends, only `MustcallError` leaves this module.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
+from itertools import chain
 from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
@@ -27,7 +28,7 @@ from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
 from mustcall.engine.flow import Flow
-from mustcall.engine.letting import holds, keeps_reply, trusts
+from mustcall.engine.letting import holds, trusts
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
@@ -95,7 +96,7 @@ class Turn:
         self._shared = inbound.wire if self._same_wire else None
         self._names = course.names
         #: Whether the upstream keeps the reply under its id, for the caller to go on from.
-        self.is_stateful = keeps_reply(inbound.wire, endpoint, request)
+        self.is_stateful = course.stored
         self._binding = Binding(self._names.outgoing(request), endpoint.wire)
         self.log = self._log = AdaptationLog()
         self.raw: bytes | None = None
@@ -142,6 +143,7 @@ class Turn:
 
         A failure is raised until something went out; then it is what the outlet makes of it.
         """
+        progress = self._progress
         try:
             while True:
                 answer = await self._send()
@@ -162,9 +164,9 @@ class Turn:
                                 if holding or flow.quiet:
                                     self._check_time(flow)
                                 if data:
-                                    self._progress.holding = False  # no sign may overtake what is on its way
+                                    progress.holding = False  # no sign may overtake what is on its way
                                     yield data
-                                self._progress.holding = holding
+                                progress.holding = holding
                                 if flow.ended or flow.is_enough:
                                     await self._end(flow, pieces)
                                     break
@@ -210,9 +212,10 @@ class Turn:
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
         """What was changed so far."""
-        notes = (*self._course.plan.demand.notes, *self._setting.notes)
-        noted = (*notes, *self._course.log.entries, *self._course.isolation.notes, *self._log.entries)
-        return tuple(dict.fromkeys(noted)) if noted else ()
+        course = self._course
+        noted = (course.log.entries, course.isolation.notes, self._log.entries)
+        lists = (course.plan.demand.notes, self._setting.notes, *noted)
+        return tuple(dict.fromkeys(chain(*lists))) if any(lists) else ()
 
     def _check_time(self, flow: Flow[Any]) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
@@ -345,7 +348,8 @@ class Turn:
                     continue
                 return harvested, None
             try:
-                reply, raw = await self._read_in_time(answer.reply)
+                reading = self._read_whole if answer.reply.arrived else self._read_in_time
+                reply, raw = await reading(answer.reply)
             except BaseException as error:
                 await answer.reply.close()
                 if not isinstance(error, MustcallError):
@@ -360,17 +364,17 @@ class Turn:
             return restored, raw if self._forwards and restored is reply else None
 
     async def _read_in_time(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
-        if upstream.arrived:
-            return await self._read_whole(upstream)
         try:
             with IdleTimer(max(0.0, self._deadline - self._setting.clock.monotonic())):
                 return await self._read_whole(upstream)
         except TimeoutError:
             raise self._teaching.out_of_time(_TOO_LONG) from None
 
-    async def _read_whole(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
-        if not is_event_stream(upstream.headers):
-            return await self._decode_whole(upstream)
+    def _read_whole(self, upstream: UpstreamReply) -> Coroutine[Any, Any, tuple[Reply, bytes | None]]:
+        """Return what reads a reply; it is no coroutine itself, because every turn would pay for one more."""
+        return self._read_stream(upstream) if is_event_stream(upstream.headers) else self._decode_whole(upstream)
+
+    async def _read_stream(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
         lens = self._lens() if self._course.settles_early else Lens(None, "")
         limits = self._setting.limits
         flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False, limits=limits)
@@ -439,13 +443,12 @@ class Turn:
         case = self._case(reply)
 
         def look() -> tuple[Judgement, Found]:
-            found = self._lens().read(reply) if seen is None else seen
+            found = self._echoing.look_through(reply, self._token) if seen is None else seen
             return judge(case, reply, found), found
 
         looked = Aside.ASIDE if self.heavy else here(look)
         judged, found = await heavily(look) if looked is Aside.ASIDE else looked
         judged = self._echoing.noted(judged)
-        self._teaching.answered()
         self._teaching.judged(reply, judged)
         record = self.record.attempts[-1]
         record.note(judged, found, reply.usage)

@@ -5,7 +5,6 @@ nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
@@ -143,6 +142,7 @@ class Turns:
         self.house = house or House()
         self.learnt = learnt or Learnt()
         self.issued = Issued()
+        self._last = Setting(transport=transport, clock=clock, learnt=self.learnt)
 
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
@@ -229,9 +229,27 @@ class Turns:
         """Return a turn for a reader of values, or of bytes too, before anything is sent."""
         sent = model or asked
         known = profile or self.profile(endpoint, sent, inbound.tenant)
-        begin = partial(self._begun, inbound, endpoint, known, endpoint.issuer(sent), controls)
-        begun = here(begin) if len(inbound.body) <= LARGE * 4 else Aside.ASIDE
-        request, course = await heavily(begin) if begun is Aside.ASIDE else begun
+        asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
+        begun = here(self._begun, *asked_for) if len(inbound.body) <= LARGE * 4 else Aside.ASIDE
+        request, course = await heavily(self._begun, *asked_for) if begun is Aside.ASIDE else begun
+        turn = Turn(
+            inbound,
+            request,
+            course,
+            endpoint,
+            model=model,
+            setting=self._setting(controls, metered),
+            progress=progress,
+            deadline=deadline,
+            takes_bytes=takes_bytes,
+        )
+        turn.record.model, turn.record.place = sent, endpoint.base_url
+        return turn
+
+    def _setting(self, controls: Controls, metered: Metered | None) -> Setting:
+        """Return the surroundings of a turn; the last ones, where they are the same."""
+        if metered is None and self._last.controls is controls:
+            return self._last
         setting = Setting(
             transport=self._transport if metered is None else metered,
             clock=self._clock,
@@ -242,19 +260,9 @@ class Turns:
             limits=self._limits,
             tally=metered,
         )
-        turn = Turn(
-            inbound,
-            request,
-            course,
-            endpoint,
-            model=model,
-            setting=setting,
-            progress=progress,
-            deadline=deadline,
-            takes_bytes=takes_bytes,
-        )
-        turn.record.model, turn.record.place = sent, endpoint.base_url
-        return turn
+        if metered is None:
+            self._last = setting
+        return setting
 
     def _begun(
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls

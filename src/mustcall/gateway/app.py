@@ -64,15 +64,10 @@ _COUNT = "/messages/count_tokens"
 _MODELS = "/models"
 _PROBES = frozenset({"", "/healthz", "/readyz", "/api/hello"})
 _METRICS = "/metrics"
+#: The method each path takes.
+_METHODS = {**dict.fromkeys((*_TURNS, _COUNT), "POST"), _MODELS: "GET", _METRICS: "GET"}
 #: What a path is called in the metrics; whatever else callers think of is `other`.
 _ROUTE_NAMES = {**{path: str(wire) for path, wire in _TURNS.items()}, _COUNT: "count_tokens", _MODELS: "models"}
-
-
-def _method_of(path: str) -> str | None:
-    """Return the method a path takes, None for an unknown path."""
-    if path in _TURNS or path == _COUNT:
-        return "POST"
-    return "GET" if path in (_MODELS, _METRICS) else None
 
 
 def _strip(path: str) -> str:
@@ -268,7 +263,7 @@ class Gateway:
             await call.send_whole(204, b"", [])
             return
         server = self._settings.server
-        expected = _method_of(call.path)
+        expected = _METHODS.get(call.path)
         if call.path == _METRICS and server.metrics == "off":
             expected = None
         if call.path.startswith(STORED):
@@ -293,16 +288,18 @@ class Gateway:
             return
         held = Held(self._admission, key)
         try:
-            declared = call.headers.get("content-length", "")
-            body = await read_body(call.receive, declared, self._settings, held)
+            body = await read_body(call.receive, call.headers.get("content-length", ""), self._settings, held)
             if len(body) > self._settings.limits.body_elements:  # a value takes a byte at least
                 await check_elements(body, self._settings.limits.body_elements)
             keeper = self._keeper
-            with self._admission.slot(key):
+            self._admission.begin(key)
+            try:
                 if keeper is None or not keeper.is_open or call.path == _COUNT:
                     await call.while_connected(self._answer(call, body))
                 else:
                     await self._traced(call, body, keeper)
+            finally:
+                self._admission.end(key)
         finally:
             held.give_back()
 
@@ -369,7 +366,8 @@ class Gateway:
                     call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers
                 )
             finally:
-                await heartbeat.settle()
+                if heartbeat.task is not None:
+                    await heartbeat.settle()
             if isinstance(reply, WholeReply):
                 await call.send_reply(reply, codec)
                 return
@@ -435,9 +433,13 @@ class Gateway:
 
 def _headers_of(scope: Scope) -> dict[str, str]:
     """Return the request's headers; a name that stands several times has its values joined."""
-    headers: dict[str, str] = {}
+    raw: list[Header] = scope["headers"]
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(headers) == len(raw):
+        return headers
+    headers.clear()
     again: dict[str, list[str]] = {}
-    for raw_name, raw_value in scope["headers"]:
+    for raw_name, raw_value in raw:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         if name in headers:
             again.setdefault(name, [headers[name]]).append(value)
@@ -503,7 +505,7 @@ class _Call:
         self.streaming = False
         self.last = b""
         self.progress = Progress()
-        self._extra = cors(self.headers)
+        self._extra = cors(self.headers) if "origin" in self.headers else []
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Send one ASGI message, remembering that the answer has begun."""

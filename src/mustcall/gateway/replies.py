@@ -41,7 +41,7 @@ def reply_headers(
         headers.append((b"x-request-id", ours))
     if record is not None:
         headers += _turn_headers(record, ours)
-    noted = _compact(adaptations)
+    noted = _compact(adaptations) if adaptations else b""
     if noted:
         headers.append((b"x-mustcall-adaptations", noted))
     return headers

@@ -9,6 +9,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import InvalidRequest, MustcallError
+from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import Progress, TurnRecord
@@ -41,6 +42,8 @@ from mustcall.wire.sealing import holds_seal
 __all__ = ["Service"]
 
 _MODELS_TIMEOUT = 5.0
+#: Longer names of models are a caller's joke, and are not remembered.
+_LONGEST_NAME = 256
 #: For a client that tries again by itself: its tries and ours would be multiplied.
 _NO_TRIES = Backoff(retries=0)
 
@@ -67,6 +70,8 @@ class Service:
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         if learnt is None and settings.ledger is not None:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
+        #: Where names that came before are served.
+        self._routed: Bounded[tuple[str, Wire], tuple[Endpoint, str | None]] = Bounded(256)
         self._turns = Turns(transport, clock, settings.house, learnt, settings.limits)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
@@ -295,8 +300,15 @@ class Service:
         return msgspec.json.encode(_openai_list(names))
 
     def _route(self, model: str, wire: Wire) -> tuple[Endpoint, str | None]:
+        """Return where a model is served, and the name it goes under if that is another one."""
+        known = self._routed.get((model, wire))
+        if known is not None:
+            return known
         destination = choose(model, wire, self._settings.routes, self._doors)
-        return self._endpoints[destination.upstream], None if destination.model == model else destination.model
+        route = self._endpoints[destination.upstream], None if destination.model == model else destination.model
+        if len(model) <= _LONGEST_NAME:
+            self._routed.keep((model, wire), route)
+        return route
 
     async def _list(self, endpoint: Endpoint, headers: Mapping[str, str]) -> tuple[str, ...]:
         same_wire = ("anthropic-version" in headers) == (endpoint.wire is Wire.MESSAGES)

@@ -114,7 +114,7 @@ async def send_patiently(
         answer: Answer | None = None
         asked: float | None = None
         left = deadline - clock.monotonic()
-        if left <= 0 or not has_time(deadline, clock.monotonic(), tries.least):
+        if left <= 0 or left < tries.least:
             raise UpstreamTimeout("the time for this request ran out before the upstream answered")
         limited = call
         if call.timeouts.read > left:

@@ -76,8 +76,10 @@ class Store(Generic[T]):
         key = bytes(written)
         # Comparing is twenty times as fast as hashing: of long texts only samples are hashed, and all is compared.
         size = len(key)
-        middle = size >> 1
-        place = key if size <= _HASHED else (size, key[:_SAMPLE], key[middle : middle + _SAMPLE], key[-_SAMPLE:])
+        place: _Place = key
+        if size > _HASHED:
+            middle = size >> 1
+            place = (size, key[:_SAMPLE], key[middle : middle + _SAMPLE], key[-_SAMPLE:])
         known = self._known.get(place)
         if known is not None and known[0] == key:
             return known[1]
@@ -178,12 +180,11 @@ class RepeatedReader:
                 known = self._frame(fields, offer, offered)
                 self._frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
             value, frame = known
-            pairs = [self._messages.get(element) for element in elements]
+            values, messages, sealed = zip(*map(self._messages.get, elements), strict=True)
         except (ShapeError, msgspec.DecodeError, ValueError, RecursionError):
             return self._whole(body)
-        value = {**value, listed: [json for json, _, _ in pairs]}
-        sealed = any([seal for _, _, seal in pairs])  # noqa: C419  a generator costs more than the few it saves
-        return _filled(frame, None if sealed else value, tuple([message for _, message, _ in pairs]))
+        value = {**value, listed: list(values)}
+        return _filled(frame, None if any(sealed) else value, messages)
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
         """Read a request without its messages: its JSON, with None in their place, and the request."""

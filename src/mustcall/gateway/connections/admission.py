@@ -64,12 +64,15 @@ class Admission:
     def hold(self, key: str | None, size: int) -> None:
         """Count bytes of a body, or raise `GatewayBusy`; a negative size gives them back."""
         self._size += size
-        if key is not None:
+        if key is None:
+            if size <= 0 or self._size <= self._most_bytes:
+                return
+        else:
             self._sizes[key] += size
             if not self._sizes[key]:
                 del self._sizes[key]
-        if size <= 0:
-            return
+            if size <= 0:
+                return
         theirs = self._sizes[key] if key is not None else 0
         if self._size > self._most_bytes or theirs > self._share_bytes:
             self.hold(key, -size)

@@ -45,7 +45,8 @@ _OF_ONE_TURN = ("messages", "thread", "stream")
 
 def tenant_of(headers: Mapping[str, str]) -> str:
     """Return whose state it is."""
-    return tenant_of_key(caller_key(headers))
+    key = caller_key(headers)
+    return tenant_of_key(key) if key else ""
 
 
 def tenant_of_key(key: str | None) -> str:

@@ -7,7 +7,6 @@ the user, a tool or the system wrote stay as they are. A text without a call com
 Cost: most texts fail two cheap tests (a character that opens markup, a tool's name) and are not read any further.
 """
 
-import re
 from collections.abc import Iterable
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
@@ -18,12 +17,11 @@ from mustcall.dialects import Dialect, parse
 from mustcall.dialects.catalogue import active, find_dialect
 from mustcall.dialects.names import fold
 from mustcall.policy.facts.profile import Profile
+from mustcall.policy.history.in_order import OPENS_MARKUP
 from mustcall.wire.naming import flat_name
 
 __all__ = ["Eraser", "strip_markup"]
 
-#: Every dialect has one of these in each of its calls.
-_OPENS_MARKUP = re.compile(r"[<{\[(]|tool_code")
 #: Text can fold into new calls when calls are taken out of it; one that still does after so many rounds is nothing
 #: but markup, and goes as a whole. So the cost stays linear and a second reading finds nothing.
 _MOST_ROUNDS = 4
@@ -74,7 +72,7 @@ class Eraser:
 
     def _mentioned(self, text: str) -> list[Tool]:
         """Return the tools a text could call: those it names, as loosely as names are read, if it has any markup."""
-        if _OPENS_MARKUP.search(text) is None:
+        if OPENS_MARKUP.search(text) is None:
             return []
         folded = fold(text)
         return [tool for name, tools in self._by_fold.items() if name in folded for tool in tools]
@@ -115,7 +113,7 @@ def strip_markup(
 
 def _may_hold_markup(message: Message) -> bool:
     return message.role is Role.ASSISTANT and any(
-        isinstance(part, Text) and _OPENS_MARKUP.search(part.text) is not None for part in message.parts
+        isinstance(part, Text) and OPENS_MARKUP.search(part.text) is not None for part in message.parts
     )
 
 

@@ -22,10 +22,10 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.in_order import order_of
 from mustcall.policy.history.leftover_markup import strip_markup
 from mustcall.policy.history.pairing import pair_results
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
-from mustcall.policy.words.talk import talk_length
 
 __all__ = ["EMPTY_USER", "drop_reasoning", "mend_history", "remove_trailing_assistant"]
 
@@ -43,7 +43,7 @@ def mend_history(
     request: Request, profile: Profile, issuer: str, log: AdaptationLog, wording: Wording = _WORDING
 ) -> Request:
     """Return the request with a history this upstream takes; the same object if it has one already."""
-    if talk_length(request.messages) is not None:
+    if _is_clean(request, profile):
         return request
     stubs = _stubs(request.messages) if profile.history_needs_tools and not request.tools else ()
     messages = request.messages
@@ -62,6 +62,19 @@ def mend_history(
         log.add(AdaptationKind.TOOL_ADDED, names, "this upstream refuses tool history without tools")
         changes |= {"tools": stubs, "tool_choice": ToolChoice(mode=ChoiceMode.NONE)}
     return request.evolve(**changes) if changes else request
+
+
+def _is_clean(request: Request, profile: Profile) -> bool:
+    """Tell cheaply whether a history needs nothing; of one that does not say so by itself nothing is told."""
+    order = order_of(request)
+    if order.talk is not None:
+        return True
+    if not order.kept or not (order.ends or profile.prefill):
+        return False
+    if order.names and profile.history_needs_tools and not request.tools:
+        return False
+    messages = request.messages
+    return not order.marked or strip_markup(messages, request.tools, profile, 0, AdaptationLog()) is messages
 
 
 def _is_users(message: Message) -> bool:

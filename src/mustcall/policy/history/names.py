@@ -25,7 +25,7 @@ from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
-from mustcall.policy.words.talk import talk_length
+from mustcall.policy.history.in_order import order_of
 from mustcall.wire.naming import flat_name
 
 __all__ = ["UNCHANGED", "NameMap"]
@@ -76,9 +76,7 @@ class NameMap:
     __slots__ = ("_back", "_id_rule", "_legal", "_mapped", "_name_rule", "_taken", "trivial")
 
     def __init__(self, request: Request, profile: Profile) -> None:
-        self._name_rule = _rule(profile.name_pattern, profile.name_length)
-        # Without a pattern nothing is known of ids but that they tell calls apart; some proxies keep state in long ids.
-        self._id_rule = _rule(profile.id_pattern, profile.id_length if profile.id_pattern else 0)
+        self._name_rule, self._id_rule = _rules(profile)
         self._mapped: dict[_Key, str] = {}
         self._back: dict[str, _Key] = {}
         self._taken: set[str] = set()
@@ -93,7 +91,7 @@ class NameMap:
     @classmethod
     def of(cls, request: Request, profile: Profile) -> "NameMap":
         """Return the map for what this request offers and holds."""
-        if _is_trivial(request, _rule(profile.name_pattern, profile.name_length)):
+        if _is_trivial(request, profile):
             return UNCHANGED
         return cls(request, profile)
 
@@ -247,12 +245,19 @@ class _Ids:
         return next((legal for legal in legal_ids if legal not in self._given), call_id)
 
 
-def _is_trivial(request: Request, rule: _Rule) -> bool:
-    """Tell cheaply whether nothing can have to be mapped: no calls in the history, and every name is legal."""
-    tools = request.tools
+def _is_trivial(request: Request, profile: Profile) -> bool:
+    """Tell cheaply whether nothing can have to be mapped: every name is legal, and so are the history's ids, if any."""
+    tools, rule = request.tools, _rule(profile.name_pattern, profile.name_length)
     if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
         return False
-    return talk_length(request.messages) is not None or all(map(_is_nameless, request.messages))
+    order = order_of(request)
+    if order.talk is not None:
+        return True
+    if not order.kept:
+        return all(map(_is_nameless, request.messages))
+    rule, id_rule = _rules(profile)
+    legal = order.plain if id_rule.pattern is None else all(map(id_rule.allows, order.ids))
+    return legal and all(map(rule.allows, order.names))
 
 
 def _is_nameless(message: Message) -> bool:
@@ -265,6 +270,15 @@ _plain_names: Remembered[bool] = Remembered()
 
 def _is_plain(tool: Tool | ProviderTool, rule: _Rule) -> bool:
     return isinstance(tool, Tool) and tool.namespace is None and rule.allows(tool.name)
+
+
+def _rules(profile: Profile) -> tuple[_Rule, _Rule]:
+    """Return what names and ids must look like.
+
+    Without a pattern nothing is known of ids but that they tell calls apart; some proxies keep state in long ids.
+    """
+    id_length = profile.id_length if profile.id_pattern else 0
+    return _rule(profile.name_pattern, profile.name_length), _rule(profile.id_pattern, id_length)
 
 
 @lru_cache(maxsize=64)

@@ -57,10 +57,7 @@ _WORD = re.compile(r"[\w.\-]+")
 def announces_call(text: str, tools: Iterable[Tool | ProviderTool]) -> bool:
     """Tell whether the end of a text announces a call of a tool on offer."""
     tail = text[-_TAIL:].replace("\u2019", "'").casefold()
-    for sign in _SIGNS:
-        if sign in tail:
-            break
-    else:
+    if not any(map(tail.__contains__, _SIGNS)):
         return False
     names = {tool.name.casefold() for tool in tools if isinstance(tool, Tool)}
     return bool(names) and any(_announces(sentence, names) for sentence in _SENTENCE.findall(tail))

@@ -9,16 +9,13 @@ nothing.
 Cost: the sum of string lengths; no text is read.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from mustcall.core.memo import Remembered
-from mustcall.core.parts import File, Part, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.words.talk import talk_length
+from mustcall.policy.history.in_order import written_length
 
 __all__ = ["CHARACTERS_PER_TOKEN", "LEAST_BOUND", "estimate", "is_starved", "lower_bound", "prompt_bound"]
 
@@ -43,13 +40,10 @@ def prompt_bound(request: Request, written: int, usage: Usage | None) -> int:
 
 def lower_bound(request: Request) -> int:
     """Return a number of tokens the prompt has at least; 0 where the caller allows the server to cut it."""
-    origin = request.origin
-    if origin is not None and any(_is_asked(origin.fields.get(name), word) for name, word in _ASKED_FOR.items()):
+    fields = request.origin.fields if request.origin is not None else None
+    if fields and any(_is_asked(fields.get(name), word) for name, word in _ASKED_FOR.items()):
         return 0
-    length = _length(request.system.parts) if request.system is not None else 0
-    talk = talk_length(request.messages)
-    length += talk if talk is not None else sum(_length(message.parts) for message in request.messages)
-    tools = request.tools
+    length, tools = written_length(request), request.tools
     if tools:
         length += _told.get(tools, make=lambda: _tools_length(tools))
     return length // CHARACTERS_PER_TOKEN
@@ -84,17 +78,3 @@ def is_starved(bound: int, usage: Usage | None) -> bool:
 
 def _is_asked(value: object, word: str | None) -> bool:
     return value is not None if word is None else value == word
-
-
-def _length(parts: Iterable[Part]) -> int:
-    length = 0
-    for part in parts:
-        if isinstance(part, Text):
-            length += len(part.text)
-        elif isinstance(part, ToolCall):
-            length += len(part.name) + len(part.arguments)
-        elif isinstance(part, ToolResult):
-            length += _length(part.content)
-        elif isinstance(part, Refusal | File):
-            length += len(part.text or "")
-    return length

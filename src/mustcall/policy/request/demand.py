@@ -135,6 +135,9 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         return choice.namespace is None or call.namespace is None or call.namespace == choice.namespace
 
 
+_NO_DEMAND = Demand()
+
+
 def settle_demand(
     request: Request,
     controls: Controls,
@@ -148,7 +151,11 @@ def settle_demand(
     `answer_phase` is the choice of a structured answer's last step. The messages are only looked at where something
     is forced, capped or grounded.
     """
-    demand = _settled(request, controls, rules, answer_phase, notice)
+    asked = request.tool_choice or controls.step_cap > 0 or controls.force_tools or answer_phase or rules
+    if not asked and not _has_field(request, OWN_CHOICES):
+        demand = _NO_DEMAND  # most requests
+    else:
+        demand = _settled(request, controls, rules, answer_phase, notice)
     if not controls.tools:
         return demand
     locked = frozenset(_aliases(tool)[0] for tool in request.tools if _is_locked(_aliases(tool), controls))
@@ -182,10 +189,12 @@ def _settled(
         demand = _settle(answer_phase, DemandSource.ANSWER_PHASE, request, controls, notes)
         if demand is not None:
             return demand
-    elif not notes:
+    elif rules and not notes:
         demand = _grounded(request, controls, rules, notes)
         if demand is not None:
             return demand
+    if choice is None and not notes:
+        return _NO_DEMAND
     source = DemandSource.DEFAULT if choice is None else DemandSource.CALLER
     return Demand(choice=choice, source=source, notes=tuple(notes))
 
@@ -320,8 +329,8 @@ def offers_nothing(request: Request) -> bool:
 
 
 def _has_field(request: Request, names: Sequence[str]) -> bool:
-    origin = request.origin
-    return origin is not None and any(origin.fields.get(name) is not None for name in names)
+    fields = request.origin.fields if request.origin is not None else None
+    return bool(fields) and any(fields.get(name) is not None for name in names)
 
 
 def _subject(choice: ToolChoice) -> str:

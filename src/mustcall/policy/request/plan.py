@@ -70,6 +70,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rungs: tuple[Rung, ...]
 
 
+_PLAIN = (Rung(RungKind.PLAIN),)
+
+
 def make_plan(request: Request, demand: Demand, profile: Profile, controls: Controls) -> Plan:
     """Return the plan of a turn (rules 20 to 33, 70 to 76)."""
     protocol = controls.protocol or profile.protocol
@@ -80,7 +83,7 @@ def make_plan(request: Request, demand: Demand, profile: Profile, controls: Cont
     elif profile.words_choose and protocol is Protocol.PROMPT:
         rungs = _chosen_by_words(request, demand, profile)
     else:
-        rungs = [Rung(RungKind.PLAIN)]
+        rungs = _PLAIN
     return Plan(protocol=protocol, demand=demand, reasoning=reasoning, rungs=tuple(rungs))
 
 

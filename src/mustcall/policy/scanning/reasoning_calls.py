@@ -49,17 +49,14 @@ class Watch:
 class Musing:
     """What waits because a call was seen in the reasoning before it. `marks` says where, by text: behind how much."""
 
-    __slots__ = ("_held", "_holds", "_spoke", "marks")
+    __slots__ = ("_held", "_holds", "marks", "over")
 
     def __init__(self) -> None:
         self._held: list[Event] = []
-        self._holds = self._spoke = False
+        self._holds = False
+        #: Whether the reply has said something else, so that nothing in its reasoning matters any more.
+        self.over = False
         self.marks: dict[tuple[int, Channel], int] = {}
-
-    @property
-    def over(self) -> bool:
-        """Whether the reply has said something else, so that nothing in its reasoning matters any more."""
-        return self._spoke
 
     @property
     def pending(self) -> bool:
@@ -68,19 +65,19 @@ class Musing:
 
     def end(self) -> None:
         """Say that the reply has something else to it."""
-        self._spoke = True
+        self.over = True
 
     def pass_on(self, out: list[Event], call: int | None = None) -> list[Event]:
         """Return what of these events may be shown; `call` is the number of those before a call in reasoning."""
-        if self._spoke or not (self._holds or call is not None):
-            self._spoke = self._spoke or any(map(_speaks, out))
+        if self.over or not (self._holds or call is not None):
+            self.over = self.over or any(map(_speaks, out))
             return out
         split = 0 if self._holds else call
         self._holds = True
         shown, rest = out[:split], out[split:]
         self._held += rest
         if any(map(_speaks, rest)):
-            self._spoke, self._holds = True, False
+            self.over, self._holds = True, False
             shown += self._held
             self._held = []
         return shown

@@ -19,7 +19,7 @@ from mustcall.dialects import Text as ScannedText
 from mustcall.policy.scanning.reasoning_calls import Channel, Musing, Watch, channels_of, draw_out, is_silent
 from mustcall.policy.scanning.scan_targets import NOTHING, Found, Lookout
 
-__all__ = ["Found", "Lens", "Lookout"]
+__all__ = ["Found", "Lens", "Lookout", "is_plain"]
 
 #: How much of a whole text is looked through at once.
 _PIECE = 32 * 1024
@@ -69,6 +69,18 @@ class _TextScan:
         self.after_markup = False
         self.fed = 0
         self.emitted = 0
+
+
+def is_plain(reply: Reply, lookout: Lookout | None) -> bool:
+    """Tell quickly whether there is certainly nothing to find in a whole reply."""
+    if lookout is None:
+        return True
+    texts = [part.text for part in reply.parts if isinstance(part, Text)]
+    if not all(map(lookout.is_plain, texts)):
+        return False
+    if not all(map(str.isspace, texts)) or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
+        return True
+    return all(lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part))
 
 
 class Lens:
@@ -141,6 +153,11 @@ class Lens:
         return any(scan.scanner.ended_open for scan in self._open.values())
 
     @property
+    def settles(self) -> bool:
+        """Whether a reply may be settled before its end: a call is demanded."""
+        return self._lookout is not None and self._lookout.demanded is not None
+
+    @property
     def runs_dry(self) -> bool:
         """Whether a call is demanded and the text went on in nothing but blanks: a small model has said all it will.
 
@@ -201,18 +218,11 @@ class Lens:
 
     def read(self, reply: Reply) -> "Found":
         """Look through a whole reply."""
-        if self._lookout is None:
+        if is_plain(reply, self._lookout):
             return NOTHING
         self._streams = False
-        texts = [part.text for part in reply.parts if isinstance(part, Text)]
-        plain = all(map(self._lookout.is_plain, texts))
-        speaks = plain and not all(map(str.isspace, texts))
-        if speaks or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
+        if not all(isinstance(part, Text | Reasoning) for part in reply.parts):
             self._musing.end()
-            if plain:
-                return NOTHING
-        elif plain and all(self._lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part)):
-            return NOTHING
         for index, part in enumerate(reply.parts):
             if isinstance(part, Text) and len(part.text) > _PIECE:
                 # In pieces: one search through all of it could not be interrupted.
@@ -355,7 +365,8 @@ class Lens:
                 # Most deltas of most replies: text in, the same text out.
                 scan.emitted += len(text)
                 self._slots[scan.place].fragments.append(text)
-                return self._said([event if scan.place == event.index else TextDelta(scan.place, text)])
+                shown: list[Event] = [event if scan.place == event.index else TextDelta(scan.place, text)]
+                return shown if self._musing.over else self._said(shown)
         return self._show(scan, found)
 
     def _scanned(self, scanner: Scanner, text: str) -> list[ScanEvent]:

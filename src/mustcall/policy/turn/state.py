@@ -92,7 +92,7 @@ class Course:
         self._offered = functions_of(names.outgoing(caller).tools)
         self.names = names
         #: Whether the upstream keeps its replies, for the caller to go on from.
-        self._stored = kept
+        self.stored = kept
         #: Whether an answer that did not fit is asked for once more, alone.
         self._alone = False
         self._place = 0
@@ -188,7 +188,7 @@ class Course:
         """How a structured answer is asked for on this rung."""
         if self._request.output is None or self.rung.constrains or self.rung.kind is RungKind.ANSWER:
             return AnswerWay.ASKED
-        return answer_way(self._request, self.plan, self.profile, kept=self._stored)
+        return answer_way(self._request, self.plan, self.profile, kept=self.stored)
 
     @property
     def _answer_tool(self) -> Tool | None:
