@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from mustcall.engine.records import Progress, TurnRecord
 from mustcall.gateway.metrics import Metrics
 from mustcall.gateway.settings import load_settings
+from mustcall.telemetry.events import TurnEnded
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post
@@ -106,8 +106,6 @@ def test_who_may_read_it(access: str, without: int, with_key: int) -> None:
 
 def test_names_of_upstreams_are_escaped() -> None:
     """An upstream may be called anything; the page stays readable."""
-    progress = Progress()
-    progress.upstream, progress.record = 'a"b\\c\nd', TurnRecord(protocol="native")
     metrics = Metrics(0.0)
-    metrics.turn(progress)
+    metrics.take(TurnEnded(at=0.0, upstream='a"b\\c\nd', class_="passed"))
     assert rb'mustcall_turns_total{upstream="a\"b\\c\nd",outcome="passed"} 1' in metrics.text(in_flight=0, limit=1)

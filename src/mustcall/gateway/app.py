@@ -32,15 +32,15 @@ from mustcall.gateway.admission import Admission, Held, check_elements
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.keeping import Keeper, TurnEnd
-from mustcall.gateway.lines import line_of
-from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
-from mustcall.gateway.receiving import Gone, read_body
+from mustcall.gateway.receiving import Gone, headers_of, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
+from mustcall.gateway.telling import CONTENT_TYPE, Telling
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
+from mustcall.telemetry.stream import EventStream
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -106,7 +106,6 @@ class Gateway:
         requests: RequestLog | None = None,
     ) -> None:
         self._settings = settings
-        self._requests = requests
         self._metering = metering
         #: Where accounts were kept before a reload left the budget out: another one may bring it back.
         self._accounts: Metering | None = None
@@ -119,7 +118,7 @@ class Gateway:
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
         )
         self._hosts = allowed_hosts(settings)
-        self._metrics = Metrics(time())
+        self._telling = Telling(settings, requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -136,6 +135,11 @@ class Gateway:
         return self._admission.under_way
 
     @property
+    def events(self) -> EventStream:
+        """What happens here, for whoever wants to know."""
+        return self._telling.events
+
+    @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._settings
@@ -145,7 +149,7 @@ class Gateway:
 
         What was learnt stays, and so do connections, accounts and breakers. The address and the ledger cannot change.
         """
-        self._metrics.reload(None if settings is None else time())
+        self._telling.reload(None if settings is None else time())
         if settings is None:
             return
         self._settings = settings
@@ -173,8 +177,7 @@ class Gateway:
                     await self._transport.close()
                 if self._keeper is not None:
                     await self._keeper.close()
-                if self._requests is not None:
-                    await self._requests.close()
+                await self._telling.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -195,7 +198,8 @@ class Gateway:
                 self._transport = SchemeTransport(limits=self._settings.limits)
             keeper, budget = self._keeper, self._settings.house.budget
             if self._metering is None and budget is not None:
-                self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
+                meter = Metering if keeper is None else keeper.metering
+                self._metering = meter(budget, self._clock, events=self.events)
             self._service = Service(
                 self._settings,
                 self._transport,
@@ -205,6 +209,7 @@ class Gateway:
                 holders=keeper.holders if keeper is not None else None,
                 learnt=None if before is None else before.learnt,
                 failures=None if before is None else before.failures,
+                events=self.events,
             )
         return self._service
 
@@ -218,13 +223,15 @@ class Gateway:
             await self._respond(call)
         finally:
             name = _ROUTE_NAMES.get(call.path) or ("stored" if call.path.startswith(STORED) else "other")
-            seconds = monotonic() - began
-            self._metrics.request(name, call.status, seconds)
-            self._metrics.turn(call.progress)
-            if self._requests is not None:
-                self._requests.put(
-                    line_of(name, call.request_id, call.progress, status=call.status, seconds=seconds, error=call.error)
-                )
+            self._telling.ended(
+                call.progress,
+                call.request_id,
+                call.wire,
+                route=name,
+                status=call.status,
+                seconds=monotonic() - began,
+                error=call.error,
+            )
 
     async def _respond(self, call: "_Call") -> None:
         """Answer one request, with a typed error if nothing else."""
@@ -242,7 +249,6 @@ class Gateway:
             problem = MustcallError("the gateway failed; the operator's log has the request id")
         else:
             return
-        self._metrics.error(type(problem).code)
         call.error = type(problem).code
         if call.started:
             if call.streaming:
@@ -283,7 +289,7 @@ class Gateway:
         if call.path != _METRICS or server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
-            page = self._metrics.text(in_flight=self.under_way, limit=server.max_concurrency)
+            page = self._telling.page(in_flight=self.under_way, limit=server.max_concurrency)
             await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
             return
         key = caller_key(call.headers) if self._keys else None
@@ -353,6 +359,7 @@ class Gateway:
             await call.send_whole(counted.status, counted.body, answer)
             return
         progress = call.progress
+        self._telling.begin(progress, call.headers, body)
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
@@ -376,6 +383,7 @@ class Gateway:
             async with aclosing(reply.chunks) as chunks:
                 await call.begin_stream(reply.upstream_headers, reply.adaptations)
                 heartbeat.note()
+                progress.spoke = self._clock.monotonic()
                 await call.send_piece(reply.first)
                 async for chunk in chunks:
                     if heartbeat.task is not None:
@@ -433,21 +441,6 @@ class Gateway:
         ]
 
 
-def _headers_of(scope: Scope) -> dict[str, str]:
-    """Return the request's headers; a name that stands several times has its values joined."""
-    headers: dict[str, str] = {}
-    again: dict[str, list[str]] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in headers:
-            again.setdefault(name, [headers[name]]).append(value)
-        else:
-            headers[name] = value
-    for name, values in again.items():
-        headers[name] = ", ".join(values)
-    return headers
-
-
 def _without_frames(error: MustcallError) -> MustcallError:
     """Return the error without the frames it came through: one of them holds it, and others hold the request."""
     told: BaseException | None = error
@@ -488,7 +481,7 @@ class _Call:
         self._send = send
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
-        self.headers: Mapping[str, str] = _headers_of(scope)
+        self.headers: Mapping[str, str] = headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
         self.path = _strip(self.asked)

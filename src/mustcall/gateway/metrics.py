@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Literal
 
-from mustcall.engine.records import Progress
+from mustcall.telemetry.events import Event, TurnEnded
 
 __all__ = ["CONTENT_TYPE", "Metrics", "MetricsAccess"]
 
@@ -53,25 +53,24 @@ class Metrics:
         buckets[bisect_left(_BOUNDS, seconds)] += 1
         self._seconds_sum[route] += seconds  # pyright: ignore[reportArgumentType]  a Counter of seconds
 
-    def turn(self, progress: Progress) -> None:
-        """Count a turn and its attempts, if the request came as far as an upstream."""
-        upstream, record = progress.upstream, progress.record
-        if not upstream or record is None:
+    def take(self, event: Event) -> None:
+        """Count a request that is over: its turn and attempts too, if it came as far as an upstream."""
+        if not isinstance(event, TurnEnded):
             return
-        self._turns[upstream, str(record.outcome or "passed")] += 1
-        if record.force != "none":
-            self._forced[upstream, record.force] += 1
-        self._calls[upstream] += record.calls
-        for attempt in record.attempts:
-            self._attempts[upstream, str(attempt.verdict or "none")] += 1
-        usage = record.usage
-        if usage is not None:
-            self._tokens[upstream, "input"] += usage.input_tokens
-            self._tokens[upstream, "output"] += usage.output_tokens
-
-    def error(self, code: str) -> None:
-        """Count an error that a caller got from the gateway, by its code."""
-        self._errors[code] += 1
+        self.request(event.route, event.status, event.seconds)
+        if event.error:
+            self._errors[event.error] += 1
+        upstream = event.upstream
+        if not upstream or not event.class_:
+            return
+        self._turns[upstream, event.class_] += 1
+        if event.force != "none":
+            self._forced[upstream, event.force] += 1
+        self._calls[upstream] += event.calls
+        for attempt in event.attempts:
+            self._attempts[upstream, attempt.verdict or "none"] += 1
+        self._tokens[upstream, "input"] += event.input_tokens
+        self._tokens[upstream, "output"] += event.output_tokens
 
     def reload(self, at: float | None) -> None:
         """Count a reload of the configuration: when it was taken over, None if it was refused."""

@@ -1,0 +1,100 @@
+"""A finished turn as an event, worked out from its record: log lines, metrics, spans and the page all read this one."""
+
+from mustcall.core.reply import Usage
+from mustcall.engine.records import AttemptRecord, Progress
+from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
+
+__all__ = ["turn_ended"]
+
+_NOTHING = Usage()
+
+
+def turn_ended(
+    progress: Progress,
+    *,
+    at: float,
+    request_id: str,
+    wire: str,
+    route: str = "",
+    status: int = 0,
+    seconds: float = 0.0,
+    error: str = "",
+) -> TurnEnded:
+    """Return the event of a request that is over."""
+    record, trace = progress.record, progress.trace
+    if record is None:
+        return TurnEnded(
+            at=at,
+            request_id=request_id,
+            session=progress.session,
+            upstream=progress.upstream,
+            model=progress.model,
+            wire=wire,
+            route=route,
+            status=status,
+            seconds=seconds,
+            error=error,
+            trace="" if trace is None else trace.header,
+            parent="" if trace is None else trace.parent,
+        )
+    attempts = record.attempts
+    began = attempts[0].started if attempts else 0.0
+    usage = record.usage or _NOTHING
+    cost = record.cost
+    reply = attempts[-1].reply if attempts else None
+    return TurnEnded(
+        at=at,
+        request_id=request_id,
+        session=progress.session,
+        upstream=progress.upstream,
+        model=progress.model,
+        wire=wire,
+        attempt=len(attempts),
+        class_=record.outcome or "passed",
+        route=route,
+        status=status,
+        seconds=seconds,
+        held=_held(progress, attempts),
+        stream=progress.spoke is not None,
+        protocol=record.protocol,
+        force=record.force,
+        error=error,
+        sent_model=record.model,
+        place=record.place,
+        finish="" if reply is None else reply.finish or "",
+        attempts=tuple([_attempt(attempt, began) for attempt in attempts]),
+        adaptations=record.adaptations,
+        calls=record.calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=cost.cost_usd,
+        estimated=cost.estimated,
+        trace="" if trace is None else trace.header,
+        parent="" if trace is None else trace.parent,
+        contents=None if progress.asked is None else Contents(request=progress.asked, reply=reply),
+    )
+
+
+def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
+    usage = attempt.usage or _NOTHING
+    return AttemptEnd(
+        after=attempt.started - began,
+        seconds=attempt.seconds,
+        first_byte=attempt.first_byte,
+        rung=attempt.rung.kind,
+        verdict=attempt.verdict or "",
+        remedy=attempt.remedy or "",
+        sends=attempt.sends,
+        error=attempt.error or "",
+        tool=attempt.tool,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+    )
+
+
+def _held(progress: Progress, attempts: list[AttemptRecord]) -> float | None:
+    """Return how long a stream was held after the upstream had begun to answer, further attempts included."""
+    if progress.spoke is None or not attempts:
+        return None
+    first = attempts[0]
+    return max(0.0, progress.spoke - first.started - first.first_byte)
