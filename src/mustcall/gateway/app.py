@@ -37,7 +37,7 @@ from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, r
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
-from mustcall.gateway.telling import CONTENT_TYPE, Telling
+from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
 from mustcall.telemetry.stream import EventStream
@@ -118,7 +118,7 @@ class Gateway:
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
         )
         self._hosts = allowed_hosts(settings)
-        self._telling = Telling(settings, requests)
+        self._telling = Telling(settings, requests, self._state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -133,6 +133,12 @@ class Gateway:
     def under_way(self) -> int:
         """Requests being worked on."""
         return self._admission.under_way
+
+    def _state(self) -> State:
+        """Return what the gateway is like right now, for its metrics."""
+        caches = self._service.sizes() if self._service is not None else {}
+        dropped = {"ledger": self._keeper.traces.dropped} if self._keeper is not None else {}
+        return State(settings=self._settings, in_flight=self.under_way, caches=caches, dropped=dropped)
 
     @property
     def events(self) -> EventStream:
@@ -149,7 +155,7 @@ class Gateway:
 
         What was learnt stays, and so do connections, accounts and breakers. The address and the ledger cannot change.
         """
-        self._telling.reload(None if settings is None else time())
+        self._telling.reload(settings)
         if settings is None:
             return
         self._settings = settings
@@ -171,6 +177,7 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await self._open_ledger()
                 self._serve()
+                self._telling.open()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 if self._transport is not None:
@@ -275,7 +282,7 @@ class Gateway:
             return
         server = self._settings.server
         expected = _method_of(call.path)
-        if call.path == _METRICS and server.metrics == "off":
+        if call.path == _METRICS and not serves_metrics(self._settings):
             expected = None
         if call.path.startswith(STORED):
             expected = call.method  # which methods a stored response takes is known there
@@ -289,8 +296,7 @@ class Gateway:
         if call.path != _METRICS or server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
-            page = self._telling.page(in_flight=self.under_way, limit=server.max_concurrency)
-            await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
+            await call.send_whole(200, self._telling.page(), [(b"content-type", CONTENT_TYPE)])
             return
         key = caller_key(call.headers) if self._keys else None
         if call.path == _MODELS or call.path.startswith(STORED):

@@ -88,6 +88,15 @@ class Service:
         """What failed lately."""
         return self._failures
 
+    def sizes(self) -> dict[str, int]:
+        """Return how much is kept in memory, by what it is."""
+        return {
+            "facts": self._turns.learnt.size,
+            "tallies": self._turns.learnt.tallies.size,
+            "issued": len(self._turns.issued),
+            "failures": len(self._failures),
+        }
+
     async def turn(
         self,
         wire: Wire,
