@@ -1,6 +1,7 @@
-"""What one gateway tells of its work: its stream of events, and who reads it: the log of requests and the metrics."""
+"""What one gateway tells of its work: its stream of events, and who reads it: the log of requests, metrics, traces."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from time import time
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from mustcall.gateway.settings import Settings
 from mustcall.telemetry.events import Event, TurnEnded
 from mustcall.telemetry.requests import RequestLog
 from mustcall.telemetry.stream import EventStream
+from mustcall.telemetry.tracing import start_tracing
 
 if TYPE_CHECKING:
     from mustcall.telemetry.prometheus import Gauges, Metrics
@@ -25,6 +27,8 @@ __all__ = ["CONTENT_TYPE", "State", "Telling", "serves_metrics"]
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 #: Seconds between two times that a process of several hands its counts over.
 _EVERY = 0.5
+#: Seconds that a collector gets for what waits when the gateway stops.
+_LAST = 2.0
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,7 @@ class Telling:
             self._count(settings)
         if requests is not None:
             self.events.listen(self._log)
+        self._tracing = start_tracing(self.events, os.environ)
 
     def open(self) -> None:
         """Begin what goes on beside the requests."""
@@ -63,7 +68,12 @@ class Telling:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._tick)
 
     def begin(self, progress: Progress, headers: Mapping[str, str], body: bytes) -> None:
-        """Take note of a turn that begins."""
+        """Take note of a turn that begins: the trace it belongs to, and what is asked where that is told."""
+        tracing = self._tracing
+        if tracing is not None:
+            progress.trace = tracing.context(headers)
+            if tracing.contents:
+                progress.asked = body
 
     def ended(
         self,
@@ -108,6 +118,8 @@ class Telling:
             self._timer.cancel()
         if self._metrics is not None and self._metrics.is_shared:
             self._metrics.update(self._gauges())
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close, _LAST)
         if self._requests is not None:
             await self._requests.close()
 
@@ -129,6 +141,8 @@ class Telling:
 
         state = self._state()
         dropped = {**state.dropped, "listener": self.events.failed}
+        if self._tracing is not None:
+            dropped["otel"] = self._tracing.dropped
         if self._requests is not None:
             dropped["log"] = self._requests.dropped
         return Gauges(

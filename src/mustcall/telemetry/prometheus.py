@@ -6,6 +6,7 @@ processes, once in a while. Importing this imports the client; nobody does who h
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any, cast
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -147,8 +148,9 @@ class _Buckets(Histogram):
     """A histogram that many observations are added to at once."""
 
     def add(self, counts: Sequence[float], total: float) -> None:
-        self._sum.inc(total)
-        for bucket, count in zip(self._buckets, counts, strict=True):
+        self._sum.inc(total)  # pyright: ignore[reportUnknownMemberType]  its values have no types
+        buckets = cast("list[Any]", self._buckets)  # pyright: ignore[reportUnknownMemberType]  the same
+        for bucket, count in zip(buckets, counts, strict=True):
             if count:
                 bucket.inc(count)
 

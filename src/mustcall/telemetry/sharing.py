@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from mustcall.telemetry.logs import log_of
 
@@ -66,15 +67,17 @@ class SharedDirectory:
 
     def bury(self, pid: int) -> None:
         """Add what an ended process counted to what all ended ones did, and forget its gauges."""
-        from prometheus_client.mmap_dict import MmapedDict  # noqa: PLC0415  when a worker ended, not before
+        from prometheus_client import mmap_dict  # noqa: PLC0415  when a worker ended, not before
+
+        mapped: Any = mmap_dict.MmapedDict  # without types
 
         try:
             with self._lock(exclusive=True):
                 for kind in ("counter", "histogram"):
                     mine = self.path / f"{kind}_{pid}.db"
                     if mine.exists():
-                        ended = MmapedDict(str(self.path / f"{kind}_ended.db"))
-                        for key, value, at, _ in list(MmapedDict.read_all_values_from_file(str(mine))):
+                        ended = mapped(str(self.path / f"{kind}_ended.db"))
+                        for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
                             ended.write_value(key, ended.read_value(key)[0] + value, at)
                         ended.close()
                         mine.unlink()
