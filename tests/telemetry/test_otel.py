@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from mustcall.telemetry.context import TraceContext, child_id, continued
-from mustcall.telemetry.tracing import wanted_signals
+from mustcall.telemetry.stream import PROCESS
+from mustcall.telemetry.tracing import traced, wanted_signals
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
+from support.agents import agent_on
 from support.http import call, post
 from support.metrics import samples
 from support.otlp import Receiver, attributes
@@ -262,3 +264,40 @@ def test_a_later_version_is_read_by_its_first_four_fields() -> None:
     made = continued({"traceparent": f"01-{TRACE}-{CALLER}-00-more"})
     assert made == TraceContext(TRACE, made.span_id, f"00-{TRACE}-{CALLER}-00", "", sampled=False)
     assert made.outgoing(2) == {"traceparent": f"00-{TRACE}-{child_id(made.span_id, 2)}-00"}
+
+
+async def test_tools_of_an_agent_are_spans_in_the_trace_of_its_run(exporting: Exporting) -> None:
+    """A run is `invoke_agent`, a turn `chat {model}`, a tool `execute_tool {name}`; upstreams see the trace."""
+    with Receiver() as receiver:
+        exporting(receiver.url)
+        script = [Turn(Call("get_weather", {"city": "Oslo"})), Turn(Say("It is sunny."))]
+        with traced(), ScriptedUpstream(script) as upstream:
+            result = await agent_on(upstream, "chat").run("Weather in Oslo?")
+            headers = [request.headers for request in upstream.requests]
+        spans = {span.name: span for span in receiver.spans}
+        chats = [span for span in receiver.spans if span.name.startswith("chat ")]
+    assert result.text == "It is sunny."
+    run, tool = spans["invoke_agent"], spans["execute_tool get_weather"]
+    assert len({span.trace_id for span in (run, tool, *chats)}) == 1
+    assert [span.parent_span_id for span in (tool, *chats)] == [run.span_id] * 3
+    said = attributes(tool)
+    assert said["gen_ai.operation.name"] == "execute_tool"
+    assert said["gen_ai.tool.name"] == "get_weather"
+    assert said["gen_ai.tool.call.id"] == result.calls[0].call.id
+    assert said["mustcall.status"] == "ok"
+    assert [one["traceparent"] for one in headers] == [
+        f"00-{span.trace_id.hex()}-{child_id(span.span_id.hex(), 1)}-01" for span in chats
+    ]
+
+
+async def test_a_run_is_told_of_only_to_those_who_listen() -> None:
+    """Without a reader an agent's upstream gets no trace headers; with one, each thing that happens is told."""
+    script = [Turn(Call("get_weather", {"city": "Oslo"})), Turn(Say("It is sunny."))]
+    with ScriptedUpstream([*script, *script]) as upstream:
+        agent = agent_on(upstream, "chat")
+        await agent.run("Weather in Oslo?")
+        assert "traceparent" not in upstream.requests[0].headers
+        with PROCESS.subscribe() as events:
+            await agent.run("Weather in Oslo?")
+            told = [type(event).__name__ for event in events.take()]
+    assert told == ["TurnEnded", "ToolEnded", "TurnEnded", "RunEnded"]

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import msgspec
 
-__all__ = ["TraceContext", "child_id", "continued"]
+__all__ = ["TraceContext", "child_id", "continued", "inside"]
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _STATE = re.compile(r"[\x20-\x7e]{1,512}")
@@ -65,6 +65,11 @@ def continued(headers: Mapping[str, str]) -> TraceContext:
         state if _STATE.fullmatch(state) else "",
         sampled=bool(int(found[4], 16) & 1),
     )
+
+
+def inside(outer: TraceContext) -> TraceContext:
+    """Return a new span inside another one of ours."""
+    return TraceContext(outer.trace_id, os.urandom(8).hex(), outer.header, outer.state, sampled=outer.sampled)
 
 
 def _is_empty(found: "re.Match[str]") -> bool:

@@ -14,7 +14,8 @@ belong to the end of a turn (breakers, learnt facts, budgets, tools) is told whe
     ├── BudgetTripped    a cap was reached; class: the cap's code
     ├── BreakerChanged   a breaker opened, closed, or lets one call through; class: the new state
     ├── FactLearnt       a turn taught something about a model; class: the profile's field
-    └── ToolEnded        a tool of an agent was run; class: the call's status
+    ├── ToolEnded        a tool of an agent was run; class: the call's status
+    └── RunEnded         a run of an agent is over; class: what stopped it
 """
 
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ __all__ = [
     "Refused",
     "Repaired",
     "Retried",
+    "RunEnded",
     "ToolEnded",
     "TurnEnded",
     "unfold",
@@ -186,6 +188,15 @@ class ToolEnded(Event, frozen=True, kw_only=True, tag="tool_ended"):
     seconds: float = 0.0
     step: int = 0
     tries: int = 1
+    trace: str = ""
+    parent: str = ""
+
+
+class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
+    """A run of an agent is over."""
+
+    seconds: float = 0.0
+    steps: int = 0
     trace: str = ""
     parent: str = ""
 

@@ -28,7 +28,7 @@ from opentelemetry.util.types import AttributeValue
 
 from mustcall.telemetry.context import TraceContext, child_id, continued
 from mustcall.telemetry.counting import ModelNames
-from mustcall.telemetry.events import AttemptEnd, ToolEnded, TurnEnded
+from mustcall.telemetry.events import AttemptEnd, RunEnded, ToolEnded, TurnEnded
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.messages import input_messages, output_messages
 from mustcall.telemetry.stream import EventStream
@@ -161,6 +161,8 @@ class OtlpTracing:
                             self._turn(event)
                         case ToolEnded():
                             self._tool(event)
+                        case RunEnded():
+                            self._run(event)
                         case _:
                             pass
                 except Exception as error:  # noqa: BLE001  one turn that cannot be told must not end the telling
@@ -250,14 +252,19 @@ class OtlpTracing:
             attributes["error.type"] = _error_type(event)
         self._duration.record(event.seconds, attributes)
 
-    # --- tools -------------------------------------------------------------------------------------------------------
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _run(self, event: RunEnded) -> None:
+        attributes: Attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.request.model": event.model,
+            "mustcall.upstream": event.upstream,
+            "mustcall.stopped": event.class_,
+            "mustcall.steps": event.steps,
+        }
+        self._inside("invoke_agent", event, attributes, "failed" if event.class_ == "failed" else "")
 
     def _tool(self, event: ToolEnded) -> None:
-        own = _span_context(event.trace)
-        if own is None or not own.trace_flags.sampled:
-            return
-        end = int(event.at * 1e9)
-        self._ids.plan(event.trace[3:35], event.trace[36:52])
         attributes: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event.tool,
@@ -266,17 +273,24 @@ class OtlpTracing:
             "mustcall.status": event.class_,
             "mustcall.tries": event.tries,
         }
-        if event.class_ != "ok":
-            attributes["error.type"] = event.class_
+        self._inside(f"execute_tool {event.tool}", event, attributes, "" if event.class_ == "ok" else event.class_)
+
+    def _inside(self, name: str, event: ToolEnded | RunEnded, attributes: Attributes, error: str) -> None:
+        """Export a span of an agent."""
+        own = _span_context(event.trace)
+        if own is None or not own.trace_flags.sampled:
+            return
+        end = int(event.at * 1e9)
+        self._ids.plan(event.trace[3:35], event.trace[36:52])
         span = self._tracer.start_span(
-            f"execute_tool {event.tool}",
+            name,
             _context(event.parent),
             SpanKind.INTERNAL,
-            attributes=attributes,
+            attributes={**attributes, "error.type": error} if error else attributes,
             start_time=end - int(event.seconds * 1e9),
         )
-        if event.class_ != "ok":
-            span.set_status(Status(StatusCode.ERROR, event.class_))
+        if error:
+            span.set_status(Status(StatusCode.ERROR, error))
         span.end(end)
 
 

@@ -4,18 +4,22 @@ Nothing of OpenTelemetry is imported unless a variable asks for it. What cannot 
 line of the log, and requests go on without it.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from mustcall.telemetry.context import TraceContext
 from mustcall.telemetry.logs import log_of
-from mustcall.telemetry.stream import EventStream
+from mustcall.telemetry.stream import PROCESS, EventStream
 
-__all__ = ["Signals", "Tracing", "start_tracing", "wanted_signals"]
+__all__ = ["Signals", "Tracing", "start_tracing", "traced", "wanted_signals"]
 
 _log = log_of("mustcall.otel")
 
 Signals = frozenset[str]
+#: Seconds that a collector gets for what waits at the end of a program.
+_LAST = 2.0
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
@@ -68,3 +72,14 @@ def start_tracing(events: EventStream, environment: Mapping[str, str]) -> Tracin
     except Exception as error:  # noqa: BLE001  what the SDK makes of variables it cannot read
         _log.warning("turns are not traced: %s", error)
     return None
+
+
+@contextmanager
+def traced(environment: Mapping[str, str] | None = None) -> Generator[None]:
+    """Export what agents of this program do meanwhile, if the variables of OpenTelemetry ask for it."""
+    tracing = start_tracing(PROCESS, os.environ if environment is None else environment)
+    try:
+        yield
+    finally:
+        if tracing is not None:
+            tracing.close(_LAST)
