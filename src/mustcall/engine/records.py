@@ -122,13 +122,14 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     @property
     def cost(self) -> Charge:
         """What all attempts cost together, and whether that is certain."""
-        total = Charge()
-        for attempt in self.attempts:
-            if attempt.cost_usd is not None:
-                total += Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
-            else:
-                total += charge_for(attempt.usage, _LISTED.of(self.model, self.place))
-        return total
+        if len(self.attempts) == 1:
+            return self._cost_of(self.attempts[0])
+        return reduce(operator.add, map(self._cost_of, self.attempts), Charge())
+
+    def _cost_of(self, attempt: AttemptRecord) -> Charge:
+        if attempt.cost_usd is not None:
+            return Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
+        return charge_for(attempt.usage, _LISTED.of(self.model, self.place))
 
     @property
     def calls(self) -> int:

@@ -1,5 +1,7 @@
 """A finished turn as an event, worked out from its record: log lines, metrics, spans and the page all read this one."""
 
+import msgspec
+
 from mustcall.core.reply import Usage
 from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
@@ -41,8 +43,8 @@ def turn_ended(
     began = attempts[0].started if attempts else 0.0
     usage = record.usage or _NOTHING
     cost = record.cost
-    reply = attempts[-1].reply if attempts else None
-    return TurnEnded(
+    # What is as by default is left out: this is built for every turn.
+    ended = TurnEnded(
         at=at,
         request_id=request_id,
         session=progress.session,
@@ -54,14 +56,8 @@ def turn_ended(
         route=route,
         status=status,
         seconds=seconds,
-        held=_held(progress, attempts),
-        stream=progress.spoke is not None,
         protocol=record.protocol,
         force=record.force,
-        error=error,
-        sent_model=record.model,
-        place=record.place,
-        finish="" if reply is None else reply.finish or "",
         attempts=tuple([_attempt(attempt, began) for attempt in attempts]),
         adaptations=record.adaptations,
         calls=record.calls,
@@ -69,8 +65,19 @@ def turn_ended(
         output_tokens=usage.output_tokens,
         cost_usd=cost.cost_usd,
         estimated=cost.estimated,
-        trace="" if trace is None else trace.header,
-        parent="" if trace is None else trace.parent,
+        error=error,
+        held=None if progress.spoke is None else _held(progress.spoke, attempts),
+    )
+    if trace is None:
+        return ended
+    reply = attempts[-1].reply if attempts else None
+    return msgspec.structs.replace(
+        ended,
+        sent_model=record.model,
+        place=record.place,
+        finish="" if reply is None else str(reply.finish),
+        trace=trace.header,
+        parent=trace.parent,
         contents=None if progress.asked is None else Contents(request=progress.asked, reply=reply),
     )
 
@@ -92,9 +99,9 @@ def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
     )
 
 
-def _held(progress: Progress, attempts: list[AttemptRecord]) -> float | None:
+def _held(spoke: float, attempts: list[AttemptRecord]) -> float | None:
     """Return how long a stream was held after the upstream had begun to answer, further attempts included."""
-    if progress.spoke is None or not attempts:
+    if not attempts:
         return None
     first = attempts[0]
-    return max(0.0, progress.spoke - first.started - first.first_byte)
+    return max(0.0, spoke - first.started - first.first_byte)

@@ -67,34 +67,49 @@ def _is_answered(event: TurnEnded) -> bool:
     return any(attempt.verdict not in _UNKNOWN for attempt in event.attempts)
 
 
+class _Cell:
+    """Turns of one kind: all that their labels are made of is the same. What differs is added up."""
+
+    __slots__ = ("attempts", "calls", "cost", "extra", "first", "held", "read", "seconds", "turns", "written")
+
+    def __init__(self) -> None:
+        self.turns = self.calls = self.extra = self.read = self.written = 0
+        self.cost = 0.0
+        self.seconds, self.attempts, self.first, self.held = _empty(), _empty(), _empty(), _empty()
+
+
 class Counts:
-    """What happened since it was last asked, by family and label values."""
+    """What happened since it was last asked, by family and label values.
+
+    A turn adds to one cell, found by one lookup; the families are made of the cells when somebody asks.
+    """
 
     def __init__(self, models: ModelNames) -> None:
         self._models = models
-        self.added: dict[Key, float] = {}
-        #: For each family and labels: how many in each bucket, and the sum.
-        self.observed: dict[Key, list[float]] = {}
+        self._added: dict[Key, float] = {}
+        self._cells: dict[Key, _Cell] = {}
         #: The state of each breaker that ever changed.
         self.breakers: dict[tuple[str, str], float] = {}
 
     def taken(self) -> tuple[dict[Key, float], dict[Key, list[float]]]:
-        """Return what was counted, and begin anew."""
-        taken = self.added, self.observed
-        self.added, self.observed = {}, {}
-        return taken
+        """Return what was counted, and begin anew: counts, and for each time how many in each bucket, and the sum."""
+        added, cells = self._added, self._cells
+        self._added, self._cells = {}, {}
+        observed: dict[Key, list[float]] = {}
+        for key, cell in cells.items():
+            _spread(key, cell, added, observed)
+        return added, observed
 
     def add(self, *key: str, by: float = 1) -> None:
         """Count one more of a family and labels."""
-        self.added[key] = self.added.get(key, 0) + by
+        self._added[key] = self._added.get(key, 0) + by
 
     def take(self, event: Event) -> None:
         """Count an event."""
+        if isinstance(event, TurnEnded):
+            self._turn(event)
+            return
         match event:
-            case TurnEnded():
-                self._request(event)
-                if event.upstream and event.class_:
-                    self._turn(event)
             case BudgetTripped():
                 self.add("budget_trips", event.class_, "refused" if event.enforced else "reported")
             case BreakerChanged():
@@ -105,38 +120,73 @@ class Counts:
             case _:
                 pass
 
-    def _request(self, event: TurnEnded) -> None:
-        self.add("requests", event.route, str(event.status or "gone"))
-        self._observe(event.seconds, "request_duration", event.route)
-        if event.error:
-            self.add("errors", event.error)
-
     def _turn(self, event: TurnEnded) -> None:
-        upstream, model, add = event.upstream, self._models.label(event), self.add
-        add("turns", upstream, model, event.class_)
-        if event.force != "none":
-            add("forced_turns", upstream, model, event.force)
-        add("upstream_calls", upstream, model, by=event.calls)
+        upstream = event.upstream if event.class_ else ""
+        model = self._models.label(event) if upstream else ""
+        key = (event.route, str(event.status), event.error, upstream, model, event.class_, event.force)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = _Cell()
+        cell.turns += 1
+        _observe(cell.seconds, event.seconds)
+        if not upstream:
+            return
+        cell.calls += event.calls
         if event.calls > 1:
-            add("extra_calls", upstream, model, by=event.calls - 1)
+            cell.extra += event.calls - 1
+        cell.read += event.input_tokens
+        cell.written += event.output_tokens
+        cell.cost += event.cost_usd
         for attempt in event.attempts:
-            add("attempts", upstream, model, attempt.verdict or "none")
-            self._observe(attempt.seconds, "attempt_duration", upstream)
+            self.add("attempts", upstream, model, attempt.verdict or "none")
+            _observe(cell.attempts, attempt.seconds)
             if attempt.first_byte:
-                self._observe(attempt.first_byte, "first_byte", upstream)
+                _observe(cell.first, attempt.first_byte)
         if event.held is not None:
-            self._observe(event.held, "held", upstream)
-        add("tokens", upstream, model, "input", by=event.input_tokens)
-        add("tokens", upstream, model, "output", by=event.output_tokens)
-        if event.cost_usd:
-            add("cost_usd", upstream, model, by=event.cost_usd)
-        for entry in event.adaptations:
-            if entry.kind in REPAIRS:
-                add("repairs", upstream, str(entry.kind))
+            _observe(cell.held, event.held)
+        if event.adaptations:
+            for entry in event.adaptations:
+                if entry.kind in REPAIRS:
+                    self.add("repairs", upstream, str(entry.kind))
 
-    def _observe(self, seconds: float, *key: str) -> None:
-        buckets = self.observed.get(key)
-        if buckets is None:
-            buckets = self.observed[key] = [0.0] * (len(BOUNDS) + 2)
-        buckets[bisect_left(BOUNDS, seconds)] += 1
-        buckets[-1] += seconds
+
+def _empty() -> list[float]:
+    return [0.0] * (len(BOUNDS) + 2)
+
+
+def _observe(buckets: list[float], seconds: float) -> None:
+    buckets[bisect_left(BOUNDS, seconds)] += 1
+    buckets[-1] += seconds
+
+
+def _spread(key: Key, cell: _Cell, added: dict[Key, float], observed: dict[Key, list[float]]) -> None:
+    """Add what turns of one kind came to to the families."""
+    route, status, error, upstream, model, outcome, force = key
+
+    def add(by: float, *labels: str) -> None:
+        added[labels] = added.get(labels, 0) + by
+
+    def observe(seen: list[float], *labels: str) -> None:
+        if any(seen[:-1]):
+            known = observed.get(labels)
+            observed[labels] = seen if known is None else [one + more for one, more in zip(known, seen, strict=True)]
+
+    add(cell.turns, "requests", route, "gone" if status == "0" else status)
+    observe(cell.seconds, "request_duration", route)
+    if error:
+        add(cell.turns, "errors", error)
+    if not upstream:
+        return
+    add(cell.turns, "turns", upstream, model, outcome)
+    if force != "none":
+        add(cell.turns, "forced_turns", upstream, model, force)
+    add(cell.calls, "upstream_calls", upstream, model)
+    if cell.extra:
+        add(cell.extra, "extra_calls", upstream, model)
+    add(cell.read, "tokens", upstream, model, "input")
+    add(cell.written, "tokens", upstream, model, "output")
+    if cell.cost:
+        add(cell.cost, "cost_usd", upstream, model)
+    observe(cell.attempts, "attempt_duration", upstream)
+    observe(cell.first, "first_byte", upstream)
+    observe(cell.held, "held", upstream)

@@ -109,12 +109,11 @@ class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended"):
     seconds: float = 0.0
     #: From the upstream's first byte to the first piece for the caller; None for replies in one piece.
     held: float | None = None
-    stream: bool = False
     protocol: str = ""
     force: str = "none"
     #: The code of the error that the caller got.
     error: str = ""
-    #: The model as it was sent, and the endpoint's address.
+    #: Where somebody traces: the model as it was sent, the endpoint's address, and why the reply ended.
     sent_model: str = ""
     place: str = ""
     finish: str = ""

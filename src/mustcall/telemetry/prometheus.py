@@ -15,7 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from mustcall.telemetry.counting import BOUNDS, Counts, ModelNames
 from mustcall.telemetry.sharing import SharedDirectory, shared_directory
 
-__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "HISTOGRAMS", "Gauges", "Metrics"]
+__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "HISTOGRAMS", "Gauges", "Metrics", "markdown"]
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -223,3 +223,15 @@ class Metrics:
         MultiProcessCollector(together, str(self._shared.path))  # pyright: ignore[reportUnknownMemberType]  untyped
         with self._shared.read():
             return generate_latest(together)
+
+
+def markdown() -> str:
+    """Return the families as a table for the docs."""
+    families = [(name, "gauge", labels, told) for name, labels, told, _ in GAUGES.values()]
+    families += [(name, "counter", labels, told) for name, labels, told in COUNTERS.values()]
+    families += [(name, "histogram", labels, told) for name, labels, told in HISTOGRAMS.values()]
+    lines = ["| metric | type | labels | what |", "|---|---|---|---|"]
+    for name, kind, labels, told in families:
+        named = ", ".join(f"`{label}`" for label in labels)
+        lines.append(f"| `{name}` | {kind} | {f'{named} ' if named else ''}| {told} |")
+    return "\n".join(lines) + "\n"
