@@ -134,11 +134,14 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     @property
     def calls(self) -> int:
         """Upstream calls made, transport retries included."""
-        return sum([attempt.sends for attempt in self.attempts])
+        attempts = self.attempts
+        return attempts[0].sends if len(attempts) == 1 else sum([attempt.sends for attempt in attempts])
 
     @property
     def usage(self) -> Usage | None:
         """What all attempts cost together, as far as they told (rule 114)."""
+        if len(self.attempts) == 1:
+            return self.attempts[0].usage
         counted = [attempt.usage for attempt in self.attempts if attempt.usage is not None]
         return reduce(operator.add, counted) if counted else None
 

@@ -58,7 +58,7 @@ REPAIRS = frozenset(AdaptationKind) - {
 }
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="event", tag=str.lower):
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=str.lower):
     """What every event says: when, of which request, where it went, and which class it is of.
 
     `attempt` counts from 1; 0 is the whole turn. Fields that do not apply are empty.
@@ -100,7 +100,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     reply: Reply | None
 
 
-class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended"):
+class TurnEnded(Event, frozen=True, tag="turn_ended"):
     """A request is over; class: its outcome, `passed` if nothing was judged, empty if it never became a turn."""
 
     route: str = ""
@@ -113,10 +113,6 @@ class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended"):
     force: str = "none"
     #: The code of the error that the caller got.
     error: str = ""
-    #: Where somebody traces: the model as it was sent, the endpoint's address, and why the reply ended.
-    sent_model: str = ""
-    place: str = ""
-    finish: str = ""
     attempts: tuple[AttemptEnd, ...] = ()
     adaptations: tuple[Adaptation, ...] = ()
     #: Upstream calls of all attempts.
@@ -125,6 +121,10 @@ class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended"):
     output_tokens: int = 0
     cost_usd: float = 0.0
     estimated: bool = False
+    #: Where somebody traces: the model as it was sent, the endpoint's address, and why the reply ended.
+    sent_model: str = ""
+    place: str = ""
+    finish: str = ""
     #: The trace that the request belongs to, as W3C Trace Context writes it; empty where nobody traces.
     trace: str = ""
     parent: str = ""
