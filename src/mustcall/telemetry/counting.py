@@ -70,11 +70,24 @@ def _is_answered(event: TurnEnded) -> bool:
 class _Cell:
     """Turns of one kind: all that their labels are made of is the same. What differs is added up."""
 
-    __slots__ = ("attempts", "calls", "cost", "extra", "first", "held", "read", "seconds", "turns", "written")
+    __slots__ = (
+        "attempts",
+        "calls",
+        "cost",
+        "extra",
+        "first",
+        "held",
+        "read",
+        "seconds",
+        "turns",
+        "verdicts",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.turns = self.calls = self.extra = self.read = self.written = 0
         self.cost = 0.0
+        self.verdicts: dict[str, int] = {}
         self.seconds, self.attempts, self.first, self.held = _empty(), _empty(), _empty(), _empty()
 
 
@@ -138,7 +151,7 @@ class Counts:
         cell.written += event.output_tokens
         cell.cost += event.cost_usd
         for attempt in event.attempts:
-            self.add("attempts", upstream, model, attempt.verdict or "none")
+            cell.verdicts[attempt.verdict] = cell.verdicts.get(attempt.verdict, 0) + 1
             _observe(cell.attempts, attempt.seconds)
             if attempt.first_byte:
                 _observe(cell.first, attempt.first_byte)
@@ -180,6 +193,8 @@ def _spread(key: Key, cell: _Cell, added: dict[Key, float], observed: dict[Key, 
     add(cell.turns, "turns", upstream, model, outcome)
     if force != "none":
         add(cell.turns, "forced_turns", upstream, model, force)
+    for verdict, count in cell.verdicts.items():
+        add(count, "attempts", upstream, model, verdict or "none")
     add(cell.calls, "upstream_calls", upstream, model)
     if cell.extra:
         add(cell.extra, "extra_calls", upstream, model)
