@@ -36,11 +36,14 @@ def heard_of(events: Subscription, turns: int) -> list[Event]:
 def test_a_turn_of_three_attempts() -> None:
     """Rule 117: two detections, two retries and the outcome, all with the same request id, session, model and wire."""
     script = [Turn(Say("Rainy, probably.")), Turn(Say("I think it rains.")), Turn(Call("get_weather", {}))]
-    with ScriptedUpstream(script) as upstream, RunningGateway(f"up:chat={upstream.base_url}") as gateway:
-        with gateway.app.events.subscribe() as events:
-            answer = post(f"{gateway.base_url}/chat/completions", FORCED, SESSION)
-            assert answer.status == 200
-            heard = heard_of(events, 1)
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}") as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        answer = post(f"{gateway.base_url}/chat/completions", FORCED, SESSION)
+        assert answer.status == 200
+        heard = heard_of(events, 1)
     happened = [one for one in told(heard) if one[0] != "Repaired"]
     assert happened == [
         ("Detected", "force_missed", 1),
@@ -91,11 +94,14 @@ def test_what_is_learnt_is_told_once() -> None:
     """Rule 117: a fact that a refusal taught is one event, with the model and the field."""
     refusal = Fail(400, "tool_choice 'required' is not supported by this model", param="tool_choice")
     script = [refusal, Turn(Call("get_weather", {})), Turn(Call("get_weather", {}))]
-    with ScriptedUpstream(script) as upstream, RunningGateway(f"up:chat={upstream.base_url}") as gateway:
-        with gateway.app.events.subscribe() as events:
-            for _ in range(2):
-                assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
-            facts = [one for one in heard_of(events, 2) if isinstance(one, FactLearnt)]
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}") as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        for _ in range(2):
+            assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
+        facts = [one for one in heard_of(events, 2) if isinstance(one, FactLearnt)]
     assert [(one.upstream, one.model, one.class_, one.value) for one in facts] == [("up", "m", "forced", "never")]
 
 

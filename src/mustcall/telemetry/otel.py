@@ -9,6 +9,7 @@ the newer ones. Contents are exported only if `OTEL_INSTRUMENTATION_GENAI_CAPTUR
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from urllib.parse import urlsplit
@@ -64,6 +65,8 @@ _TOKENS = tuple(float(4**power) for power in range(14))
 _MOST = 2048
 #: Seconds after which the thread looks whether it is to end.
 _LOOK = 1.0
+#: Seconds between two turns: a thread that goes on without a pause keeps the event loop waiting for milliseconds.
+_BREATH = 0.0002
 
 Attributes = dict[str, AttributeValue]
 
@@ -167,6 +170,8 @@ class OtlpTracing:
                             pass
                 except Exception as error:  # noqa: BLE001  one turn that cannot be told must not end the telling
                     _log.debug("a turn was not traced: %s", error)
+                if not self._leaving:
+                    time.sleep(_BREATH)
             if self._leaving and not events:
                 return
 
