@@ -182,12 +182,14 @@ def test_a_failed_turn_is_an_error(exporting: Exporting) -> None:
     assert [attributes(point)["error.type"] for point in points] == ["force_unmet"]
 
 
-def test_a_collector_that_is_gone_fails_no_request(exporting: Exporting) -> None:
-    """Nobody listens where spans are to go: every request is answered as if there were no collector."""
+@pytest.mark.parametrize("silent", [False, True], ids=["gone", "silent"])
+def test_a_collector_that_is_gone_fails_no_request(exporting: Exporting, *, silent: bool) -> None:
+    """Nobody listens where spans are to go, or nobody answers: requests are answered as without a collector."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        port = nobody.getsockname()[1]
-        exporting(f"http://127.0.0.1:{port}")
+        if silent:
+            nobody.listen(16)
+        exporting(f"http://127.0.0.1:{nobody.getsockname()[1]}")
         script = [Turn(Say("Hello."))] * 30
         with ScriptedUpstream(script) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
             for _ in range(30):
