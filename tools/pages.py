@@ -35,6 +35,7 @@ from mustcall.policy.schema.subschemas import MAX_DEPTH
 from mustcall.policy.schema.workload import MOST_STEPS
 from mustcall.policy.turn import remedy
 from mustcall.profiles import markdown as profiles
+from mustcall.telemetry.prometheus import markdown as metrics
 from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
@@ -279,9 +280,16 @@ def _help(name: str) -> str:
     return f"```text\n{shown.stdout}```\n"
 
 
+def operations() -> str:
+    """Return docs/operations.md with its table of metrics written anew."""
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{metrics()}<!-- end -->\n", page)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
+    "operations.md": operations,
     "profiles.md": profiles,
     "reference.md": reference,
     "replay.md": replay,

@@ -32,15 +32,15 @@ from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import Admission, Held, check_elements
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
-from mustcall.gateway.connections.receiving import Gone, read_body
-from mustcall.gateway.lines import line_of
-from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
+from mustcall.gateway.connections.receiving import Gone, headers_of, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.state.stored_responses import PREFIX as STORED
 from mustcall.gateway.state.trace_keeper import Keeper, TurnEnd
+from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
+from mustcall.telemetry.stream import EventStream
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -101,7 +101,6 @@ class Gateway:
         requests: RequestLog | None = None,
     ) -> None:
         self._settings = settings
-        self._requests = requests
         self._metering = metering
         #: Where accounts were kept before a reload left the budget out: another one may bring it back.
         self._accounts: Metering | None = None
@@ -114,7 +113,7 @@ class Gateway:
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
         )
         self._hosts = allowed_hosts(settings)
-        self._metrics = Metrics(time())
+        self._telling = Telling(settings, requests, self._state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -130,6 +129,17 @@ class Gateway:
         """Requests being worked on."""
         return self._admission.under_way
 
+    def _state(self) -> State:
+        """Return what the gateway is like right now, for its metrics."""
+        caches = self._service.sizes() if self._service is not None else {}
+        dropped = {"ledger": self._keeper.traces.dropped} if self._keeper is not None else {}
+        return State(settings=self._settings, in_flight=self.under_way, caches=caches, dropped=dropped)
+
+    @property
+    def events(self) -> EventStream:
+        """What happens here, for whoever wants to know."""
+        return self._telling.events
+
     @property
     def settings(self) -> Settings:
         """The settings in force."""
@@ -140,7 +150,7 @@ class Gateway:
 
         What was learnt stays, and so do connections, accounts and breakers. The address and the ledger cannot change.
         """
-        self._metrics.reload(None if settings is None else time())
+        self._telling.reload(settings)
         if settings is None:
             return
         self._settings = settings
@@ -162,14 +172,14 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await self._open_ledger()
                 self._serve()
+                self._telling.open()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 if self._transport is not None:
                     await self._transport.close()
                 if self._keeper is not None:
                     await self._keeper.close()
-                if self._requests is not None:
-                    await self._requests.close()
+                await self._telling.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -190,7 +200,8 @@ class Gateway:
                 self._transport = SchemeTransport(limits=self._settings.limits)
             keeper, budget = self._keeper, self._settings.house.budget
             if self._metering is None and budget is not None:
-                self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
+                meter = Metering if keeper is None else keeper.metering
+                self._metering = meter(budget, self._clock, events=self.events)
             self._service = Service(
                 self._settings,
                 self._transport,
@@ -200,6 +211,7 @@ class Gateway:
                 holders=keeper.holders if keeper is not None else None,
                 learnt=None if before is None else before.learnt,
                 failures=None if before is None else before.failures,
+                events=self.events,
             )
         return self._service
 
@@ -213,13 +225,15 @@ class Gateway:
             await self._respond(call)
         finally:
             name = _ROUTE_NAMES.get(call.path) or ("stored" if call.path.startswith(STORED) else "other")
-            seconds = monotonic() - began
-            self._metrics.request(name, call.status, seconds)
-            self._metrics.turn(call.progress)
-            if self._requests is not None:
-                self._requests.put(
-                    line_of(name, call.request_id, call.progress, status=call.status, seconds=seconds, error=call.error)
-                )
+            self._telling.ended(
+                call.progress,
+                call.request_id,
+                call.wire,
+                route=name,
+                status=call.status,
+                seconds=monotonic() - began,
+                error=call.error,
+            )
 
     async def _respond(self, call: "_Call") -> None:
         """Answer one request, with a typed error if nothing else."""
@@ -237,7 +251,6 @@ class Gateway:
             problem = MustcallError("the gateway failed; the operator's log has the request id")
         else:
             return
-        self._metrics.error(type(problem).code)
         call.error = type(problem).code
         if call.started:
             if call.streaming:
@@ -264,7 +277,7 @@ class Gateway:
             return
         server = self._settings.server
         expected = _METHODS.get(call.path)
-        if call.path == _METRICS and server.metrics == "off":
+        if call.path == _METRICS and not serves_metrics(self._settings):
             expected = None
         if call.path.startswith(STORED):
             expected = call.method  # which methods a stored response takes is known there
@@ -278,8 +291,7 @@ class Gateway:
         if call.path != _METRICS or server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
-            page = self._metrics.text(in_flight=self.under_way, limit=server.max_concurrency)
-            await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
+            await call.send_whole(200, self._telling.page(), [(b"content-type", CONTENT_TYPE)])
             return
         key = caller_key(call.headers) if self._keys else None
         if call.path == _MODELS or call.path.startswith(STORED):
@@ -350,6 +362,7 @@ class Gateway:
             await call.send_whole(counted.status, counted.body, answer)
             return
         progress = call.progress
+        self._telling.begin(progress, call.headers, body)
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
@@ -374,6 +387,7 @@ class Gateway:
             async with aclosing(reply.chunks) as chunks:
                 await call.begin_stream(reply.upstream_headers, reply.adaptations)
                 heartbeat.note()
+                progress.spoke = self._clock.monotonic()
                 await call.send_piece(reply.first)
                 async for chunk in chunks:
                     if heartbeat.task is not None:
@@ -431,25 +445,6 @@ class Gateway:
         ]
 
 
-def _headers_of(scope: Scope) -> dict[str, str]:
-    """Return the request's headers; a name that stands several times has its values joined."""
-    raw: list[Header] = scope["headers"]
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
-    if len(headers) == len(raw):
-        return headers
-    headers.clear()
-    again: dict[str, list[str]] = {}
-    for raw_name, raw_value in raw:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in headers:
-            again.setdefault(name, [headers[name]]).append(value)
-        else:
-            headers[name] = value
-    for name, values in again.items():
-        headers[name] = ", ".join(values)
-    return headers
-
-
 def _without_frames(error: MustcallError) -> MustcallError:
     """Return the error without the frames it came through: one of them holds it, and others hold the request."""
     told: BaseException | None = error
@@ -490,7 +485,7 @@ class _Call:
         self._send = send
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
-        self.headers: Mapping[str, str] = _headers_of(scope)
+        self.headers: Mapping[str, str] = headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
         self.path = _strip(self.asked)

@@ -29,6 +29,7 @@ from mustcall.policy.facts.routing import choose, is_routed
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.client_retries import retries_itself
 from mustcall.profiles import Learnt
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
@@ -62,6 +63,7 @@ class Service:
         holders: Holders | None = None,
         learnt: Learnt | None = None,
         failures: Failures | None = None,
+        events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -72,14 +74,14 @@ class Service:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         #: Where names that came before are served.
         self._routed: Bounded[tuple[str, Wire], tuple[Endpoint, str | None]] = Bounded(256)
-        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits)
+        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, events=events)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
         self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None
         budget = settings.house.budget
         if metering is None and budget is not None:
-            metering = Metering(budget, clock)
+            metering = Metering(budget, clock, events=events)
         #: None where nothing is counted.
         self._metering = metering
 
@@ -92,6 +94,15 @@ class Service:
     def failures(self) -> Failures:
         """What failed lately."""
         return self._failures
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much is kept in memory, by what it is."""
+        return {
+            "facts": self._turns.learnt.size,
+            "tallies": self._turns.learnt.tallies.size,
+            "issued": len(self._turns.issued),
+            "failures": len(self._failures),
+        }
 
     async def turn(
         self,
@@ -142,9 +153,13 @@ class Service:
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,
+            trace=progress.trace,
         )
         deadline = self._clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None
+        if controls.session:
+            key, by = caller_key(caller or headers), self._settings.session_by
+            progress.session = session_of(controls.session, key, by) or ""
         if self._metering is not None or controls.turn_cost_usd:
             metered = self._metered(
                 controls, inbound, endpoint, model=model or seen.model, progress=progress, caller=caller or headers

@@ -8,6 +8,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ import msgspec
 __all__ = ["LogFormat", "RequestLine", "RequestLog", "as_json", "as_text", "stamp"]
 
 LogFormat = Literal["auto", "text", "json"]
+
+_encode = msgspec.json.Encoder().encode
 
 #: Seconds that lines wait for others, and how many wait at most.
 _EVERY = 0.1
@@ -50,11 +53,13 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def as_json(line: RequestLine) -> str:
     """Return a line for programs."""
-    told: dict[str, Any] = msgspec.structs.asdict(line)
+    told: dict[str, Any] = {"event": "request"}
+    for name in RequestLine.__struct_fields__:
+        told[name] = getattr(line, name)
     told["at"] = stamp(line.at)
     told["seconds"] = round(line.seconds, 4)
     told["model"] = line.model[:_LONGEST]
-    return msgspec.json.encode({"event": "request", **told}).decode()
+    return _encode(told).decode()
 
 
 def as_text(line: RequestLine) -> str:
@@ -154,5 +159,10 @@ def _name(text: str) -> str:
 
 def stamp(seconds: float) -> str:
     """Return a time for programs."""
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+    return f"{_second(int(seconds))}.{int(seconds % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    """Return a time to the second: many lines are of the same one."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

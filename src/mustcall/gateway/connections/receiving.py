@@ -1,4 +1,4 @@
-"""Reads the body of one request within a size, a time and a rate. Nothing of a refused body is kept."""
+"""Reads the headers of one request, and its body within a size, a time and a rate. No refused body is kept."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -8,13 +8,32 @@ from typing import Any
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import Held
-from mustcall.gateway.replies import Receive
+from mustcall.gateway.replies import Header, Receive, Scope
 
-__all__ = ["Gone", "read_body"]
+__all__ = ["Gone", "headers_of", "read_body"]
 
 
 class Gone(Exception):
     """The client went away; there is nobody to answer."""
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return the request's headers; a name that stands several times has its values joined."""
+    raw: list[Header] = scope["headers"]
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(headers) == len(raw):
+        return headers
+    headers.clear()
+    again: dict[str, list[str]] = {}
+    for raw_name, raw_value in raw:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name in headers:
+            again.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in again.items():
+        headers[name] = ", ".join(values)
+    return headers
 
 
 async def read_body(receive: Receive, declared: str, settings: Settings, held: Held) -> bytes:
