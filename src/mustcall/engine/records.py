@@ -186,7 +186,7 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("delivery", "failed", "holding", "model", "record", "streams", "upstream")
+    __slots__ = ("delivery", "failed", "holding", "model", "record", "session", "streams", "upstream")
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
@@ -202,3 +202,5 @@ class Progress:
         #: The model that was asked for and the upstream it went to; empty before that is known.
         self.model = ""
         self.upstream = ""
+        #: The session as accounts know it, where the caller named one.
+        self.session = ""

@@ -34,11 +34,14 @@ from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.keeping import Keeper, TurnEnd
 from mustcall.gateway.lines import line_of
 from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
-from mustcall.gateway.receiving import Gone, read_body
+from mustcall.gateway.receiving import Gone, headers_of, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
+from mustcall.gateway.ring import Ring
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
+from mustcall.gateway.tapping import Tapping, tap
+from mustcall.gateway.ui.page import Inside, Page
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
 from mustcall.upstream.endpoint import caller_key
@@ -120,11 +123,14 @@ class Gateway:
         )
         self._hosts = allowed_hosts(settings)
         self._metrics = Metrics(time())
+        #: The last turns, where no ledger keeps them.
+        self._ring = Ring()
+        self._page = Page(self._inside)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            await (self._page if self._page.takes(scope) else self._http)(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -160,6 +166,9 @@ class Gateway:
             self._metering = Metering(budget, self._clock, meter=meter, breakers=breakers)
         if service is not None:
             self._serve(service)
+
+    def _inside(self) -> Inside:
+        return Inside(self._settings, self._serve(), self._keeper, self._ring, self._metering, self.under_way)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -198,7 +207,7 @@ class Gateway:
                 self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
             self._service = Service(
                 self._settings,
-                self._transport,
+                Tapping(self._transport) if keeper is not None and keeper.keeps_contents else self._transport,
                 self._clock,
                 self._metering,
                 keeper.memory if keeper is not None else None,
@@ -297,12 +306,11 @@ class Gateway:
             body = await read_body(call.receive, declared, self._settings, held)
             if len(body) > self._settings.limits.body_elements:  # a value takes a byte at least
                 await check_elements(body, self._settings.limits.body_elements)
-            keeper = self._keeper
             with self._admission.slot(key):
-                if keeper is None or not keeper.is_open or call.path == _COUNT:
+                if call.path == _COUNT:
                     await call.while_connected(self._answer(call, body))
                 else:
-                    await self._traced(call, body, keeper)
+                    await self._traced(call, body)
         finally:
             held.give_back()
 
@@ -316,17 +324,19 @@ class Gateway:
             reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
             await call.send_reply(reply, codec_for(Wire.RESPONSES))
 
-    async def _traced(self, call: "_Call", body: bytes, keeper: Keeper) -> None:
-        """Answer a turn, and drop what it was into the queue of traces."""
+    async def _traced(self, call: "_Call", body: bytes) -> None:
+        """Answer a turn, and hand over what it was to who keeps turns."""
         began = monotonic()
+        keeper = self._keeper if self._keeper is not None and self._keeper.is_open else self._ring
         contents = keeper.keeps_contents
         call.kept = [] if contents else None
-        status = 0
+        taps = tap() if contents else ()
+        status, failure = 0, None
         try:
             await call.while_connected(self._answer(call, body))
             status = call.status
         except MustcallError as error:
-            status = status_of(error, codec_for(call.wire))
+            status, failure = status_of(error, codec_for(call.wire)), error
             raise
         finally:
             if call.progress.upstream:
@@ -341,8 +351,11 @@ class Gateway:
                     contents,
                     body if contents else b"",
                     tuple(call.kept or ()),
+                    tuple(taps),
+                    call.headers.get("user-agent", ""),
+                    failure,
                 )
-                keeper.traces.put(end)
+                keeper.put(end)
 
     async def _answer(self, call: "_Call", body: bytes) -> None:
         service = self._serve()
@@ -433,21 +446,6 @@ class Gateway:
         ]
 
 
-def _headers_of(scope: Scope) -> dict[str, str]:
-    """Return the request's headers; a name that stands several times has its values joined."""
-    headers: dict[str, str] = {}
-    again: dict[str, list[str]] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in headers:
-            again.setdefault(name, [headers[name]]).append(value)
-        else:
-            headers[name] = value
-    for name, values in again.items():
-        headers[name] = ", ".join(values)
-    return headers
-
-
 def _without_frames(error: MustcallError) -> MustcallError:
     """Return the error without the frames it came through: one of them holds it, and others hold the request."""
     told: BaseException | None = error
@@ -488,7 +486,7 @@ class _Call:
         self._send = send
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
-        self.headers: Mapping[str, str] = _headers_of(scope)
+        self.headers: Mapping[str, str] = headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
         self.path = _strip(self.asked)

@@ -1,4 +1,4 @@
-"""Reads the body of one request within a size, a time and a rate. Nothing of a refused body is kept."""
+"""Reads one request: its headers, and its body within a size, a time and a rate. Nothing of a refused body is kept."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -7,10 +7,10 @@ from typing import Any
 
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
 from mustcall.gateway.admission import Held
-from mustcall.gateway.replies import Receive
+from mustcall.gateway.replies import Receive, Scope
 from mustcall.gateway.settings import Settings
 
-__all__ = ["Gone", "read_body"]
+__all__ = ["Gone", "headers_of", "read_body"]
 
 
 class Gone(Exception):
@@ -63,3 +63,18 @@ async def _rest_of_body(receive: Receive, message: MutableMapping[str, Any], set
 
 def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return the request's headers; a name that stands several times has its values joined."""
+    headers: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name in headers:
+            again.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in again.items():
+        headers[name] = ", ".join(values)
+    return headers

@@ -100,6 +100,9 @@ class Service:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         came, fields = body, _opened(body)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
+        if controls.session:
+            key = caller_key(caller or headers)
+            progress.session = session_of(controls.session, key, self._settings.session_by) or ""
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
             asked = Asked(wire, query, caller or headers, came)

@@ -1,0 +1,79 @@
+"""The last turns of this process, in memory, for a gateway that has no ledger or cannot reach it. No contents.
+
+It answers what a ledger answers of turns, so that whoever shows them need not know where they are kept.
+"""
+
+from collections import Counter, deque
+from itertools import islice
+
+from mustcall.gateway.keeping import TurnEnd, describe
+from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
+from mustcall.ledger.traces import count_changes
+
+__all__ = ["Ring"]
+
+_ANY = TurnFilter()
+
+
+class Ring:
+    """At most `most` turns; the oldest goes first."""
+
+    #: Requests and replies are kept in a ledger only, where the operator says how and for how long.
+    keeps_contents = False
+
+    def __init__(self, most: int = 500) -> None:
+        self._turns: deque[TurnTrace] = deque(maxlen=most)
+
+    def put(self, end: TurnEnd) -> None:
+        """Take a finished turn."""
+        self._turns.append(describe(end, digests=False))
+
+    async def turns(
+        self, wanted: TurnFilter = _ANY, *, before: float = float("inf"), before_id: str = "", most: int = 100
+    ) -> list[TurnTrace]:
+        """Return turns, the newest first."""
+        found = [turn for turn in self._turns if (turn.at, turn.id) < (before, before_id) and _fits(turn, wanted)]
+        found.sort(key=lambda turn: (turn.at, turn.id), reverse=True)
+        return list(islice(found, most))
+
+    async def get_turn(self, turn: str) -> TurnTrace | None:
+        """Return one turn."""
+        return next((one for one in self._turns if one.id == turn), None)
+
+    async def sum_turns(self, *, since: float = 0.0, tenant: str = "") -> TurnSums:
+        """Return what the turns since a time came to."""
+        turns = [turn for turn in self._turns if turn.at >= since and (not tenant or turn.tenant == tenant)]
+        groups: dict[tuple[str, str, str | None, str | None], list[TurnTrace]] = {}
+        for turn in turns:
+            first = turn.attempts[0].verdict if turn.attempts else None
+            groups.setdefault((turn.upstream, turn.model, turn.outcome, first), []).append(turn)
+        attempts = Counter((one.verdict or "", one.remedy or "") for turn in turns for one in turn.attempts)
+        return TurnSums(
+            groups=tuple(
+                TurnGroup(
+                    upstream=upstream,
+                    model=model,
+                    outcome=outcome,
+                    first=first,
+                    count=len(same),
+                    input_tokens=sum(turn.input_tokens for turn in same),
+                    output_tokens=sum(turn.output_tokens for turn in same),
+                    seconds=sum(turn.seconds for turn in same),
+                    cost_usd=sum(turn.cost_usd for turn in same),
+                )
+                for (upstream, model, outcome, first), same in groups.items()
+            ),
+            attempts=tuple((verdict, remedy, count) for (verdict, remedy), count in attempts.most_common()),
+            changes=count_changes((turn.adaptations, 1) for turn in turns if turn.adaptations),
+        )
+
+
+def _fits(turn: TurnTrace, wanted: TurnFilter) -> bool:
+    if wanted.verdict and not any(attempt.verdict == wanted.verdict for attempt in turn.attempts):
+        return False
+    return all(
+        not word or getattr(turn, name) == word
+        for name in wanted.__struct_fields__
+        if name != "verdict"
+        for word in (getattr(wanted, name),)
+    )
