@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mustcall.core.shares import Share, share_of
 from mustcall.core.verdict import OutcomeKind
 from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.spending import Metering
+from mustcall.evals.statistics import Share, share_of
 from mustcall.gateway.keeping import Keeper
 from mustcall.ledger import TurnGroup, TurnSums
 from mustcall.policy.budget import Spending
