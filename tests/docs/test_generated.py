@@ -216,7 +216,7 @@ def test_every_error_code_is_documented() -> None:
     """Rule 48: every code a caller can get stands in the docs, with its status."""
     inside = {errors.ConfigError, errors.FetchFailed, errors.ToolError, errors.ToolRefused}
     inside |= {errors.RoleFailed, errors.QuorumMissed}  # not of a request
-    inside |= {errors.LedgerMismatch, errors.UnknownTurn}  # of a start, of a command
+    inside |= {errors.LedgerMismatch, errors.UnknownTurn, errors.ContentsNotKept}  # of a start, of a command
     inside |= {errors.FenceLost, errors.AlreadyRecorded, errors.RunBusy, errors.UnknownRun}  # of a durable run
     for kind in set(_leaves(MustcallError)) - inside:
         if issubclass(kind, ModelError):

@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,11 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mustcall import __version__
 from mustcall.cli.groups import Group
+from mustcall.cli.measuring import FILE
+from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
-from mustcall.core.errors import UnknownTurn
+from mustcall.cli.writing import written
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, TurnFilter, TurnTrace, open_ledger
+from mustcall.ledger.redacting import redact as redacted
+from mustcall.replay import as_bundle
 from mustcall.toolkit.files import plain
 
 __all__ = ["command"]
@@ -55,7 +61,7 @@ def _filters(command: Any) -> Any:
 
 @click.group(name="turns", cls=Group)
 def command() -> None:
-    """List, show and follow the turns of the gateway."""
+    """List, show, follow and export the turns of the gateway."""
 
 
 @command.command(name="list", short_help="Show the last turns.")
@@ -111,16 +117,7 @@ def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
 @_json
 def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
     """Show TURN_ID (`x-mustcall-trace` of its answer): its attempts, what each sent and got back, and why."""
-
-    async def read(ledger: Ledger) -> TurnTrace:
-        found = await ledger.get_turn(turn_id)
-        if found is None:
-            raise UnknownTurn(
-                f"there is no turn {turn_id!r} in the ledger at {ledger.store.place}; see `mustcall turns list`"
-            )
-        return found
-
-    turn = on_ledger(place, read)
+    turn = asyncio.run(find_turn(place, turn_id))
     if as_json:
         click.echo(msgspec.json.encode(_whole(turn)))
         return
@@ -128,6 +125,22 @@ def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
     _print_head(out, turn)
     out.print(_attempts(turn.attempts))
     _print_contents(out, turn)
+
+
+@command.command(short_help="Write one turn as a bundle that replays elsewhere.")
+@click.argument("turn_id")
+@click.argument("file", type=FILE)
+@place_option
+@click.option("--redact", is_flag=True, help="Mask secrets and personal marks, also where the ledger keeps them.")
+def export(turn_id: str, file: Path, place: str | None, *, redact: bool) -> None:
+    """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report."""
+    turn = asyncio.run(find_turn(place, turn_id))
+    bundle = as_bundle(turn, __version__)
+    with written(file) as part:
+        part.write_bytes(redacted(bundle) if redact else bundle)
+    click.echo(f"wrote {file}")
+    if b"[redacted " not in bundle and not redact:
+        click.echo("note: it holds what was said as it was said; --redact masks secrets", err=True)
 
 
 def _wanted(given: dict[str, str | None]) -> TurnFilter:

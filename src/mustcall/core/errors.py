@@ -31,6 +31,7 @@
     │   ├── RunBusy                 409  another process is carrying the run out
     │   ├── UnknownRun              404  there is no run of that name
     │   ├── UnknownTurn             404  there is no turn of that name
+    │   ├── ContentsNotKept         409  the turn is there, what was said in it is not
     │   └── AlreadyRecorded         409  the step was already written by somebody else
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
@@ -66,6 +67,7 @@ __all__ = [
     "BudgetSpent",
     "CallerError",
     "ConfigError",
+    "ContentsNotKept",
     "EmptyReply",
     "ErrorInfo",
     "FenceLost",
@@ -376,6 +378,14 @@ class UnknownTurn(LedgerError):
     code = "unknown_turn"
     shown = ""
     status = 404
+
+
+class ContentsNotKept(LedgerError):
+    """The turn is in the ledger, but what was said in it was not kept."""
+
+    code = "contents_not_kept"
+    shown = ""
+    status = 409
 
 
 class AlreadyRecorded(LedgerError):

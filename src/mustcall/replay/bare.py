@@ -1,0 +1,60 @@
+"""What a reply is to a client without mustcall: the verdict of a bare reply, by the same judge and the same demand.
+
+The client reads the wire's own calls and nothing else, so a call that came as text is a text call here, whatever the
+profile would make of it. Pure.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
+from mustcall.core.tools import functions_of
+from mustcall.engine.turns import House
+from mustcall.policy.controls import Controls
+from mustcall.policy.demand import Demand, settle_demand
+from mustcall.policy.grounding import latest_input
+from mustcall.policy.illustrating import asks_to_be_shown
+from mustcall.policy.judge import Case, Judgement, judge
+from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.names import UNCHANGED
+from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.starving import prompt_bound
+
+__all__ = ["judge_bare"]
+
+
+def judge_bare(request: Request, reply: Reply, *, written: int, house: House, controls: Controls) -> Judgement:
+    """Judge a reply that came without mustcall; `written` is the number of bytes of the request."""
+    lenient = msgspec.structs.replace(controls, strict_force=False)
+    demand = settle_demand(request, lenient, house.rules, notice=house.wording.step_cap)
+    tools = functions_of(request.tools)
+
+    def shows() -> bool:
+        return asks_to_be_shown(latest_input(request).texts)
+
+    lookout = Lookout(tools=tools, separated=True, alone=_alone(demand, request), shown=shows)
+    case = Case(
+        request=request,
+        demand=demand,
+        profile=Profile(),
+        controls=lenient,
+        protocol=Protocol.NATIVE,
+        rung=Rung(RungKind.NATIVE if demand.forced else RungKind.PLAIN),
+        names=UNCHANGED,
+        offered=tools,
+        token=reply.id,
+        prompt_bound=prompt_bound(request, written, reply.usage),
+        sent_limit=request.max_tokens,
+        shows=shows,
+    )
+    return judge(case, reply, Lens(lookout if tools else None, reply.id).read(reply))
+
+
+def _alone(demand: Demand, request: Request) -> Literal["reply", "anywhere", "never"]:
+    """Return what JSON without markup is, as in a turn."""
+    if demand.forbids and request.output is None:
+        return "never"
+    return "anywhere" if demand.forced else "reply"
