@@ -15,6 +15,7 @@ import msgspec
 
 from mustcall.core.errors import (
     BodyTooLarge,
+    GatewayBusy,
     InvalidRequest,
     MustcallError,
     Unauthorized,
@@ -34,6 +35,7 @@ from mustcall.gateway.ui.copying import copies
 from mustcall.gateway.ui.files import HEADERS, File, read_files
 from mustcall.gateway.ui.lock import LONGEST_VISIT, Lock, Visitor, check_site, read_cookie, write_cookie
 from mustcall.gateway.ui.overview import breakers_of, budget_of, learnt_of, rates_of, repairs_of
+from mustcall.gateway.ui.replaying import TIMES, announced, replayed
 from mustcall.gateway.ui.shown import summary, whole
 from mustcall.ledger import Ledger, TurnFilter, TurnTrace
 from mustcall.telemetry.logs import log_of
@@ -108,6 +110,7 @@ class Page:
         self._files: dict[str, File] | None = None
         self._lock: tuple[tuple[object, ...], Lock] | None = None
         self._waiting = 0
+        self._replaying = False
 
     @staticmethod
     def takes(scope: Scope) -> bool:
@@ -228,8 +231,23 @@ class Page:
         found = await _turn(asked)
         shown = await asyncio.to_thread(whole, found)
         url = f"{asked.scheme}://{asked.headers.get('host', '127.0.0.1')}"
+        shown["replay"] = _announced(found, asked.inside)
         shown["copies"] = await asyncio.to_thread(copies, found, url, key=asked.lock.asks_for_key)
         return _Said(shown)
+
+    async def replay(self, asked: _Asked) -> _Said:
+        """Send a kept request again. One at a time: it costs money, and the upstream's time."""
+        times = asked.body.get("times")
+        if times not in TIMES:
+            raise InvalidRequest(f"`times` must be one of {', '.join(map(str, TIMES))}", param="times")
+        found = await _turn(asked)
+        if self._replaying:
+            raise GatewayBusy("a replay is running already; try again when it has ended")
+        self._replaying = True
+        try:
+            return _Said(await replayed(found, times, asked.inside.settings, asked.inside.service))
+        finally:
+            self._replaying = False
 
     async def overview(self, asked: _Asked) -> _Said:
         """Return the start page's numbers."""
@@ -257,6 +275,7 @@ _ROUTES = (
     _Route("GET", "overview", Page.overview),
     _Route("GET", "turns", Page.turns),
     _Route("GET", "turns/*", Page.turn),
+    _Route("POST", "turns/*/replay", Page.replay),
 )
 
 
@@ -281,6 +300,14 @@ async def _turn(asked: _Asked) -> TurnTrace:
     if found is None or asked.visitor.tenant not in ("", found.tenant):
         raise UnknownTurn(f"there is no turn {asked.name[:100]!r}; it may have expired")
     return found
+
+
+def _announced(turn: TurnTrace, inside: Inside) -> dict[int, str] | None:
+    """Return what replays of a turn take; None for one that cannot be sent again."""
+    try:
+        return announced(turn, inside.settings, inside.service)
+    except MustcallError:
+        return None
 
 
 def _session(asked: _Asked, visitor: Visitor) -> _Said:

@@ -46,13 +46,12 @@ export function pre(text, attributes = {}) {
   return el("pre", { tabindex: "0", ...attributes }, visible(text));
 }
 
-/** A row of buttons of which one is pressed. */
+/** A row of buttons of which one is pressed; `names` are [key, name] pairs. */
 export function choice(label, names, chosen, onchoose) {
-  const buttons = Object.entries(names).map(([key, name]) =>
+  const buttons = names.map(([key, name]) =>
     el("button", { type: "button", "aria-pressed": String(key === chosen), onclick: () => choose(key) }, name));
-  const keys = Object.keys(names);
   function choose(key) {
-    buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(keys[index] === key)));
+    buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(names[index][0] === key)));
     onchoose(key);
   }
   return el("div", { class: "tabs", role: "group", "aria-label": label }, buttons);

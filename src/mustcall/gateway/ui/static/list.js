@@ -1,7 +1,7 @@
 // The list of turns: live, filtered, paged. A page is 50 turns; older ones come when they are asked for.
 import { get } from "./api.js";
 import { el, fill, visible } from "./dom.js";
-import { chip, clock, dollars, OUTCOMES, seconds, VERDICTS, whole } from "./words.js";
+import { chip, clock, dollars, OUTCOMES, seconds, steps, tokens, VERDICTS } from "./words.js";
 
 const FILTERS = ["outcome", "verdict", "model", "client", "session", "upstream"];
 const COLUMNS = ["time", "outcome", "attempts", "model", "client", "session", "tokens", "cost", "took"];
@@ -15,6 +15,7 @@ export async function list(main, context) {
   const more = el("button", { type: "button", onclick: () => older() }, "Show older turns");
   const foot = el("div", { class: "more", hidden: true }, more);
   const shown = new Map();
+  const known = { model: new Set(), client: new Set(), session: new Set(), upstream: new Set() };
   let next = null;
   let mark = "";
 
@@ -24,9 +25,9 @@ export async function list(main, context) {
   let typing;
   const type = (name, label, hint) => {
     const input = el("input", { name, type: "search", placeholder: hint, autocomplete: "off", spellcheck: "false", onchange: changed,
-      oninput: (event) => { clearTimeout(typing); typing = setTimeout(() => changed(event), 350); } });
+      list: `known-${name}`, oninput: (event) => { clearTimeout(typing); typing = setTimeout(() => changed(event), 350); } });
     input.value = wanted.get(name);
-    return el("label", {}, label, input);
+    return el("label", {}, label, input, el("datalist", { id: `known-${name}` }));
   };
   const form = el("form", { class: "filters", role: "search", "aria-label": "Filter turns", onsubmit: (event) => event.preventDefault() },
     pick("outcome", "Outcome", OUTCOMES), pick("verdict", "Verdict", VERDICTS), type("model", "Model", "exact name"),
@@ -42,8 +43,22 @@ export async function list(main, context) {
   function changed(event) {
     const { name, value } = event.target;
     if (wanted.get(name) === value.trim()) return;
-    wanted.set(name, value.trim());
+    wanted.set(name, meant(name, value.trim()));
     again();
+  }
+
+  /** Sessions are shown by the first letters of their id: those stand for the one id that begins so. */
+  function meant(name, value) {
+    const fits = name === "session" && value ? [...known.session].filter((one) => one.startsWith(value)) : [];
+    return fits.length === 1 ? fits[0] : value;
+  }
+
+  function learn(turn) {
+    for (const name of Object.keys(known)) {
+      if (!turn[name] || known[name].has(turn[name]) || known[name].size > 200) continue;
+      known[name].add(turn[name]);
+      document.getElementById(`known-${name}`)?.append(el("option", { value: turn[name] }));
+    }
   }
 
   function clear() {
@@ -83,6 +98,7 @@ export async function list(main, context) {
     for (const turn of [...told.turns].reverse()) {
       if (shown.has(turn.id)) continue;
       const row = line(turn);
+      learn(turn);
       if (fresh) row.classList.add("fresh");
       // Turns end in another order than they are written in: find the place by time.
       let before = rows.firstElementChild;
@@ -145,17 +161,15 @@ const head = (name, kind) => el("th", { class: kind, scope: "col" }, name);
 function line(turn) {
   const verdicts = turn.attempts.map((attempt) => attempt.verdict ?? attempt.error ?? "none");
   const outcome = turn.outcome ?? (turn.status ? `status ${turn.status}` : "gone");
-  const chain = verdicts.length > 4 ? [...verdicts.slice(0, 3), `${verdicts.length - 3} more`] : verdicts;
   const row = el("tr", { "data-id": turn.id },
     el("td", { class: "num" }, el("a", { href: `/ui/turns/${encodeURIComponent(turn.id)}`, "aria-label":
       `${outcome}, ${turn.model}, ${verdicts.join(", then ")}` }, clock(turn.at))),
     el("td", {}, turn.outcome ? chip(turn.outcome) : el("span", { class: "chip" }, outcome)),
-    el("td", { class: "full" }, el("span", { class: "chain" },
-      chain.map((word, index) => [index ? el("span", { class: "to" }, "→") : null, word in VERDICTS ? chip(word) : el("span", { class: "chip" }, visible(word))]))),
+    el("td", { class: "full" }, el("span", { class: "chain" }, steps(verdicts))),
     el("td", {}, el("span", { class: "cut", title: turn.model }, visible(turn.model || "no name"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub", title: turn.client }, visible(turn.client || "–"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub mono", title: turn.session }, visible(turn.session.slice(0, 8) || "–"))),
-    el("td", { class: "right sub" }, `${whole(turn.input_tokens)} + ${whole(turn.output_tokens)}`),
+    el("td", { class: "right sub" }, tokens(turn)),
     el("td", { class: "right sub wide" }, dollars(turn.cost_usd)),
     el("td", { class: "right" }, seconds(turn.seconds)));
   row.dataset.at = turn.at;

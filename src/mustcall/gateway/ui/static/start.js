@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { choice, el, fill, visible } from "./dom.js";
 import { ago, bar, chip, dollars, rate, seconds, whole } from "./words.js";
 
-const SPANS = { 1: "Hour", 24: "Day", 168: "Week", 0: "All" };
+const SPANS = [["1", "Hour"], ["24", "Day"], ["168", "Week"], ["0", "All"]];
 
 export async function start(main, context) {
   let hours = "24";

@@ -2,11 +2,11 @@
 import { get, post } from "./api.js";
 import { choice, copy, el, fill, pre, toast, visible } from "./dom.js";
 import { compare, shorten } from "./diff.js";
-import { chip, dollars, kind, moment, OUTCOMES, rate, seconds, VERDICTS, whole } from "./words.js";
+import { chip, dollars, kind, moment, rate, seconds, steps, VERDICTS, whole } from "./words.js";
 
 export async function turn(main, context) {
   const told = await get(`turns/${encodeURIComponent(context.name)}`, context.signal);
-  fill(main, head(told), facts(told), lanes(told), replies(told), requests(told), taking(told), again(told, context));
+  fill(main, head(told), facts(told), lanes(told), replies(told), requests(told), taking(told), again(told));
   context.keys({ Escape: () => history.back() });
 }
 
@@ -108,9 +108,9 @@ function replies(told) {
   }
   draw();
   return panel("Replies", null, el("div", { class: "body" }, el("div", { class: "row" },
-    told.attempts.length > 1 && choice("Attempt", Object.fromEntries(told.attempts.map((attempt, index) => [index, `Attempt ${attempt.number}`])), String(last),
-      (key) => { chosen = Number(key); draw(); }),
-    choice("View", { read: "As read", raw: "Raw stream" }, view, (key) => { view = key; draw(); })),
+    told.attempts.length > 1 && choice("Attempt", told.attempts.map((attempt, index) => [index, `Attempt ${attempt.number}`]), last,
+      (key) => { chosen = key; draw(); }),
+    choice("View", [["read", "As read"], ["raw", "Raw stream"]], view, (key) => { view = key; draw(); })),
     el("div", { class: "pair" }, left, right)));
 }
 
@@ -119,11 +119,11 @@ function requests(told) {
   if (!kept.length) return told.attempts.length ? panel("Requests", null, notKept()) : null;
   const texts = [["The caller's request", told.request], ...kept.map((attempt) => [`attempt ${attempt.number}`, attempt.request])]
     .filter(([, text]) => text).map(([name, text]) => [name, pretty(text).split("\n")]);
-  const names = Object.fromEntries(texts.map(([name], index) => [index, index === 0 ? "Caller" : name[0].toUpperCase() + name.slice(1)]));
+  const names = texts.map(([name], index) => [index, index === 0 ? "Caller" : name[0].toUpperCase() + name.slice(1)]);
   const box = el("div");
   const show = (key) => {
     const [, lines] = texts[key];
-    if (Number(key) === 0) { fill(box, el("p", { class: "sub" }, "As the caller sent it."), pre(lines.join("\n"))); return; }
+    if (key === 0) { fill(box, el("p", { class: "sub" }, "As the caller sent it."), pre(lines.join("\n"))); return; }
     const [before, old] = texts[key - 1];
     const found = compare(old, lines);
     const changed = found.filter(([sign]) => sign !== " ").length;
@@ -133,7 +133,7 @@ function requests(told) {
         ? el("div", { class: "gap" }, `${whole(line)} lines the same`)
         : el("div", { class: { "+": "add", "-": "del" }[sign] }, visible(line)))) : null);
   };
-  const first = String(texts.length - 1);
+  const first = texts.length - 1;
   show(first);
   return panel("Requests", "each against the one before", el("div", { class: "body" }, choice("Request", names, first, show), box));
 }
@@ -147,28 +147,45 @@ function taking(told) {
     el("button", { type: "button", class: "copy", onclick: () => copy(told.copies[key], names[key]) }, `Copy ${names[key]}`));
   show("curl");
   return panel("Take it along", "the caller's request, and a test with the replies that came", el("div", { class: "body" },
-    choice("Form", names, "curl", show), box));
+    choice("Form", Object.entries(names), "curl", show), box));
 }
 
 function again(told) {
-  if (!told.request) return null;
-  const times = el("select", { "aria-label": "How often" }, [1, 3, 5, 10].map((count) => el("option", { value: count, selected: count === 3 }, `${count} ×`)));
-  const box = el("div", { "aria-live": "polite" });
+  if (!told.replay) return null;
+  const counts = Object.keys(told.replay).map(Number).sort((one, other) => one - other);
+  const takes = el("span", { class: "sub" });
+  const times = el("select", { "aria-label": "How often each way", onchange: announce },
+    counts.map((count) => el("option", { value: count, selected: count === 3 }, `${count} ×`)));
+  const box = el("div", { "aria-live": "polite", class: "found" });
   const button = el("button", { type: "button", class: "main", onclick: run }, "Replay");
+  function announce() { fill(takes, told.replay[times.value]); }
+  announce();
   async function run() {
     button.disabled = true;
     fill(box, el("p", { class: "quiet" }, "Sending the request bare and through mustcall …"));
     try {
-      const found = await post(`turns/${encodeURIComponent(told.id)}/replay`, { times: Number(times.value) });
-      fill(box, el("table", {}, el("thead", {}, el("tr", {}, ["", "Good", "Verdicts"].map((name) => el("th", {}, name)))),
-        el("tbody", {}, found.arms.map((arm) => el("tr", {}, el("td", {}, arm.name), el("td", {}, rate(arm.good)),
-          el("td", {}, el("span", { class: "chain" }, arm.verdicts.map(([word, count]) => [chip(word), el("span", { class: "sub" }, `${count} ×`)]))))))),
-        found.note && el("p", { class: "sub" }, found.note));
+      fill(box, found(await post(`turns/${encodeURIComponent(told.id)}/replay`, { times: Number(times.value) })));
       toast("Replay finished");
     } catch (error) {
       fill(box, el("p", { class: "fault", role: "alert" }, error.message));
     }
     button.disabled = false;
   }
-  return panel("Replay", "makes upstream calls, which cost money", el("div", { class: "body" }, el("div", { class: "row" }, times, button), box));
+  return panel("Replay", "the caller's request again, bare and through mustcall", el("div", { class: "body" },
+    el("div", { class: "row" }, times, button, takes), box));
+}
+
+function found(told) {
+  const sequence = ([words, count]) => el("div", { class: "chain" }, el("span", { class: "sub num" }, `${count} ×`), steps(words));
+  return [
+    el("div", { class: "stack" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "Served", "Verdicts"].map((name) => el("th", {}, name)),
+      ["Calls", "Tokens", "Cost"].map((name) => el("th", { class: "right" }, name)))),
+    el("tbody", {}, told.arms.map((arm) => el("tr", {}, el("td", {}, arm.name === "bare" ? "bare" : "through mustcall"),
+      el("td", { class: "full" }, rate(arm.ok)), el("td", { class: "full" }, arm.verdicts.map(sequence)),
+      el("td", { class: "right", "data-name": "Calls" }, whole(arm.calls)), el("td", { class: "right", "data-name": "Tokens" }, whole(arm.tokens)),
+      el("td", { class: "right", "data-name": "Cost" }, dollars(arm.cost_usd))))))),
+    told.recovered && el("div", { class: "row" }, el("span", {}, "Recovered, of the turns that began badly"), rate(told.recovered)),
+    told.differs.length ? el("ul", { class: "small" }, told.differs.map((line) => el("li", {}, visible(line)))) : null,
+    told.redacted && el("p", { class: "note" }, "The request was kept redacted; masked words were sent as they stand."),
+  ];
 }

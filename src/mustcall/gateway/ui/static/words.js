@@ -1,5 +1,5 @@
 // How numbers, times, verdicts and outcomes are shown.
-import { el } from "./dom.js";
+import { el, visible } from "./dom.js";
 
 const GOOD = new Set(["answered", "called", "calls", "answer", "closed"]);
 const BAD = new Set(["failure", "rejected", "unavailable", "open"]);
@@ -37,6 +37,20 @@ export function chip(word, title) {
   return el("span", { class: `chip ${kind(word)}`, title: title ?? VERDICTS[word] ?? OUTCOMES[word] }, word || "none");
 }
 
+/** Verdicts in order; the same one several times in a row is said once. */
+export function steps(words) {
+  const told = [];
+  words.forEach((word) => {
+    if (told.length && told.at(-1)[0] === word) told.at(-1)[1] += 1;
+    else told.push([word, 1]);
+  });
+  return told.map(([word, count], index) => [
+    index ? el("span", { class: "to" }, "→") : null,
+    word in VERDICTS ? chip(word) : el("span", { class: "chip" }, visible(word)),
+    count > 1 ? el("span", { class: "to num" }, `×${count}`) : null,
+  ]);
+}
+
 export function seconds(value) {
   if (value >= 120) return `${Math.round(value / 60)} min`;
   if (value >= 10) return `${value.toFixed(1)} s`;
@@ -47,7 +61,7 @@ export const whole = (value) => Math.round(value).toLocaleString("en");
 
 export function dollars(value) {
   if (!value) return "–";
-  if (value < 0.0001) return "< $0.0001";
+  if (value < 0.0001) return "<$0.0001";
   return `$${value < 1 ? value.toFixed(4) : value.toFixed(2)}`;
 }
 
@@ -70,7 +84,9 @@ export function ago(value) {
   return value < 129600 ? `${Math.round(value / 3600)} h ago` : `${Math.round(value / 86400)} days ago`;
 }
 
-const percent = (value) => `${(value * 100).toFixed(value === 0 || value === 1 ? 0 : 1)} %`;
+export const tokens = (turn) => (turn.input_tokens || turn.output_tokens ? `${whole(turn.input_tokens)} + ${whole(turn.output_tokens)}` : "–");
+
+const percent = (value) => `${(value * 100).toFixed(value === 0 || value === 1 ? 0 : 1)}\u202f%`;
 
 /** A share as a bar with the 95 % interval of its rate. */
 export function rate(share) {
