@@ -169,7 +169,7 @@ function line(turn) {
     el("td", {}, el("span", { class: "cut", title: turn.model }, visible(turn.model || "no name"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub", title: turn.client }, visible(turn.client || "–"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub mono", title: turn.session }, visible(turn.session.slice(0, 8) || "–"))),
-    el("td", { class: "right sub" }, tokens(turn)),
+    el("td", { class: "right sub spare" }, tokens(turn)),
     el("td", { class: "right sub wide" }, dollars(turn.cost_usd)),
     el("td", { class: "right" }, seconds(turn.seconds)));
   row.dataset.at = turn.at;
