@@ -10,6 +10,7 @@ import pytest
 
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.tapping import Tapping
 from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
@@ -257,7 +258,6 @@ async def until_listed(visit: Visit, count: int, query: str = "") -> list[dict[s
 @pytest.mark.parametrize("ledger", [True, False])
 async def test_turns_are_listed_filtered_and_summed(tmp_path: Path, ledger: bool) -> None:
     """The same from a ledger and from memory: list, filters, one turn, and rates with their intervals."""
-
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {})), Turn(Say("Hello."))]
     with ScriptedUpstream(script) as upstream:
         made = f"up:chat={upstream.base_url}"
@@ -435,5 +435,5 @@ async def test_setting_contents_none_has_no_taps(tmp_path: Path) -> None:
     """A turn whose contents are not kept is not copied: the transport is the gateway's own."""
     settings = settings_from_flags("chat=http://127.0.0.1:9/v1", ledger=LedgerSettings(place=str(tmp_path / "l.db")))
     with RunningGateway(settings=settings) as gateway:
-        service = gateway.app._serve()
-        assert service.transport is gateway.app._transport
+        inside = gateway.app._inside()  # pyright: ignore[reportPrivateUsage]  what no caller can see
+        assert not isinstance(inside.service.transport, Tapping)

@@ -28,7 +28,7 @@ ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "W
 FORCED = {**ASK, "model": "forced", "tools": [TOOL], "tool_choice": "required"}
 HOSTILE = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-    "\x1b[31mred\x1b[0m\x07\x00 \u202egnp \x9b2J </pre></main> &lt;b&gt; javascript:alert(1) ${title} 'quoted' \"twice\""
+    '\x1b[31mred\x1b[0m\x07\x00 \u202egnp \x9b2J </pre></main> &lt;b&gt; javascript:alert(1) ${title} "twice"'
 )
 _ROWS = "document.querySelectorAll('main tbody tr').length"
 
@@ -92,9 +92,8 @@ async def test_the_list_follows_requests_and_filters(tmp_path: Path) -> None:
 
             async def choose(name: str, value: str, rows: int) -> None:
                 field = f"document.querySelector('[name={name}]')"
-                await tab.run(
-                    f"{field}.value = {json.dumps(value)}; {field}.dispatchEvent(new Event('change', {{bubbles: true}}))"
-                )
+                await tab.run(f"{field}.value = {json.dumps(value)}")
+                await tab.run(f"{field}.dispatchEvent(new Event('change', {{bubbles: true}}))")
                 await tab.until(f"location.search === {json.dumps(f'?{name}={value}' if value else '')}")
                 await tab.until(f"{_ROWS} === {rows}")
 
@@ -177,9 +176,7 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
             for name, sign in (("Python", "urllib.request"), ("pytest", f"def test_{turn}"), ("curl", "--data-binary")):
                 await tab.click(button(name))
                 await tab.click(button(f"Copy {name}"))
-                await tab.until(
-                    f"navigator.clipboard.readText && document.getElementById('toast').textContent === 'Copied {name}'"
-                )
+                await tab.until(f"document.getElementById('toast').textContent === 'Copied {name}'")
                 assert sign in await tab.run("navigator.clipboard.readText()")
             before = len(upstream.requests)
             await tab.run("document.querySelector('[aria-label=\"How often each way\"]').value = '1'")
@@ -229,7 +226,7 @@ async def test_hostile_contents_are_text(tmp_path: Path) -> None:
             assert title == "Overview · mustcall"
 
 
-async def test_the_lock(tmp_path: Path) -> None:
+async def test_the_lock() -> None:
     """A gateway with keys asks for one, refuses a wrong one, opens, closes; scripts see no cookie."""
     settings = msgspec.structs.replace(settings_from_flags("chat=http://127.0.0.1:9/v1"), client_keys=("key-right",))
     with RunningGateway(settings=settings) as gateway:

@@ -22,7 +22,7 @@ __all__ = ["Browser", "Tab", "find_chromium", "open_browser"]
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 #: Seconds that anything may take: a test waits for what it wants to see, never for a time.
-_PATIENCE = 90.0
+_PATIENCE = 12.0
 _LOOK = 0.05
 _FLAGS = (
     "--headless=new",
@@ -103,6 +103,7 @@ class Tab:
         """Turn on what the tests hear."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.call(f"{domain}.enable")
+        await self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     async def go(self, url: str) -> None:
         """Open an address."""

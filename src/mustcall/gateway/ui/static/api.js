@@ -19,6 +19,7 @@ async function send(path, options = {}) {
     throw new Refused(0, "unreachable", "The gateway cannot be reached. Is it still running?");
   }
   const said = await answer.json().catch(() => ({}));
+  options.signal?.throwIfAborted(); // a body that was cut off reads as nothing
   if (!answer.ok) throw new Refused(answer.status, said.error?.code ?? "", said.error?.message ?? `status ${answer.status}`);
   return said;
 }

@@ -20,12 +20,18 @@ class Context {
     this.timers = [];
     this.bound = {};
     this.aborter = new AbortController();
+    this.ended = false;
   }
   get signal() { return this.aborter.signal; }
-  restart() { this.aborter.abort(); this.aborter = new AbortController(); }
+  /** End what runs and return the signal of what comes next; of a view that has ended nothing does. */
+  restart() {
+    this.aborter.abort();
+    if (!this.ended) this.aborter = new AbortController();
+    return this.signal;
+  }
   keys(bound) { Object.assign(this.bound, bound); }
   every(wait, work) { this.timers.push(setInterval(() => { if (!document.hidden) this.steady(work, this.signal, false); }, wait)); }
-  end() { this.aborter.abort(); this.timers.forEach(clearInterval); }
+  end() { this.ended = true; this.aborter.abort(); this.timers.forEach(clearInterval); }
   running(count) { if (view === this) told(true, count); }
 
   /** Do work; try again while the gateway is away. Undefined once the view has ended. */

@@ -75,20 +75,22 @@ export async function list(main, context) {
   }
 
   async function again() {
+    if (context.ended) return; // a word that was still being typed
     const query = new URLSearchParams([...wanted].filter(([, value]) => value)).toString();
     history.replaceState(null, "", query ? `/ui/turns?${query}` : "/ui/turns");
-    context.restart();
-    await first();
-    follow();
+    const signal = context.restart();
+    if (await context.steady(() => first(signal), signal)) follow(signal);
   }
 
-  async function first() {
-    const told = await get(asked(), context.signal);
+  /** Show the first page; true once it is there. */
+  async function first(signal) {
+    const told = await get(asked(), signal);
     shown.clear();
     rows.replaceChildren();
     put(told, false);
     next = told.next;
     foot.hidden = next === null;
+    return true;
   }
 
   /** Put turns before those that are shown, where they are not among them. */
@@ -112,21 +114,22 @@ export async function list(main, context) {
       filtered ? "Clear a filter, or wait: new turns appear by themselves." : "Requests to this gateway appear here as they end.");
   }
 
-  async function follow() {
-    const signal = context.signal;
+  async function follow(signal) {
     while (!signal.aborted) {
       const told = await context.steady(() => get(asked({ have: mark }), signal), signal);
       if (told === undefined) return;
       const known = told.turns.some((turn) => shown.has(turn.id));
-      if (told.turns.length === PAGE && !known && shown.size) await first(); // more came than one page holds
+      if (told.turns.length === PAGE && !known && shown.size) await context.steady(() => first(signal), signal); // more came than a page holds
       else put(told, true);
     }
   }
 
   async function older() {
     more.disabled = true;
+    const signal = context.signal;
     try {
-      const told = await get(asked({ before: next }), context.signal);
+      const told = await context.steady(() => get(asked({ before: next }), signal), signal, false);
+      if (told === undefined) return;
       const focus = told.turns[0]?.id;
       for (const turn of told.turns) {
         if (shown.has(turn.id)) continue;
@@ -152,8 +155,8 @@ export async function list(main, context) {
     links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
   }
 
-  await first();
-  follow();
+  await first(context.signal);
+  follow(context.signal);
 }
 
 const head = (name, kind) => el("th", { class: kind, scope: "col" }, name);

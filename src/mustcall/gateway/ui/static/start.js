@@ -10,7 +10,7 @@ export async function start(main, context) {
   const body = el("div");
   fill(main,
     el("div", { class: "head" }, el("h1", {}, "Overview"), el("span", { class: "grow" }),
-      choice("Time covered", SPANS, hours, (chosen) => { hours = chosen; draw(); })),
+      choice("Time covered", SPANS, hours, (chosen) => { hours = chosen; context.steady(draw, context.signal, false); })),
     body);
 
   async function draw() {
