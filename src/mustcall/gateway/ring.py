@@ -8,7 +8,7 @@ from itertools import islice
 
 from mustcall.gateway.keeping import TurnEnd, describe
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
-from mustcall.ledger.traces import count_changes
+from mustcall.ledger.traces import count_changes, is_mended
 
 __all__ = ["Ring"]
 
@@ -43,10 +43,11 @@ class Ring:
     async def sum_turns(self, *, since: float = 0.0, tenant: str = "") -> TurnSums:
         """Return what the turns since a time came to."""
         turns = [turn for turn in self._turns if turn.at >= since and (not tenant or turn.tenant == tenant)]
-        groups: dict[tuple[str, str, str | None, str | None], list[TurnTrace]] = {}
+        groups: dict[tuple[str, str, str | None, str | None, bool], list[TurnTrace]] = {}
         for turn in turns:
             first = turn.attempts[0].verdict if turn.attempts else None
-            groups.setdefault((turn.upstream, turn.model, turn.outcome, first), []).append(turn)
+            key = (turn.upstream, turn.model, turn.outcome, first, is_mended(turn.adaptations))
+            groups.setdefault(key, []).append(turn)
         attempts = Counter((one.verdict or "", one.remedy or "") for turn in turns for one in turn.attempts)
         return TurnSums(
             groups=tuple(
@@ -55,13 +56,14 @@ class Ring:
                     model=model,
                     outcome=outcome,
                     first=first,
+                    mended=mended,
                     count=len(same),
                     input_tokens=sum(turn.input_tokens for turn in same),
                     output_tokens=sum(turn.output_tokens for turn in same),
                     seconds=sum(turn.seconds for turn in same),
                     cost_usd=sum(turn.cost_usd for turn in same),
                 )
-                for (upstream, model, outcome, first), same in groups.items()
+                for (upstream, model, outcome, first, mended), same in groups.items()
             ),
             attempts=tuple((verdict, remedy, count) for (verdict, remedy), count in attempts.most_common()),
             changes=count_changes((turn.adaptations, 1) for turn in turns if turn.adaptations),

@@ -32,8 +32,6 @@ class Tap:
         room = MOST_RAW - self._size
         if room > 0:
             self._pieces.append(piece[:room])
-        elif self._size <= MOST_RAW:
-            return
         self._size += len(piece)
 
     def read(self) -> bytes:

@@ -3,6 +3,7 @@
 Nothing here decides anything: `journal`, `responses`, `traces`, `shared` and `keeping` say when which is used.
 """
 
+from mustcall.core.adaptation import REPAIRS
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Statement
 
@@ -147,13 +148,16 @@ TURN_GET = Statement(f"SELECT {', '.join(TABLES['turn'])} FROM mustcall_turn WHE
 ATTEMPT_LIST = Statement(
     f"SELECT {', '.join(TABLES['attempt'])} FROM mustcall_attempt WHERE turn = :turn ORDER BY number"
 )
-# What turns came to, by what their first attempt was; `cost_usd` last, because it is read from the index.
+# What turns came to, by what their first attempt was and whether a reply was mended. The patterns are values, because
+# the databases do not agree on how a percent sign is written.
+MENDED = {f"mended_{chr(97 + number)}": f"%{kind}:%" for number, kind in enumerate(sorted(REPAIRS))}
+_MENDED = " OR ".join(f"t.adaptations LIKE :{name}" for name in MENDED)
 TURN_GROUPS = Statement(
-    """SELECT t.upstream, t.model, t.outcome, a.verdict, COUNT(*), SUM(t.input_tokens), SUM(t.output_tokens),
-    SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0)) FROM mustcall_turn t
+    f"""SELECT t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended, COUNT(*),
+    SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0)) FROM mustcall_turn t
     LEFT JOIN mustcall_attempt a ON a.turn = t.id AND a.number = 1
     WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant)
-    GROUP BY t.upstream, t.model, t.outcome, a.verdict ORDER BY COUNT(*) DESC LIMIT :most"""
+    GROUP BY t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC LIMIT :most"""
 )
 ATTEMPT_GROUPS = Statement(
     """SELECT a.verdict, a.remedy, COUNT(*) FROM mustcall_turn t JOIN mustcall_attempt a ON a.turn = t.id

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from mustcall.core.adaptation import REPAIRS
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, AskMany, Program, Row
 from mustcall.ledger.redacting import keep
 from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnGroup, TurnSums, TurnTrace
 
-__all__ = ["count_changes", "get_turn", "list_turns", "put_turns", "sum_turns"]
+__all__ = ["count_changes", "get_turn", "is_mended", "list_turns", "put_turns", "sum_turns"]
 
 #: The most groups that are told; what callers name is without end, what is told is not.
 _MOST_GROUPS = 1000
@@ -72,7 +73,9 @@ def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
     """Return what the turns since a time came to; those of one tenant where one is named."""
     named = {"since": since, "tenant": tenant, "most": _MOST_GROUPS}
     turns, attempts, changes = yield [
-        Ask(statement, named) for statement in (sql.TURN_GROUPS, sql.ATTEMPT_GROUPS, sql.CHANGE_GROUPS)
+        Ask(sql.TURN_GROUPS, {**named, **sql.MENDED}),
+        Ask(sql.ATTEMPT_GROUPS, named),
+        Ask(sql.CHANGE_GROUPS, named),
     ]
     return TurnSums(
         groups=tuple(map(_group, turns)),
@@ -90,11 +93,17 @@ def count_changes(turns: Iterable[tuple[Iterable[str], int]]) -> tuple[tuple[str
     return tuple(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
 
 
+def is_mended(adaptations: Iterable[str]) -> bool:
+    """Tell whether one of a turn's adaptations mended a reply."""
+    return any(entry.partition(":")[0] in REPAIRS for entry in adaptations)
+
+
 def _group(row: Row) -> TurnGroup:
     """Return a group; PostgreSQL adds integers up to numerics."""
     named = dict(zip(TurnGroup.__struct_fields__, row, strict=True))
     for name in ("count", "input_tokens", "output_tokens"):
         named[name] = int(named[name])
+    named["mended"] = bool(named["mended"])
     return msgspec.convert(named, TurnGroup)
 
 

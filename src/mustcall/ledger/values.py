@@ -249,13 +249,14 @@ class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Turns of a model with the same outcome, whose first attempt had the same verdict."""
+    """Turns of a model with the same outcome, whose first attempt had the same verdict; `mended`: with a repair."""
 
     upstream: str
     model: str
     outcome: str | None
     #: The verdict of the first attempt; None where there was none.
     first: str | None
+    mended: bool
     count: int
     input_tokens: int = 0
     output_tokens: int = 0

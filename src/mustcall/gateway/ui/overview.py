@@ -61,11 +61,16 @@ def rates_of(sums: TurnSums) -> list[dict[str, Any]]:
 def _rates(groups: list[TurnGroup]) -> _Model:
     judged = [group for group in groups if group.outcome is not None]
     total = sum(group.count for group in judged)
-    good = sum(group.count for group in judged if group.first in _GOOD)
+    good = sum(group.count for group in judged if _was_good(group))
     ended = sum(group.count for group in judged if group.outcome in _DELIVERED)
-    mended = sum(group.count for group in judged if group.outcome in _DELIVERED and group.first not in _GOOD)
+    mended = sum(group.count for group in judged if group.outcome in _DELIVERED and not _was_good(group))
     turns = sum(group.count for group in groups)
     return _Model(turns, share_of(good, total), share_of(ended, total), share_of(mended, total - good))
+
+
+def _was_good(group: TurnGroup) -> bool:
+    """Tell whether the model's first reply was what was asked for, as it came."""
+    return group.first in _GOOD and not group.mended
 
 
 def _share(share: Share) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.gateway.keeping import said
 from mustcall.ledger import AttemptTrace, TurnTrace
+from mustcall.ledger.traces import is_mended
 from mustcall.wire.codec import Provenance
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
@@ -23,6 +24,7 @@ def summary(turn: TurnTrace) -> dict[str, Any]:
     """Return a turn for a list: no contents."""
     shown = _plain(turn)
     shown["attempts"] = [_plain(attempt) for attempt in turn.attempts]
+    shown["mended"] = is_mended(turn.adaptations)
     return shown
 
 

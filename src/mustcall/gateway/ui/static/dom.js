@@ -21,10 +21,13 @@ export function fill(node, ...children) {
 // Control characters, direction marks and invisible ones: what a terminal or a browser would act on.
 const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
+// Letters rather than the pictures that Unicode has for them: many fonts lack those.
+const NAMES = "NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(" ");
+
 function picture(sign) {
   const code = sign.charCodeAt(0);
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  if (code === 0x7f) return "\u2421";
+  if (code < 0x20) return NAMES[code];
+  if (code === 0x7f) return "DEL";
   return `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 

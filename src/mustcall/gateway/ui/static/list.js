@@ -168,7 +168,8 @@ function line(turn) {
     el("td", { class: "num" }, el("a", { href: `/ui/turns/${encodeURIComponent(turn.id)}`, "aria-label":
       `${outcome}, ${turn.model}, ${verdicts.join(", then ")}` }, clock(turn.at))),
     el("td", {}, turn.outcome ? chip(turn.outcome) : el("span", { class: "chip" }, outcome)),
-    el("td", { class: "full" }, el("span", { class: "chain" }, steps(verdicts))),
+    el("td", { class: "full" }, el("span", { class: "chain" }, steps(verdicts),
+      turn.mended && el("span", { class: "chip mend", title: turn.adaptations.join(", ") }, "repaired"))),
     el("td", {}, el("span", { class: "cut", title: turn.model }, visible(turn.model || "no name"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub", title: turn.client }, visible(turn.client || "–"))),
     el("td", { class: "wide" }, el("span", { class: "cut sub mono", title: turn.session }, visible(turn.session.slice(0, 8) || "–"))),

@@ -20,7 +20,7 @@ const notKept = () => el("div", { class: "body" }, el("p", { class: "note" }, NO
 function head(told) {
   return el("div", { class: "head" },
     el("h1", {}, visible(told.model || "no model")), told.outcome ? chip(told.outcome) : el("span", { class: "chip" }, `status ${told.status}`),
-    told.error && el("span", { class: "chip bad" }, told.error), el("span", { class: "grow" }),
+    told.mended && el("span", { class: "chip mend" }, "repaired"), told.error && el("span", { class: "chip bad" }, told.error), el("span", { class: "grow" }),
     el("button", { type: "button", class: "plain mono", title: "Copy the id of this turn", onclick: () => copy(told.id, "the id") }, told.id));
 }
 
