@@ -58,6 +58,7 @@ bench: .venv/.ready-dev ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/client.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
+	$(BIN)/python benchmarks/page.py
 
 bench-compare: .venv/.ready-dev ## the gateway against an earlier run (OLD=…; NEW=… to compare two files)
 	@test -n "$(OLD)" || { echo "name the earlier run: make bench-compare OLD=old.json (written by: make bench JSON=old.json)"; exit 2; }
