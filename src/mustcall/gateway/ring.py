@@ -1,18 +1,46 @@
 """The last turns of this process, in memory, for a gateway that has no ledger or cannot reach it. No contents.
 
-It answers what a ledger answers of turns, so that whoever shows them need not know where they are kept.
+It answers what a ledger answers of turns, so that whoever shows them need not know where they are kept. What a turn
+looks like is worked out when somebody looks: most are never looked at.
 """
 
 from collections import Counter, deque
 from itertools import islice
+from typing import NamedTuple
 
+import msgspec
+
+from mustcall.core.origin import Wire
+from mustcall.engine.records import Progress
 from mustcall.gateway.keeping import TurnEnd, describe
+from mustcall.gateway.memory import tenant_of_key
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
 from mustcall.ledger.traces import count_changes, is_mended
 
 __all__ = ["Ring"]
 
 _ANY = TurnFilter()
+
+
+class _Held(NamedTuple):
+    """A turn that nobody has looked at."""
+
+    id: str
+    at: float
+    seconds: float
+    wire: Wire
+    status: int
+    progress: Progress
+    agent: str
+    tenant: str
+
+    def described(self) -> TurnTrace:
+        """Return the turn as it is shown."""
+        end = TurnEnd(
+            *(self.id, self.at, self.seconds, self.wire, self.status, self.progress, None, False, b"", ()),
+            agent=self.agent,
+        )
+        return msgspec.structs.replace(_figures(end), tenant=self.tenant)
 
 
 class Ring:
@@ -22,11 +50,29 @@ class Ring:
     keeps_contents = False
 
     def __init__(self, most: int = 500) -> None:
-        self._turns: deque[TurnTrace] = deque(maxlen=most)
+        self._held: deque[_Held | TurnTrace] = deque(maxlen=most)
 
     def put(self, end: TurnEnd) -> None:
-        """Take a finished turn."""
-        self._turns.append(describe(end, digests=False))
+        """Take a finished turn. Of its record only figures are kept, not the conversation."""
+        record = end.progress.record
+        if record is None or end.failure is not None:  # rare, and an error holds more than figures
+            self._held.append(_figures(end))
+            return
+        for attempt in record.attempts:
+            attempt.body, attempt.reply, attempt.problem = b"", None, ""
+        seen = Progress()
+        seen.record, seen.model, seen.upstream = record, end.progress.model, end.progress.upstream
+        seen.session = end.progress.session
+        tenant = tenant_of_key(end.key)
+        self._held.append(_Held(end.id, end.at, end.seconds, end.wire, end.status, seen, end.agent, tenant))
+
+    @property
+    def _turns(self) -> list[TurnTrace]:
+        """The turns as they are shown; each is worked out once."""
+        for place, held in enumerate(self._held):
+            if isinstance(held, _Held):
+                self._held[place] = held.described()
+        return [held for held in self._held if isinstance(held, TurnTrace)]
 
     async def turns(
         self, wanted: TurnFilter = _ANY, *, before: float = float("inf"), before_id: str = "", most: int = 100
@@ -68,6 +114,13 @@ class Ring:
             attempts=tuple((verdict, remedy, count) for (verdict, remedy), count in attempts.most_common()),
             changes=count_changes((turn.adaptations, 1) for turn in turns if turn.adaptations),
         )
+
+
+def _figures(end: TurnEnd) -> TurnTrace:
+    """Return a turn without contents; what was wrong with a reply can quote it."""
+    told = describe(end, digests=False)
+    attempts = tuple(msgspec.structs.replace(attempt, problem="") for attempt in told.attempts)
+    return msgspec.structs.replace(told, attempts=attempts)
 
 
 def _fits(turn: TurnTrace, wanted: TurnFilter) -> bool:

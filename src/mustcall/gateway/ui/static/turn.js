@@ -143,8 +143,10 @@ function taking(told) {
   if (!forms.length) return panel("Take it along", null, notKept());
   const names = { curl: "curl", python: "Python", pytest: "pytest" };
   const box = el("div");
-  const show = (key) => fill(box, pre(told.copies[key]),
-    el("button", { type: "button", class: "copy", onclick: () => copy(told.copies[key], names[key]) }, `Copy ${names[key]}`));
+  // Behind a proxy that speaks TLS the gateway does not know the scheme that its callers use.
+  const text = (key) => told.copies[key].replaceAll(["http", `//${location.host}`].join(":"), location.origin);
+  const show = (key) => fill(box, pre(text(key)),
+    el("button", { type: "button", class: "copy", onclick: () => copy(text(key), names[key]) }, `Copy ${names[key]}`));
   show("curl");
   return panel("Take it along", "the caller's request, and a test with the replies that came", el("div", { class: "body" },
     choice("Form", Object.entries(names), "curl", show), box));
