@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustcall.engine.spending import BreakerRule, Budget, Caps, ModelPrice, Price
+from mustcall.engine.turns import House
 from mustcall.gateway.keeping import LedgerSettings
 from mustcall.gateway.settings import settings_from_flags
 from mustcall.gateway.tapping import Tapping
 from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import Contents, TurnTrace, open_ledger
-from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import Response, call, post
 from support.remembering import gateway_with_ledger
 
@@ -437,3 +439,40 @@ async def test_setting_contents_none_has_no_taps(tmp_path: Path) -> None:
     with RunningGateway(settings=settings) as gateway:
         inside = gateway.app._inside()  # pyright: ignore[reportPrivateUsage]  what no caller can see
         assert not isinstance(inside.service.transport, Tapping)
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+async def test_budgets_breakers_and_lessons_are_shown(tmp_path: Path, ledger: bool) -> None:
+    """What a session has used of its caps, a breaker that opened, and what a refusal taught, from ledger or memory."""
+    budget = Budget(
+        caps=Caps(cost_usd=2.0, calls=50),
+        breaker=BreakerRule(failures=1),
+        prices=(ModelPrice(model="m", price=Price(input=1000.0, output=0.0)),),
+    )
+    refused = Fail(400, "tool_choice 'required' is not supported")
+    script = [refused, Turn(Call("get_weather", {})), Turn(Say("Hello."))]
+    with ScriptedUpstream(script) as upstream:
+        settings = settings_from_flags(
+            f"up:chat={upstream.base_url}",
+            "down:chat=http://127.0.0.1:9/v1",
+            house=House(budget=budget),
+            ledger=LedgerSettings(place=str(tmp_path / "l.db")) if ledger else None,
+        )
+        with RunningGateway(settings=settings) as gateway:
+            url = f"{gateway.base_url}/chat/completions"
+            for body in (FORCED, ASK, {**ASK, "model": "down/m"}):
+                await asyncio.to_thread(post, url, body, {"x-mustcall-session": "night"})
+            visit = await asyncio.to_thread(Visit, gateway)
+            await until_listed(visit, 3)
+            told = (await asyncio.to_thread(visit.get, "/ui/api/overview")).json
+    assert [one.body["messages"][0] for one in upstream.requests] == [ASK["messages"][0]] * 3
+    (fact,) = told["learnt"]
+    assert (fact["upstream"], fact["field"], fact["value"], fact["expired"]) == ("up", "forced", "never", False)
+    (breaker,) = told["breakers"]
+    assert breaker["name"].startswith("down@127.0.0.1:9/v1")
+    assert (breaker["state"], breaker["failures"]) == ("open", 1)
+    assert told["budget"]["caps"] == {"cost_usd": 2.0, "calls": 50}
+    (account,) = told["budget"]["sessions"]
+    # Two calls were answered, with 25 tokens each at $1000 a million; the refused and the failed one count as calls.
+    assert account["cost_usd"] == pytest.approx(0.05)
+    assert account["running"] == 0
