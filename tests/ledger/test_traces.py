@@ -99,3 +99,22 @@ async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     assert sums.changes == (("call_promoted", 2), ("field_mapped", 1), ("value_clamped", 1))
     assert sum(group.count for group in (await ledger.sum_turns(since=1500.0)).groups) == 2
     assert sum(group.count for group in (await ledger.sum_turns(tenant="u")).groups) == 1
+
+
+@pytest.mark.parametrize(
+    ("contents", "whole", "stream"),
+    [
+        (Contents.FULL, b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n'),
+        (Contents.REDACTED, b'{"a":"[redacted email]"}', b""),
+        (Contents.NONE, b"", b""),
+    ],
+)
+async def test_raw_replies_by_setting(place: str, contents: Contents, whole: bytes, stream: bytes) -> None:
+    """Rule 136: a raw stream is kept in full or not at all, because its events can share a secret between them."""
+    raws = (b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n')
+    attempts = [msgspec.structs.replace(ATTEMPT, number=number, raw=raw) for number, raw in enumerate(raws, 1)]
+    async with open_ledger(place, contents=contents) as opened:
+        await opened.put_turns([msgspec.structs.replace(TURN, attempts=tuple(attempts))])
+        found = await opened.get_turn("req_1")
+    assert found is not None
+    assert [attempt.raw for attempt in found.attempts] == [whole, stream]

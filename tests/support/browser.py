@@ -22,7 +22,7 @@ __all__ = ["Browser", "Tab", "find_chromium", "open_browser"]
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 #: Seconds that anything may take: a test waits for what it wants to see, never for a time.
-_PATIENCE = 12.0
+_PATIENCE = 90.0
 _LOOK = 0.05
 _FLAGS = (
     "--headless=new",

@@ -42,12 +42,20 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
         for attempt in turn.attempts:
             named = {name: getattr(attempt, name) for name in _ATTEMPT}
             named["turn"] = turn.id
-            for column in ("request", "reply", "raw"):
+            for column in ("request", "reply"):
                 named[column] = keep(named[column], contents)
+            named["raw"] = _kept_raw(attempt.raw, contents)
             named["tool"] = attempt.tool.replace("\0", "")
             named["problem"] = keep(attempt.problem.replace("\0", "").encode(), contents).decode("utf-8", "replace")
             attempts.append(named)
     yield [AskMany(sql.TURN_PUT, rows), *([AskMany(sql.ATTEMPT_PUT, attempts)] if attempts else [])]
+
+
+def _kept_raw(raw: bytes, contents: Contents) -> bytes:
+    """Return what may be kept of a raw reply: a secret that is spread over the events of a stream cannot be masked."""
+    if contents is Contents.REDACTED and raw.lstrip()[:1] not in (b"{", b"["):
+        return b""
+    return keep(raw, contents)
 
 
 def list_turns(wanted: TurnFilter, before: float, before_id: str, most: int) -> Program[list[TurnTrace]]:

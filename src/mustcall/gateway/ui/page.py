@@ -219,9 +219,9 @@ class Page:
         self._waiting += 1
         try:
             while True:
-                listed = _listed(await kept.turns(wanted, most=most), most, asked.inside)
-                if listed["mark"] != query.get("have") or loop.time() >= until:
-                    return _Said(listed)
+                found = await kept.turns(wanted, most=most)
+                if _mark(found) != query.get("have") or loop.time() >= until:
+                    return _Said(_listed(found, most, asked.inside))
                 await asyncio.sleep(_LOOK)
         finally:
             self._waiting -= 1
@@ -326,15 +326,19 @@ def _session(asked: _Asked, visitor: Visitor) -> _Said:
 
 
 def _listed(turns: list[TurnTrace], most: int, inside: Inside) -> dict[str, Any]:
-    """Return turns with where the next page begins, and a mark that is another one for other turns."""
-    mark = hashlib.sha256("\n".join(turn.id for turn in turns).encode()).hexdigest()[:16]
+    """Return turns with where the next page begins, and their mark."""
     last = turns[-1] if len(turns) == most else None
     return {
         "turns": [summary(turn) for turn in turns],
         "next": None if last is None else f"{last.at!r}_{last.id}",
-        "mark": mark,
+        "mark": _mark(turns),
         "running": inside.under_way,
     }
+
+
+def _mark(turns: list[TurnTrace]) -> str:
+    """Return a text that is another one for other turns."""
+    return hashlib.sha256("\n".join(turn.id for turn in turns).encode()).hexdigest()[:16]
 
 
 def _number(query: Mapping[str, str], name: str, usual: int) -> int:

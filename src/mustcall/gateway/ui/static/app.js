@@ -61,7 +61,7 @@ function told(there, count) {
 async function show() {
   view?.end();
   const path = location.pathname.replace(/\/$/, "");
-  const name = decodeURIComponent(path.match(/^\/ui\/turns\/([^/]+)$/)?.[1] ?? "");
+  const name = decoded(path.match(/^\/ui\/turns\/([^/]+)$/)?.[1] ?? "");
   const context = view = new Context(name, new URLSearchParams(location.search));
   const open = name ? turn : path === "/ui/turns" ? list : path === "/ui" ? start : null;
   fill(nav, VIEWS.map(([href, label]) =>
@@ -82,6 +82,10 @@ async function show() {
     fill(main, el("p", { class: "fault", role: "alert" }, error.message),
       el("button", { type: "button", onclick: show }, "Try again"));
   }
+}
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 const empty = (title, ...rest) => el("div", { class: "panel empty" }, el("strong", {}, title), rest);

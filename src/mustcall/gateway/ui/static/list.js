@@ -116,6 +116,7 @@ export async function list(main, context) {
 
   async function follow(signal) {
     while (!signal.aborted) {
+      await awake();
       const told = await context.steady(() => get(asked({ have: mark }), signal), signal);
       if (told === undefined) return;
       const known = told.turns.some((turn) => shown.has(turn.id));
@@ -158,6 +159,12 @@ export async function list(main, context) {
   await first(context.signal);
   follow(context.signal);
 }
+
+/** Wait until somebody can see the page. */
+const awake = () => new Promise((go) => {
+  if (document.hidden) document.addEventListener("visibilitychange", go, { once: true });
+  else go();
+});
 
 const head = (name, kind) => el("th", { class: kind, scope: "col" }, name);
 
