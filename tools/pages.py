@@ -33,6 +33,7 @@ from mustcall.policy.subschemas import MAX_DEPTH
 from mustcall.policy.wording import Wording
 from mustcall.policy.workload import MOST_STEPS
 from mustcall.profiles import markdown as profiles
+from mustcall.telemetry.prometheus import markdown as metrics
 from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
@@ -265,9 +266,16 @@ def gateway() -> str:
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{withheld()}<!-- end -->\n", page)
 
 
+def operations() -> str:
+    """Return docs/operations.md with its table of metrics written anew."""
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{metrics()}<!-- end -->\n", page)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
+    "operations.md": operations,
     "profiles.md": profiles,
     "reference.md": reference,
     "remedies.md": lambda: _REMEDIES + remedy.markdown(),

@@ -35,19 +35,19 @@ say() {{ echo "  $*"; }}
 metrics() {{ /opt/mustcall/bin/python -c "import urllib.request as u
 print(u.urlopen('http://127.0.0.1:{_PORT}/metrics').read().decode())"; }}
 systemctl start mustcall
-metrics | grep -qx 'mustcall_requests_in_flight_limit 7'
+metrics | grep -qx 'mustcall_requests_in_flight_limit 7.0'
 say "active once requests are answered: $(systemctl show -p ActiveState,StatusText mustcall | tr '\\n' ' ')"
 pid=$(systemctl show -p MainPID --value mustcall)
 say "runs as $(ps -o user= -p $pid), $(grep NoNewPrivs /proc/$pid/status), $(grep CapEff /proc/$pid/status)"
 test "$(ps -o user= -p $pid)" != root
 sed -i 's/max_concurrency = 7/max_concurrency = 8/' /etc/mustcall/mustcall.toml
 systemctl reload mustcall
-until metrics | grep -qx 'mustcall_requests_in_flight_limit 8'; do sleep 0.1; done
+until metrics | grep -qx 'mustcall_requests_in_flight_limit 8.0'; do sleep 0.1; done
 say "reload took the new configuration over"
 echo nonsense >> /etc/mustcall/mustcall.toml
 systemctl reload mustcall
-until metrics | grep -qx 'mustcall_config_reloads_total{{result="failed"}} 1'; do sleep 0.1; done
-metrics | grep -qx 'mustcall_requests_in_flight_limit 8'
+until metrics | grep -qx 'mustcall_config_reloads_total{{result="failed"}} 1.0'; do sleep 0.1; done
+metrics | grep -qx 'mustcall_requests_in_flight_limit 8.0'
 test "$(systemctl show -p MainPID --value mustcall)" = "$pid"
 say "a wrong one was refused: $(systemctl show -p StatusText --value mustcall)"
 test -f /var/lib/private/mustcall/mustcall/ledger.db

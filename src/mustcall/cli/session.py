@@ -24,6 +24,7 @@ from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings, load_settings
 from mustcall.policy.faithful import AnswerCheck
 from mustcall.policy.routing import choose
+from mustcall.telemetry.tracing import traced
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
@@ -148,7 +149,7 @@ def opened(flags: Flags) -> Generator[Session]:
     settings = settings_of(flags)
     chosen = KitSettings(roots=flags.roots, docs=flags.docs, mcp=flags.mcp, only=flags.tools, ground=flags.ground)
     kit = Kit(chosen)
-    with quiet(), Background() as background:
+    with quiet(), traced(), Background() as background:
         transport, model = background.run(_connected(settings, flags.model))
         try:
             background.run(kit.__aenter__())

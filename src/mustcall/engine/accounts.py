@@ -11,6 +11,8 @@ from typing import Any
 from mustcall.policy.breaker import Breaker, BreakerRule, CallEnd, admit, record, wait_left
 from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip, check, release, reserve, settle
 from mustcall.policy.failing import FailureClass
+from mustcall.telemetry.events import BreakerChanged
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock, SystemClock
 
 __all__ = ["MemoryBreakers", "MemoryMeter", "shared_meter"]
@@ -111,8 +113,9 @@ class MemoryMeter:
 class MemoryBreakers:
     """`Breakers` in memory. An upstream that is well has no entry, so that asking costs one lookup."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, events: EventStream = PROCESS) -> None:
         self._clock: Clock = clock or SystemClock()
+        self._events = events
         self._breakers: dict[str, dict[FailureClass, Breaker]] = {}
         self._lock = threading.Lock()
 
@@ -126,8 +129,7 @@ class MemoryBreakers:
                 left = wait_left(breaker, rule, now)
                 if left > 0:
                     return failure, left
-            for failure, breaker in breakers.items():
-                breakers[failure], _ = admit(breaker, rule, now)
+            self._put(upstream, {failure: admit(breaker, rule, now)[0] for failure, breaker in breakers.items()})
             return None
 
     async def report(self, upstream: str, rule: BreakerRule, failure: FailureClass | None) -> None:
@@ -180,23 +182,28 @@ class MemoryBreakers:
     def adopt(self, upstream: str, failure: FailureClass, breaker: Breaker) -> None:
         """Take a breaker as somebody else knows it; one that is as new is forgotten."""
         with self._lock:
-            kept = {**self._breakers.get(upstream, {}), failure: breaker}
-            if breaker == Breaker():
-                del kept[failure]
-            if kept:
-                self._breakers[upstream] = kept
-            else:
-                self._breakers.pop(upstream, None)
+            self._put(upstream, {**self._breakers.get(upstream, {}), failure: breaker})
 
     def _record(self, upstream: str, rule: BreakerRule, ends: dict[FailureClass, CallEnd]) -> None:
-        now, fresh = self._clock.monotonic(), Breaker()
+        now = self._clock.monotonic()
         old = self._breakers.get(upstream, {})
-        new = {failure: record(old[failure], rule, end, now) for failure, end in ends.items()}
+        self._put(upstream, {failure: record(old[failure], rule, end, now) for failure, end in ends.items()})
+
+    def _put(self, upstream: str, new: dict[FailureClass, Breaker]) -> None:
+        """Keep the breakers of an upstream that are not as new, and tell which changed their state."""
+        old, fresh = self._breakers.get(upstream, {}), Breaker()
         kept = {failure: breaker for failure, breaker in new.items() if breaker != fresh}
         if kept:
             self._breakers[upstream] = kept
         else:
             self._breakers.pop(upstream, None)
+        if not self._events.listening:
+            return
+        for failure, breaker in new.items():
+            if breaker.state is not old.get(failure, fresh).state:
+                name = upstream.partition("@")[0]
+                at = self._clock.now()
+                self._events.emit(BreakerChanged(at=at, upstream=name, class_=str(breaker.state), failure=str(failure)))
 
 
 _shared: MemoryMeter | None = None

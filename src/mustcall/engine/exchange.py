@@ -27,6 +27,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
+from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
@@ -62,6 +63,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     previous: str | None = None
     #: The top level of the body, where it is known.
     fields: Fields | None = None
+    #: The trace it belongs to, where somebody traces.
+    trace: TraceContext | None = None
 
     def stamp(self, created: int) -> Stamp:
         """Return the identity of the reply."""
@@ -122,9 +125,12 @@ async def exchange(
         except RecursionError:  # what can just be read cannot always be written
             raise InvalidRequest("the body is nested too deeply") from None
     same_wire = mine is theirs
+    headers = request_headers(endpoint, inbound.headers, same_wire=same_wire, stream=inbound.stream)
+    if inbound.trace is not None:
+        headers |= inbound.trace.outgoing(1)
     call = UpstreamCall(
         url=endpoint.base_url + theirs.path + (f"?{inbound.query}" if same_wire and inbound.query else ""),
-        headers=request_headers(endpoint, inbound.headers, same_wire=same_wire, stream=inbound.stream),
+        headers=headers,
         body=body,
         timeouts=endpoint.timeouts,
     )

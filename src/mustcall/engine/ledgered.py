@@ -22,6 +22,7 @@ from mustcall.ledger.notices import Notices
 from mustcall.policy.breaker import Breaker, BreakerRule, BreakerState
 from mustcall.policy.budget import BudgetKind, Caps, Charge, ChargeKey, Spending, Trip
 from mustcall.policy.failing import FailureClass
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 
 __all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]
@@ -205,8 +206,8 @@ def _away(error: LedgerError) -> Trip:
 class LedgerBreakers(MemoryBreakers):
     """`Breakers` that tell the ledger when one opens or closes, and hear it of the others with `listen`."""
 
-    def __init__(self, ledger: Ledger, notices: Notices, clock: Clock) -> None:
-        super().__init__(clock)
+    def __init__(self, ledger: Ledger, notices: Notices, clock: Clock, events: EventStream = PROCESS) -> None:
+        super().__init__(clock, events)
         self._ledger = ledger
         self._notices = notices
         self._time = clock

@@ -21,6 +21,8 @@ from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.engine.spending import Purse
 from mustcall.policy.budget import Charge, ChargeKey, charge_for
 from mustcall.policy.failing import failure_of, is_healthy
+from mustcall.telemetry.events import BudgetTripped
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.codec import Codec, Provenance
@@ -63,8 +65,11 @@ class Metered:
         *,
         step: str = "",
         lent: bool = False,
+        events: EventStream = PROCESS,
     ) -> None:
         self._purse = purse
+        self._model = model
+        self._events = events
         self._transport = transport
         self._endpoint = endpoint
         self._progress = progress
@@ -96,6 +101,7 @@ class Metered:
         key = ChargeKey(purse.turn, self._step, self._count)
         self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
         expected = Usage(input_tokens=self._guess, output_tokens=purse.metering.budget.expected_output_tokens)
+        noted = len(purse.notes)
         try:
             await purse.allow(self._upstream, self._endpoint.name)
             try:
@@ -107,7 +113,12 @@ class Metered:
                 raise
         except (BudgetSpent, BreakerOpen) as refusal:
             self.refusal = refusal
+            if isinstance(refusal, BudgetSpent):
+                code = (refusal.details or {}).get("error_code")
+                self._tripped(str(code or refusal.code), enforced=True)
             raise
+        for note in list(purse.notes)[noted:]:
+            self._tripped(note.subject, enforced=False)
         self._key = key
         try:
             reply = await self._transport.send(call)
@@ -122,6 +133,23 @@ class Metered:
 
     async def close(self) -> None:
         """Leave the connections to whom they belong."""
+
+    def _tripped(self, code: str, *, enforced: bool) -> None:
+        if not self._events.listening:
+            return
+        record = self._progress.record
+        event = BudgetTripped(
+            at=self._purse.metering.clock.now(),
+            request_id=f"req_{self._purse.turn}",
+            session=self._purse.session,
+            upstream=self._endpoint.name,
+            model=self._model,
+            wire=str(self._endpoint.wire),
+            attempt=len(record.attempts) if record is not None else 0,
+            class_=code,
+            enforced=enforced,
+        )
+        self._events.emit(event)
 
     # --- what a turn tells -------------------------------------------------------------------------------------------
 

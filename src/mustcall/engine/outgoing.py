@@ -62,13 +62,16 @@ class Outgoing:
         self._written = (shaped, body)
         return body
 
-    def call(self, body: bytes) -> UpstreamCall:
+    def call(self, body: bytes, attempt: int = 1) -> UpstreamCall:
         """Return the call that sends these bytes."""
         query = f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""
         stream = self._course.shaped().request.stream
+        headers = request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream)
+        if self._inbound.trace is not None:
+            headers |= self._inbound.trace.outgoing(attempt)
         return UpstreamCall(
             url=self._endpoint.base_url + self._theirs.path + query,
-            headers=request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream),
+            headers=headers,
             body=body,
             timeouts=self._endpoint.timeouts,
         )

@@ -20,6 +20,7 @@ from mustcall.policy.lens import Found
 from mustcall.policy.plan import Rung
 from mustcall.policy.remedy import ACCEPTED, Remedy
 from mustcall.profiles.prices import Prices
+from mustcall.telemetry.context import TraceContext
 
 __all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
 
@@ -35,6 +36,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     body: bytes
     started: float
     seconds: float = 0.0
+    #: Seconds until the status and the headers of the answer were there; 0 if they never were.
+    first_byte: float = 0.0
     sends: int = 1
     verdict: Verdict | None = None
     remedy: Remedy | None = None
@@ -104,12 +107,12 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     @property
     def cost_usd(self) -> float:
         """What all attempts cost together, as far as prices and tokens are known (rule 98)."""
-        return self._cost.cost_usd
+        return self.cost.cost_usd
 
     @property
     def estimated(self) -> bool:
         """Whether something of the cost is not known: a price, or the tokens of an attempt."""
-        return self._cost.estimated
+        return self.cost.estimated
 
     @property
     def counted(self) -> bool:
@@ -117,23 +120,28 @@ class TurnRecord(msgspec.Struct, kw_only=True):
         return any(attempt.cost_usd is not None for attempt in self.attempts)
 
     @property
-    def _cost(self) -> Charge:
-        total = Charge()
-        for attempt in self.attempts:
-            if attempt.cost_usd is not None:
-                total += Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
-            else:
-                total += charge_for(attempt.usage, _LISTED.of(self.model, self.place))
-        return total
+    def cost(self) -> Charge:
+        """What all attempts cost together, and whether that is certain."""
+        if len(self.attempts) == 1:
+            return self._cost_of(self.attempts[0])
+        return reduce(operator.add, map(self._cost_of, self.attempts), Charge())
+
+    def _cost_of(self, attempt: AttemptRecord) -> Charge:
+        if attempt.cost_usd is not None:
+            return Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
+        return charge_for(attempt.usage, _LISTED.of(self.model, self.place))
 
     @property
     def calls(self) -> int:
         """Upstream calls made, transport retries included."""
-        return sum([attempt.sends for attempt in self.attempts])
+        attempts = self.attempts
+        return attempts[0].sends if len(attempts) == 1 else sum([attempt.sends for attempt in attempts])
 
     @property
     def usage(self) -> Usage | None:
         """What all attempts cost together, as far as they told (rule 114)."""
+        if len(self.attempts) == 1:
+            return self.attempts[0].usage
         counted = [attempt.usage for attempt in self.attempts if attempt.usage is not None]
         return reduce(operator.add, counted) if counted else None
 
@@ -186,7 +194,19 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
 class Progress:
     """What the one who waits for a turn can see of it while it runs."""
 
-    __slots__ = ("delivery", "failed", "holding", "model", "record", "session", "streams", "upstream")
+    __slots__ = (
+        "asked",
+        "delivery",
+        "failed",
+        "holding",
+        "model",
+        "record",
+        "session",
+        "spoke",
+        "streams",
+        "trace",
+        "upstream",
+    )
 
     def __init__(self) -> None:
         #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
@@ -202,5 +222,10 @@ class Progress:
         #: The model that was asked for and the upstream it went to; empty before that is known.
         self.model = ""
         self.upstream = ""
-        #: The session as accounts know it, where the caller named one.
+        #: The session as accounts know it, where the caller named one or something is counted.
         self.session = ""
+        #: When the first piece of a stream went out to the caller, in the clock's monotonic seconds.
+        self.spoke: float | None = None
+        #: The span of the turn, where somebody traces; the caller's body, where contents are told.
+        self.trace: TraceContext | None = None
+        self.asked: bytes | None = None

@@ -11,6 +11,7 @@ from mustcall.engine.issuing import Issued
 from mustcall.policy.controls import Controls
 from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 
@@ -37,6 +38,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = DEFAULTS
     notes: tuple[Adaptation, ...] = ()
     tally: Tally | None = None
+    events: EventStream = PROCESS
 
     @property
     def metadata(self) -> bool:

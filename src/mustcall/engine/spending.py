@@ -33,6 +33,7 @@ from mustcall.policy.budget import (
 from mustcall.policy.failing import FailureClass
 from mustcall.profiles.prices import Prices
 from mustcall.telemetry.logs import log_of
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 
 __all__ = [
@@ -96,12 +97,18 @@ class Metering:
     """A budget and where its accounts and breakers are kept."""
 
     def __init__(
-        self, budget: Budget, clock: Clock, *, meter: Meter | None = None, breakers: Breakers | None = None
+        self,
+        budget: Budget,
+        clock: Clock,
+        *,
+        meter: Meter | None = None,
+        breakers: Breakers | None = None,
+        events: EventStream = PROCESS,
     ) -> None:
         self.budget = budget
         self.clock = clock
         self.meter: Meter = meter or MemoryMeter(clock)
-        self.breakers: Breakers = breakers or MemoryBreakers(clock)
+        self.breakers: Breakers = breakers or MemoryBreakers(clock, events)
         self.prices = Prices(budget.prices)
         #: The caps that bound calls; what tools fetched keeps no model from answering (rules 94, 99).
         self.call_caps: Caps = msgspec.structs.replace(budget.caps, egress_bytes=0, hosts=0)

@@ -13,14 +13,14 @@ from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import Inbound
+from mustcall.engine.setting import Setting
 from mustcall.policy.course import Course, Lesson
 from mustcall.policy.evidence import is_quoted
 from mustcall.policy.judge import Judgement
-from mustcall.profiles import Learnt
 from mustcall.profiles.learnt import SCHEMA
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
+from mustcall.telemetry.events import FactLearnt
 from mustcall.upstream.endpoint import forwarded
-from mustcall.upstream.retry import Clock
 
 __all__ = ["Teaching"]
 
@@ -32,6 +32,7 @@ class Teaching:
         "_clock",
         "_course",
         "_endpoint",
+        "_events",
         "_inbound",
         "_late",
         "_learnt",
@@ -41,11 +42,10 @@ class Teaching:
         "answering",
     )
 
-    def __init__(
-        self, learnt: Learnt, clock: Clock, course: Course, endpoint: str, model: str, *, inbound: Inbound
-    ) -> None:
-        self._learnt = learnt
-        self._clock = clock
+    def __init__(self, setting: Setting, course: Course, endpoint: str, model: str, *, inbound: Inbound) -> None:
+        self._learnt = setting.learnt
+        self._clock = setting.clock
+        self._events = setting.events
         self._course = course
         self._endpoint = endpoint
         self._model = model
@@ -81,10 +81,23 @@ class Teaching:
         for lesson in self._supposed:
             fields = [f"{SCHEMA}{digest}" for digest in lesson.schemas if digest]
             for field in fields if lesson.field == "schema_target" else (lesson.field,):
-                self._learnt.learn(
+                news = self._learnt.learn(
                     self._endpoint, self._model, field, lesson.value, lesson.why, at=at, tenant=self._inbound.tenant
                 )
+                if news and self._events.listening:
+                    self._events.emit(self._told(field, lesson, at))
         self._supposed.clear()
+
+    def _told(self, field: str, lesson: Lesson, at: float) -> FactLearnt:
+        return FactLearnt(
+            at=at,
+            request_id=self._inbound.request_id,
+            upstream=self._endpoint,
+            model=self._model,
+            wire=str(self._inbound.wire),
+            class_=field,
+            value=str(lesson.value),
+        )
 
     def met(self, dialect: str) -> None:
         """Count a turn that ended with the demanded call; `dialect` is its format if it stood in text."""

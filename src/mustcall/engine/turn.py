@@ -105,7 +105,7 @@ class Turn:
         least = setting.controls.limits.least_seconds
         self._tries = Tries(self._counting.may, self._counting.note, least)
         asked = model or request.model
-        self._teaching = Teaching(setting.learnt, setting.clock, course, endpoint.name, asked, inbound=inbound)
+        self._teaching = Teaching(setting, course, endpoint.name, asked, inbound=inbound)
         self._outgoing = Outgoing(inbound, request, course, endpoint, model=model, log=self._log)
         self._skimmed: bytes | None = None
         #: Whether the reply at hand takes long to look at.
@@ -302,7 +302,7 @@ class Turn:
         body = await heavily(write) if written is Aside.ASIDE else written
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
-        call = self._outgoing.call(body)
+        call = self._outgoing.call(body, len(self.record.attempts))
         used = self._tries.used
         try:
             answer = await send_patiently(
@@ -321,6 +321,7 @@ class Turn:
         finally:
             record.sends = 1 + self._tries.used - used
             record.seconds = clock.monotonic() - record.started
+        record.first_byte = record.seconds
         self.headers = answer.reply.headers
         if answer.error_body is None:
             self._teaching.began(self._log)

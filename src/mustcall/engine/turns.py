@@ -33,6 +33,7 @@ from mustcall.policy.profile import Profile, Protocol
 from mustcall.policy.schemas import compile_tools
 from mustcall.policy.wording import Wording
 from mustcall.profiles import Learnt, ProfileOverride, resolve
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
@@ -134,8 +135,11 @@ class Turns:
         house: House | None = None,
         learnt: Learnt | None = None,
         limits: Limits = DEFAULTS,
+        *,
+        events: EventStream = PROCESS,
     ) -> None:
         self._limits = limits
+        self.events = events
         self._transport = transport
         self._clock = clock
         self.house = house or House()
@@ -163,11 +167,11 @@ class Turns:
         """Return the meter of one turn that has a purse of its own. `model` is the name that is sent."""
         purse = metering.open(session, inbound.token, turn_cost_usd=turn_cost_usd)
         lent = endpoint.api_key is None and endpoint.forward_key and caller_key(inbound.headers) is not None
-        return Metered(purse, self._transport, endpoint, model, progress, lent=lent)
+        return Metered(purse, self._transport, endpoint, model, progress, lent=lent, events=self.events)
 
     def charged(self, purse: Purse, endpoint: Endpoint, model: str, *, progress: Progress, step: str) -> Metered:
         """Return the meter of one step of a run, on the run's purse."""
-        return Metered(purse, self._transport, endpoint, model, progress, step=step)
+        return Metered(purse, self._transport, endpoint, model, progress, step=step, events=self.events)
 
     async def take(
         self,
@@ -239,6 +243,7 @@ class Turns:
             wording=self.house.wording,
             limits=self._limits,
             tally=metered,
+            events=self.events,
         )
         turn = Turn(
             inbound,

@@ -29,21 +29,22 @@ from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.spending import Metering
 from mustcall.gateway.admission import Admission, Held, check_elements
+from mustcall.gateway.failures import without_frames
 from mustcall.gateway.heartbeat import Heartbeat
 from mustcall.gateway.hosts import allowed_hosts, check_host
 from mustcall.gateway.keeping import Keeper, TurnEnd
-from mustcall.gateway.lines import line_of
-from mustcall.gateway.metrics import CONTENT_TYPE, Metrics
-from mustcall.gateway.receiving import Gone, headers_of, read_body
+from mustcall.gateway.receiving import Gone, headers_of, path_of, read_body
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.ring import Ring
 from mustcall.gateway.service import Service
 from mustcall.gateway.settings import Settings
 from mustcall.gateway.stored import PREFIX as STORED
 from mustcall.gateway.tapping import Tapping, tap
+from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
 from mustcall.gateway.ui.page import Inside, Page
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
+from mustcall.telemetry.stream import EventStream
 from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
@@ -78,15 +79,6 @@ def _method_of(path: str) -> str | None:
     return "GET" if path in (_MODELS, _METRICS) else None
 
 
-def _strip(path: str) -> str:
-    """Return a path below `/v1`, whichever way it was written."""
-    path = path.rstrip("/")
-    for prefix in ("/v1/", "/api/v1/"):
-        if path.startswith(prefix):
-            return path[len(prefix) - 1 :]
-    return path
-
-
 #: Our headers that a web page may read.
 _EXPOSED = b", ".join(
     b"x-mustcall-" + name
@@ -109,7 +101,6 @@ class Gateway:
         requests: RequestLog | None = None,
     ) -> None:
         self._settings = settings
-        self._requests = requests
         self._metering = metering
         #: Where accounts were kept before a reload left the budget out: another one may bring it back.
         self._accounts: Metering | None = None
@@ -122,7 +113,7 @@ class Gateway:
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
         )
         self._hosts = allowed_hosts(settings)
-        self._metrics = Metrics(time())
+        self._telling = Telling(settings, requests, self._state)
         #: The last turns, where no ledger keeps them.
         self._ring = Ring()
         self._page = Page(self._inside)
@@ -141,6 +132,17 @@ class Gateway:
         """Requests being worked on."""
         return self._admission.under_way
 
+    def _state(self) -> State:
+        """Return what the gateway is like right now, for its metrics."""
+        caches = self._service.sizes() if self._service is not None else {}
+        dropped = {"ledger": self._keeper.traces.dropped} if self._keeper is not None else {}
+        return State(settings=self._settings, in_flight=self.under_way, caches=caches, dropped=dropped)
+
+    @property
+    def events(self) -> EventStream:
+        """What happens here, for whoever wants to know."""
+        return self._telling.events
+
     @property
     def settings(self) -> Settings:
         """The settings in force."""
@@ -151,7 +153,7 @@ class Gateway:
 
         What was learnt stays, and so do connections, accounts and breakers. The address and the ledger cannot change.
         """
-        self._metrics.reload(None if settings is None else time())
+        self._telling.reload(settings)
         if settings is None:
             return
         self._settings = settings
@@ -176,14 +178,14 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await self._open_ledger()
                 self._serve()
+                self._telling.open()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 if self._transport is not None:
                     await self._transport.close()
                 if self._keeper is not None:
                     await self._keeper.close()
-                if self._requests is not None:
-                    await self._requests.close()
+                await self._telling.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -204,7 +206,8 @@ class Gateway:
                 self._transport = SchemeTransport(limits=self._settings.limits)
             keeper, budget = self._keeper, self._settings.house.budget
             if self._metering is None and budget is not None:
-                self._metering = (Metering if keeper is None else keeper.metering)(budget, self._clock)
+                meter = Metering if keeper is None else keeper.metering
+                self._metering = meter(budget, self._clock, events=self.events)
             self._service = Service(
                 self._settings,
                 Tapping(self._transport) if keeper is not None and keeper.keeps_contents else self._transport,
@@ -214,6 +217,7 @@ class Gateway:
                 holders=keeper.holders if keeper is not None else None,
                 learnt=None if before is None else before.learnt,
                 failures=None if before is None else before.failures,
+                events=self.events,
             )
         return self._service
 
@@ -227,13 +231,15 @@ class Gateway:
             await self._respond(call)
         finally:
             name = _ROUTE_NAMES.get(call.path) or ("stored" if call.path.startswith(STORED) else "other")
-            seconds = monotonic() - began
-            self._metrics.request(name, call.status, seconds)
-            self._metrics.turn(call.progress)
-            if self._requests is not None:
-                self._requests.put(
-                    line_of(name, call.request_id, call.progress, status=call.status, seconds=seconds, error=call.error)
-                )
+            self._telling.ended(
+                call.progress,
+                call.request_id,
+                call.wire,
+                route=name,
+                status=call.status,
+                seconds=monotonic() - began,
+                error=call.error,
+            )
 
     async def _respond(self, call: "_Call") -> None:
         """Answer one request, with a typed error if nothing else."""
@@ -245,13 +251,12 @@ class Gateway:
             # The server ends what is left after its grace period. The caller gets a typed error all the same.
             problem: MustcallError = GatewayBusy("the gateway is stopping; try again in a moment")
         except MustcallError as error:
-            problem = _without_frames(error)
+            problem = without_frames(error)
         except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets a typed error
             _log.exception("request %s failed", call.request_id)
             problem = MustcallError("the gateway failed; the operator's log has the request id")
         else:
             return
-        self._metrics.error(type(problem).code)
         call.error = type(problem).code
         if call.started:
             if call.streaming:
@@ -278,7 +283,7 @@ class Gateway:
             return
         server = self._settings.server
         expected = _method_of(call.path)
-        if call.path == _METRICS and server.metrics == "off":
+        if call.path == _METRICS and not serves_metrics(self._settings):
             expected = None
         if call.path.startswith(STORED):
             expected = call.method  # which methods a stored response takes is known there
@@ -292,8 +297,7 @@ class Gateway:
         if call.path != _METRICS or server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
-            page = self._metrics.text(in_flight=self.under_way, limit=server.max_concurrency)
-            await call.send_whole(200, page, [(b"content-type", CONTENT_TYPE)])
+            await call.send_whole(200, self._telling.page(), [(b"content-type", CONTENT_TYPE)])
             return
         key = caller_key(call.headers) if self._keys else None
         if call.path == _MODELS or call.path.startswith(STORED):
@@ -366,6 +370,7 @@ class Gateway:
             await call.send_whole(counted.status, counted.body, answer)
             return
         progress = call.progress
+        self._telling.begin(progress, call.headers, body)
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
@@ -389,6 +394,7 @@ class Gateway:
             async with aclosing(reply.chunks) as chunks:
                 await call.begin_stream(reply.upstream_headers, reply.adaptations)
                 heartbeat.note()
+                progress.spoke = self._clock.monotonic()
                 await call.send_piece(reply.first)
                 async for chunk in chunks:
                     if heartbeat.task is not None:
@@ -446,15 +452,6 @@ class Gateway:
         ]
 
 
-def _without_frames(error: MustcallError) -> MustcallError:
-    """Return the error without the frames it came through: one of them holds it, and others hold the request."""
-    told: BaseException | None = error
-    while told is not None:
-        told.__traceback__ = None
-        told = told.__cause__ or told.__context__
-    return error
-
-
 class _Call:
     """One HTTP request on its way through: what was asked, and the two ends of its connection."""
 
@@ -489,7 +486,7 @@ class _Call:
         self.headers: Mapping[str, str] = headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
-        self.path = _strip(self.asked)
+        self.path = path_of(self.asked)
         self.query: str = scope["query_string"].decode("latin-1")
         self.wire = _TURNS.get(self.path) or (
             Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from mustcall.core.errors import ForeignOrigin
 from mustcall.gateway.settings import Settings
 
-__all__ = ["allowed_hosts", "check_host", "is_loopback"]
+__all__ = ["allowed_hosts", "check_host", "is_local"]
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -19,7 +19,7 @@ def allowed_hosts(settings: Settings) -> frozenset[str] | None:
     named = frozenset(host.lower() for host in settings.limits.hosts)
     if "*" in named:
         return None
-    if is_loopback(settings.server.host):
+    if is_local(settings.server.host):
         return named | _LOOPBACK
     return named or None
 
@@ -34,15 +34,15 @@ def check_host(host: str | None, allowed: frozenset[str]) -> None:
     bare, _, port = name.rpartition(":")
     if bare and port.isdecimal():
         name = bare
-    if name not in allowed and not is_loopback(name):
+    if name not in allowed and not is_local(name):
         raise ForeignOrigin(
             f"this gateway is not called {host[:200]!r}; list the name under hosts in [limits] if it is: a web page "
             "may not reach a local gateway by a name of its own"
         )
 
 
-def is_loopback(name: str) -> bool:
-    """Tell whether an address or name is this machine's own."""
+def is_local(name: str) -> bool:
+    """Tell whether a name or an address is this machine's own."""
     try:
         return ip_address(name.strip("[]")).is_loopback
     except ValueError:

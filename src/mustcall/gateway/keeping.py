@@ -40,6 +40,7 @@ from mustcall.ledger.tracing import TraceQueue
 from mustcall.profiles import Fact, Learnt, LearntFact, Observed
 from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 from mustcall.wire.registry import codec_for
 
@@ -168,10 +169,10 @@ class Keeper:
         """Drop a finished turn into the queue of traces."""
         self.traces.put(end)
 
-    def metering(self, budget: Budget, clock: Clock) -> Metering:
+    def metering(self, budget: Budget, clock: Clock, *, events: EventStream = PROCESS) -> Metering:
         """Return a budget whose accounts and breakers all replicas share."""
         self._meter = LedgerMeter(self.ledger, self.notices, self._settings.when_away)
-        self._breakers = LedgerBreakers(self.ledger, self.notices, clock)
+        self._breakers = LedgerBreakers(self.ledger, self.notices, clock, events)
         if self._sharing is not None:  # a reload brought the budget
             self._tasks.append(asyncio.get_running_loop().create_task(self._hear(self._breakers)))
         return Metering(budget, clock, meter=self._meter, breakers=self._breakers)

@@ -1,42 +1,27 @@
-"""What the log says of a request, from what is known when it is over."""
+"""What the log says of a request, from the event that it is over."""
 
-from time import time
-
-from mustcall.engine.records import Progress
+from mustcall.telemetry.events import TurnEnded
 from mustcall.telemetry.requests import RequestLine
 
 __all__ = ["line_of"]
 
 
-def line_of(route: str, request_id: str, progress: Progress, *, status: int, seconds: float, error: str) -> RequestLine:
-    """Return the line of a request. Status 0 is a client that went away before its answer began."""
-    record = progress.record
-    if record is None:
-        return RequestLine(
-            at=time(),
-            request_id=request_id,
-            route=route,
-            status=status,
-            seconds=seconds,
-            model=progress.model,
-            upstream=progress.upstream,
-            error=error,
-        )
-    usage = record.usage
+def line_of(ended: TurnEnded) -> RequestLine:
+    """Return the line of a request."""
     return RequestLine(
-        at=time(),
-        request_id=request_id,
-        route=route,
-        status=status,
-        seconds=seconds,
-        outcome=record.outcome or "passed",
-        model=progress.model,
-        upstream=progress.upstream,
-        calls=record.calls,
-        verdicts=tuple([attempt.verdict or attempt.error or "none" for attempt in record.attempts]),
-        force=record.force,
-        input_tokens=0 if usage is None else usage.input_tokens,
-        output_tokens=0 if usage is None else usage.output_tokens,
-        adaptations=tuple(dict.fromkeys([str(entry.kind) for entry in record.adaptations])),
-        error=error,
+        at=ended.at,
+        request_id=ended.request_id,
+        route=ended.route,
+        status=ended.status,
+        seconds=ended.seconds,
+        outcome=ended.class_,
+        model=ended.model,
+        upstream=ended.upstream,
+        calls=ended.calls,
+        verdicts=tuple([attempt.verdict or attempt.error or "none" for attempt in ended.attempts]),
+        force=ended.force,
+        input_tokens=ended.input_tokens,
+        output_tokens=ended.output_tokens,
+        adaptations=tuple(dict.fromkeys([str(entry.kind) for entry in ended.adaptations])),
+        error=ended.error,
     )

@@ -1,4 +1,4 @@
-"""Reads one request: its headers, and its body within a size, a time and a rate. Nothing of a refused body is kept."""
+"""Reads the path and headers of one request, and its body within a size, a time and a rate. No refused body is kept."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -10,11 +10,26 @@ from mustcall.gateway.admission import Held
 from mustcall.gateway.replies import Receive, Scope
 from mustcall.gateway.settings import Settings
 
-__all__ = ["Gone", "headers_of", "read_body"]
+__all__ = ["Gone", "headers_of", "path_of", "read_body"]
 
 
 class Gone(Exception):
     """The client went away; there is nobody to answer."""
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return the request's headers; a name that stands several times has its values joined."""
+    headers: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name in headers:
+            again.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in again.items():
+        headers[name] = ", ".join(values)
+    return headers
 
 
 async def read_body(receive: Receive, declared: str, settings: Settings, held: Held) -> bytes:
@@ -65,16 +80,10 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Return the request's headers; a name that stands several times has its values joined."""
-    headers: dict[str, str] = {}
-    again: dict[str, list[str]] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in headers:
-            again.setdefault(name, [headers[name]]).append(value)
-        else:
-            headers[name] = value
-    for name, values in again.items():
-        headers[name] = ", ".join(values)
-    return headers
+def path_of(asked: str) -> str:
+    """Return a path below `/v1`, whichever way it was written."""
+    path = asked.rstrip("/")
+    for prefix in ("/v1/", "/api/v1/"):
+        if path.startswith(prefix):
+            return path[len(prefix) - 1 :]
+    return path

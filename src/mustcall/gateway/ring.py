@@ -58,10 +58,10 @@ class Ring:
         if record is None or end.failure is not None:  # rare, and an error holds more than figures
             self._held.append(_figures(end))
             return
-        for attempt in record.attempts:
-            attempt.body, attempt.reply, attempt.problem = b"", None, ""
+        attempts = [msgspec.structs.replace(one, body=b"", reply=None, problem="") for one in record.attempts]
         seen = Progress()
-        seen.record, seen.model, seen.upstream = record, end.progress.model, end.progress.upstream
+        seen.record = msgspec.structs.replace(record, attempts=attempts)
+        seen.model, seen.upstream = end.progress.model, end.progress.upstream
         seen.session = end.progress.session
         tenant = tenant_of_key(end.key)
         self._held.append(_Held(end.id, end.at, end.seconds, end.wire, end.status, seen, end.agent, tenant))

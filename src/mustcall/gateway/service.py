@@ -28,6 +28,7 @@ from mustcall.policy.controls import Controls
 from mustcall.policy.retrying import retries_itself
 from mustcall.policy.routing import choose, is_routed
 from mustcall.profiles import Learnt
+from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
@@ -59,20 +60,21 @@ class Service:
         holders: Holders | None = None,
         learnt: Learnt | None = None,
         failures: Failures | None = None,
+        events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
-        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits)
+        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, events=events)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
         self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None
         budget = settings.house.budget
         if metering is None and budget is not None:
-            metering = Metering(budget, clock)
+            metering = Metering(budget, clock, events=events)
         #: None where nothing is counted.
         self._metering = metering
 
@@ -85,6 +87,15 @@ class Service:
     def failures(self) -> Failures:
         """What failed lately."""
         return self._failures
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much is kept in memory, by what it is."""
+        return {
+            "facts": self._turns.learnt.size,
+            "tallies": self._turns.learnt.tallies.size,
+            "issued": len(self._turns.issued),
+            "failures": len(self._failures),
+        }
 
     async def turn(
         self,
@@ -100,9 +111,6 @@ class Service:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         came, fields = body, _opened(body)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
-        if controls.session:
-            key = caller_key(caller or headers)
-            progress.session = session_of(controls.session, key, self._settings.session_by) or ""
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
             asked = Asked(wire, query, caller or headers, came)
@@ -138,9 +146,13 @@ class Service:
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,
+            trace=progress.trace,
         )
         deadline = self.clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None
+        if controls.session:
+            key, by = caller_key(caller or headers), self._settings.session_by
+            progress.session = session_of(controls.session, key, by) or ""
         if self._metering is not None or controls.turn_cost_usd:
             metered = self._metered(
                 controls, inbound, endpoint, model=model or seen.model, progress=progress, caller=caller or headers

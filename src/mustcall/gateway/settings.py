@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,6 @@ from mustcall.gateway.advice import advice
 from mustcall.gateway.budgets import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.gateway.environment import over
 from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.metrics import MetricsAccess
 from mustcall.policy.backoff import Backoff
 from mustcall.policy.breaker import BreakerRule
 from mustcall.policy.controls import Controls
@@ -62,6 +61,10 @@ _NEEDED = ("name", "wire", "base_url")
 _OWN = (*_NEEDED, "use", "model", "api_key_env", "forward_key", "headers", "stateful")
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+#: Who may read `/metrics`: whoever may call (`key`), everybody (`open`), nobody (`off`).
+MetricsAccess = Literal["key", "open", "off"]
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from mustcall.gateway.server import say_stopping, serve
 from mustcall.gateway.settings import Settings
 from mustcall.telemetry.console import log_to_stderr
 from mustcall.telemetry.logs import log_of
+from mustcall.telemetry.sharing import VARIABLE, SharedDirectory, make_directory
 from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = ["check_workers", "serve_workers"]
@@ -104,6 +105,8 @@ class _Crew:
         self._signals: list[int] = []
         self._passed = 0
         self._announced = False
+        #: Where the workers keep their counts together.
+        self._counts = make_directory() if settings.server.metrics != "off" else None
         self._said = False
         self._pause = _FIRST_PAUSE
         self._due: list[float] = []
@@ -121,6 +124,8 @@ class _Crew:
                 for worker in self._workers:
                     worker.process.kill()
                     worker.process.join()
+                if self._counts is not None:
+                    self._counts.remove()
         for one in reversed(self._signals):
             signal.raise_signal(one)
 
@@ -151,7 +156,7 @@ class _Crew:
     def _start(self) -> None:
         ours, theirs = _pipe()
         process = self._context.Process(
-            target=_work, args=(self._settings, self._listener, theirs), name="mustcall worker"
+            target=_work, args=(self._settings, self._listener, theirs, self._counts), name="mustcall worker"
         )
         # A Ctrl-C goes to everyone at the terminal: none may reach a worker before it has left that group.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, signal.SIGHUP))
@@ -233,6 +238,8 @@ class _Crew:
         self._workers.remove(worker)
         worker.process.join()
         worker.line.close()
+        if self._counts is not None and worker.process.pid is not None:
+            self._counts.bury(worker.process.pid)
         if self._signals:
             return
         how = f"exit code {worker.process.exitcode}"
@@ -268,7 +275,7 @@ def _pipe() -> tuple[Connection, Connection]:
     return Connection(ours.detach()), Connection(theirs.detach())
 
 
-def _work(settings: Settings, listener: socket.socket, line: Connection) -> None:
+def _work(settings: Settings, listener: socket.socket, line: Connection, counts: SharedDirectory | None) -> None:
     """Be a worker: serve until a signal comes from the parent, or the parent is gone."""
     os.setpgrp()
     # What was sent to the whole group meanwhile is the parent's to pass on.
@@ -279,6 +286,9 @@ def _work(settings: Settings, listener: socket.socket, line: Connection) -> None
     for one in _SIGNALS:
         signal.signal(one, signal.SIG_DFL)
     log_to_stderr(settings.server.log_level, settings.server.log_format)
+    os.environ.pop(VARIABLE, None)
+    if counts is not None and counts.prepare(os.getpid()):
+        os.environ[VARIABLE] = str(counts.path)  # read when the client of Prometheus is imported, by the gateway
     os.environ.pop("NOTIFY_SOCKET", None)  # the parent speaks for all
     news = [settings]
     threading.Thread(target=_obey, args=(line, news), daemon=True).start()

@@ -73,6 +73,11 @@ class Learnt:
         self._facts: PerTenant[_Facts] = PerTenant(most)
         self.tallies = Tallies(most)
 
+    @property
+    def size(self) -> int:
+        """Of how many models at endpoints a fact is known."""
+        return self._facts.size
+
     def learn(
         self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0, tenant: str = ""
     ) -> bool:

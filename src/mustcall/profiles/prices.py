@@ -13,11 +13,13 @@ from importlib import resources
 import msgspec
 
 from mustcall.policy.budget import ModelPrice, Price
-from mustcall.profiles.patterns import model_pattern, spellings
+from mustcall.profiles.patterns import LONGEST_NAME, model_pattern, spellings
 
 __all__ = ["PriceList", "Prices", "price_lists"]
 
 _FREE = Price(input=0.0, output=0.0)
+#: Stands for a name that nobody asked for yet.
+_UNASKED = Price(input=0.0, output=0.0)
 #: What providers and doors put behind a name without meaning another model.
 _SUFFIX = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|latest|preview))*(?:-v\d+(?::\d+)?)?\Z")
 _REMEMBERED = 512
@@ -50,16 +52,18 @@ class Prices:
 
     def __init__(self, own: Sequence[ModelPrice] = ()) -> None:
         self._own = tuple((model_pattern(entry.model), entry.price) for entry in own)
+        #: What was found before, by the name as it was given: most turns ask for the same few.
         self._known: dict[str, Price | None] = {}
 
     def of(self, model: str, base_url: str = "") -> Price | None:
         """Return what a model costs at an endpoint, None if that is not known."""
-        names = spellings(model)
-        if names[0] not in self._known:
+        found = self._known.get(model, _UNASKED)
+        if found is _UNASKED:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[names[0]] = self._find(names)
-        found = self._known[names[0]]
+            found = self._find(spellings(model))
+            if len(model) <= LONGEST_NAME:
+                self._known[model] = found
         return _FREE if found is None and base_url.startswith("embedded:") else found
 
     def _find(self, names: tuple[str, ...]) -> Price | None:

@@ -116,6 +116,11 @@ class Tallies:
         self._totals: PerTenant[_Counts] = PerTenant(most)
         self._news: PerTenant[_Counts] = PerTenant(most)
 
+    @property
+    def size(self) -> int:
+        """Of how many models at endpoints something was counted."""
+        return self._totals.size
+
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
         tally = Tally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)

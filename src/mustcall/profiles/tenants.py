@@ -28,6 +28,11 @@ class PerTenant(Generic[T]):
         self._by_model: dict[_Key, dict[str, T]] = {}
         self._by_tenant: OrderedDict[str, OrderedDict[_Key, None]] = OrderedDict()
 
+    @property
+    def size(self) -> int:
+        """Of how many models at endpoints something is known."""
+        return len(self._by_model)
+
     def known(self, endpoint: str, model: str) -> Mapping[str, T]:
         """Return what is known of a model, by tenant."""
         return self._by_model.get((endpoint, model), _NOBODY)  # pyright: ignore[reportReturnType]  it is empty

@@ -34,6 +34,7 @@ from mustcall.engine.agent.plan import Asked, Emit, Plan
 from mustcall.engine.agent.prompts import latest_only, text_message, text_of
 from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied, stopped_by
 from mustcall.engine.agent.step import Say, Step
+from mustcall.engine.agent.telling import RunTelling
 from mustcall.engine.agent.withholding import Withheld, Withholding
 from mustcall.engine.answers.answering import BadAnswer, Way
 from mustcall.engine.answers.envelopes import (
@@ -105,6 +106,7 @@ class Run:
         self._paid: Charge | None = None
         self._stored: RunResult | None = None
         self._claims: tuple[UnbackedClaim, ...] = ()
+        self._telling: RunTelling | None = None
 
     # --- what it looks like from outside -----------------------------------------------------------------------------
 
@@ -218,6 +220,7 @@ class Run:
             controls=plan.controls,
         )
         keeper = self.keeper
+        telling = self._telling = RunTelling(turns.events, plan.clock, plan.endpoint.name, plan.model)
         try:
             if self._purse is not None and self._paid is not None:
                 await self._purse.recover(self._paid)
@@ -230,6 +233,7 @@ class Run:
         except MustcallError as error:
             self._stopped, self._error = Stopped.FAILED, error
             self._saying, self._text = [], ""  # what a failed turn said is no part of the conversation
+            telling.ended(str(Stopped.FAILED), self._number)
             if keeper is not None:
                 await keeper.fail(self._moment(), self.result(), error)
             await self._tell(RunFinished(self.result()), emit)
@@ -237,6 +241,7 @@ class Run:
         if plan.claims is Claims.REPORT:
             self._claims = claims_of(self._text, self._calls, self._messages, roster)
         result = self.result()
+        telling.ended(str(result.stopped), self._number)
         if keeper is not None:
             result = self._stored = await keeper.end(self._moment(), result)
         await self._tell(RunFinished(result), emit)
@@ -330,6 +335,7 @@ class Run:
             extra=plan.options.extra,
             purse=self._purse,
             number=len(self._steps) + 1,  # of the turns: a step of two models has two
+            trace=None if self._telling is None else self._telling.turn(),
         )
         try:
             reply = await step.take(asked.request, asked.controls, say)
@@ -505,6 +511,8 @@ class Run:
 
     async def _finished(self, index: int, executed: Executed, emit: Emit) -> None:
         record = executed.record
+        if self._telling is not None:
+            self._telling.tool(record)
         if self.keeper is not None:
             await self.keeper.finish(index, executed)
         self._calls.append(record)

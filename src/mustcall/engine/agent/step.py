@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
-from mustcall.core.errors import UpstreamRejected
+from mustcall.core.errors import MustcallError, UpstreamRejected
 from mustcall.core.events import Event
 from mustcall.core.events import ReasoningDelta as ReasoningEvent
 from mustcall.core.events import TextDelta as TextEvent
@@ -28,9 +28,11 @@ from mustcall.engine.outlets import Heard
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.refusals import Refused
 from mustcall.engine.spending import Purse
+from mustcall.engine.telling import turn_ended
 from mustcall.engine.turn import Turn
 from mustcall.engine.turns import Turns
 from mustcall.policy.controls import Controls
+from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.wire.codec import Target
@@ -54,6 +56,7 @@ class Step:
         extra: Mapping[str, Any] | None = None,
         purse: Purse | None = None,
         number: int = 1,
+        trace: TraceContext | None = None,
     ) -> None:
         self._turns = turns
         self._endpoint = endpoint
@@ -66,6 +69,7 @@ class Step:
         self._codec = codec_for(endpoint.wire)
         self._token = os.urandom(12).hex()
         self._progress = Progress()
+        self._progress.trace = trace
         self._reply: Reply | None = None
         self._issuer = endpoint.issuer("")
 
@@ -88,6 +92,30 @@ class Step:
 
     async def take(self, request: Request, controls: Controls, say: Say) -> Reply:
         """Take the turn and return its reply; raise `MustcallError` as it does. Text is said as it may be seen."""
+        began, error = self._clock.monotonic(), ""
+        try:
+            return await self._take(request, controls, say)
+        except MustcallError as failed:
+            error = failed.code
+            raise
+        finally:
+            if self._turns.events.listening:
+                self._tell(request.model, self._clock.monotonic() - began, error)
+
+    def _tell(self, model: str, seconds: float, error: str) -> None:
+        progress = self._progress
+        progress.model, progress.upstream = model, self._endpoint.name
+        ended = turn_ended(
+            progress,
+            at=self._clock.now(),
+            request_id=f"req_{self._token}",
+            wire=self._endpoint.wire,
+            seconds=seconds,
+            error=error,
+        )
+        self._turns.events.emit(ended)
+
+    async def _take(self, request: Request, controls: Controls, say: Say) -> Reply:
         self._issuer = self._endpoint.issuer(request.model)
         inbound = self._inbound(request)
         if self._purse is not None:
@@ -126,6 +154,7 @@ class Step:
             stream=request.stream,
             token=self._token,
             request_id=f"req_{self._token}",
+            trace=self._progress.trace,
         )
 
     async def _whole(self, turn: Turn, say: Say) -> Reply:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ForeignOrigin, Unauthorized
-from mustcall.gateway.hosts import is_loopback
+from mustcall.gateway.hosts import is_local
 from mustcall.gateway.memory import tenant_of_key
 from mustcall.gateway.settings import Settings
 
@@ -48,7 +48,7 @@ class Lock:
     def __init__(self, settings: Settings) -> None:
         self.keys = settings.client_keys
         self.asks_for_key = bool(self.keys)
-        self._open = not self.keys and is_loopback(settings.server.host)
+        self._open = not self.keys and is_local(settings.server.host)
         # Costly on purpose: who has a cookie must not find a weak key by trying.
         joined = "\0".join(sorted(self.keys)).encode("utf-8", "surrogateescape")
         self._secret = hashlib.scrypt(joined, salt=b"mustcall ui", n=2**14, r=8, p=1) if self.keys else b""

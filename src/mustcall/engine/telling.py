@@ -1,0 +1,107 @@
+"""A finished turn as an event, worked out from its record: log lines, metrics, spans and the page all read this one."""
+
+import msgspec
+
+from mustcall.core.reply import Usage
+from mustcall.engine.records import AttemptRecord, Progress
+from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
+
+__all__ = ["turn_ended"]
+
+_NOTHING = Usage()
+
+
+def turn_ended(
+    progress: Progress,
+    *,
+    at: float,
+    request_id: str,
+    wire: str,
+    route: str = "",
+    status: int = 0,
+    seconds: float = 0.0,
+    error: str = "",
+) -> TurnEnded:
+    """Return the event of a request that is over."""
+    record, trace = progress.record, progress.trace
+    if record is None:
+        return TurnEnded(
+            at=at,
+            request_id=request_id,
+            session=progress.session,
+            upstream=progress.upstream,
+            model=progress.model,
+            wire=wire,
+            route=route,
+            status=status,
+            seconds=seconds,
+            error=error,
+            trace="" if trace is None else trace.header,
+            parent="" if trace is None else trace.parent,
+        )
+    attempts = record.attempts
+    began = attempts[0].started if attempts else 0.0
+    usage = record.usage or _NOTHING
+    cost = record.cost
+    # Built for every turn, so by position, which is four times as fast; what only traces say is added where they are.
+    ended = TurnEnded(
+        at,
+        request_id,
+        progress.session,
+        progress.upstream,
+        progress.model,
+        wire,
+        len(attempts),
+        "passed" if record.outcome is None else str(record.outcome),
+        route,
+        status,
+        seconds,
+        None if progress.spoke is None else _held(progress.spoke, attempts),
+        record.protocol,
+        record.force,
+        error,
+        tuple([_attempt(attempt, began) for attempt in attempts]),
+        record.adaptations,
+        record.calls,
+        usage.input_tokens,
+        usage.output_tokens,
+        cost.cost_usd,
+        cost.estimated,
+    )
+    if trace is None:
+        return ended
+    reply = attempts[-1].reply if attempts else None
+    return msgspec.structs.replace(
+        ended,
+        sent_model=record.model,
+        place=record.place,
+        finish="" if reply is None else str(reply.finish),
+        trace=trace.header,
+        parent=trace.parent,
+        contents=None if progress.asked is None else Contents(request=progress.asked, reply=reply),
+    )
+
+
+def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
+    usage = attempt.usage or _NOTHING
+    return AttemptEnd(
+        after=attempt.started - began,
+        seconds=attempt.seconds,
+        first_byte=attempt.first_byte,
+        rung=attempt.rung.kind,
+        verdict="" if attempt.verdict is None else str(attempt.verdict),
+        remedy=attempt.remedy or "",
+        sends=attempt.sends,
+        error=attempt.error or "",
+        tool=attempt.tool,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+    )
+
+
+def _held(spoke: float, attempts: list[AttemptRecord]) -> float | None:
+    """Return how long a stream was held after the upstream had begun to answer, further attempts included."""
+    if not attempts:
+        return None
+    first = attempts[0]
+    return max(0.0, spoke - first.started - first.first_byte)

@@ -1,0 +1,237 @@
+"""The metrics of a gateway by the official client of Prometheus, for one process or for several that share a directory.
+
+Requests count in `telemetry.counting`; what was counted is added here when the page is asked for and, with several
+processes, once in a while. Importing this imports the client; nobody does who has no metrics.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, cast
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from mustcall.telemetry.counting import BOUNDS, Counts, ModelNames
+from mustcall.telemetry.sharing import SharedDirectory, shared_directory
+
+__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "HISTOGRAMS", "Gauges", "Metrics", "markdown"]
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+disable_created_metrics()
+
+#: By the name in `Counts`: the exported name, the labels, and what it says.
+COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "requests": (
+        "mustcall_requests_total",
+        ("route", "status"),
+        "Requests by route and HTTP status; `gone`: the client left before the answer began.",
+    ),
+    "turns": (
+        "mustcall_turns_total",
+        ("upstream", "model", "outcome"),
+        "Turns by outcome; `passed`: forwarded without a verdict.",
+    ),
+    "forced_turns": (
+        "mustcall_forced_turns_total",
+        ("upstream", "model", "force"),
+        "Turns in which a tool was demanded: `met`, `unmet` or `dropped`.",
+    ),
+    "attempts": (
+        "mustcall_attempts_total",
+        ("upstream", "model", "verdict"),
+        "Attempts by verdict; `none`: ended before a verdict.",
+    ),
+    "upstream_calls": (
+        "mustcall_upstream_calls_total",
+        ("upstream", "model"),
+        "Upstream calls, retries included.",
+    ),
+    "extra_calls": (
+        "mustcall_extra_calls_total",
+        ("upstream", "model"),
+        "Upstream calls beyond the first of their turn.",
+    ),
+    "repairs": ("mustcall_repairs_total", ("upstream", "kind"), "Changes to requests and replies by kind."),
+    "tokens": (
+        "mustcall_tokens_total",
+        ("upstream", "model", "direction"),
+        "Tokens that upstreams reported, all attempts.",
+    ),
+    "cost_usd": (
+        "mustcall_cost_usd_total",
+        ("upstream", "model"),
+        "What all attempts cost in US dollars, as far as prices are known.",
+    ),
+    "budget_trips": (
+        "mustcall_budget_trips_total",
+        ("cap", "action"),
+        "Caps that were reached: the call was `refused`, or it was `reported`.",
+    ),
+    "breaker_changes": (
+        "mustcall_breaker_changes_total",
+        ("upstream", "failure", "state"),
+        "Breakers that changed into a state.",
+    ),
+    "facts_learnt": ("mustcall_facts_learnt_total", ("upstream", "field"), "Facts that turns taught about models."),
+    "errors": ("mustcall_errors_total", ("code",), "Errors of the gateway by code."),
+    "dropped": (
+        "mustcall_telemetry_dropped_total",
+        ("reader",),
+        "Log lines, traces and events that were not written because the reader was slow or failed.",
+    ),
+    "config_reloads": (
+        "mustcall_config_reloads_total",
+        ("result",),
+        "Reloads of the configuration (SIGHUP).",
+    ),
+}
+HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "request_duration": ("mustcall_request_duration_seconds", ("route",), "Time to the end of the answer."),
+    "attempt_duration": (
+        "mustcall_attempt_duration_seconds",
+        ("upstream",),
+        "Time of one attempt up to its verdict: the upstream's latency.",
+    ),
+    "first_byte": (
+        "mustcall_first_byte_seconds",
+        ("upstream",),
+        "Time until the upstream's answer to an attempt began.",
+    ),
+    "held": (
+        "mustcall_held_seconds",
+        ("upstream",),
+        "Streams: from the upstream's first byte to the first piece for the caller, further attempts included.",
+    ),
+}
+#: With how several processes are put together.
+GAUGES: dict[str, tuple[str, tuple[str, ...], str, str]] = {
+    "info": ("mustcall_info", ("version",), "The version that runs.", "livemax"),
+    "start": ("mustcall_start_time_seconds", (), "When the oldest process started, Unix time.", "livemin"),
+    "in_flight": ("mustcall_requests_in_flight", (), "Requests being worked on.", "livesum"),
+    "limit": (
+        "mustcall_requests_in_flight_limit",
+        (),
+        "max_concurrency of all processes: one more request gets 503.",
+        "livesum",
+    ),
+    "breaker": (
+        "mustcall_breaker_state",
+        ("upstream", "failure"),
+        "Breakers by class of failure: 0 closed, 1 half-open, 2 open.",
+        "livemax",
+    ),
+    "cap": ("mustcall_budget_cap", ("cap",), "The configured caps of a session and of a turn.", "livemax"),
+    "cache": ("mustcall_cache_entries", ("cache",), "What is kept in memory, by what it is.", "livesum"),
+    "loaded": (
+        "mustcall_config_loaded_time_seconds",
+        (),
+        "When the configuration in force was read, Unix time; with several processes the oldest.",
+        "livemin",
+    ),
+}
+
+
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What is so at a moment."""
+
+    in_flight: int
+    limit: int
+    caches: Mapping[str, int] = {}
+    caps: Mapping[str, float] = {}
+    #: How much was dropped since the start, by reader.
+    dropped: Mapping[str, int] = {}
+
+
+class _Buckets(Histogram):
+    """A histogram that many observations are added to at once."""
+
+    def add(self, counts: Sequence[float], total: float) -> None:
+        self._sum.inc(total)  # pyright: ignore[reportUnknownMemberType]  its values have no types
+        buckets = cast("list[Any]", self._buckets)  # pyright: ignore[reportUnknownMemberType]  the same
+        for bucket, count in zip(buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+
+
+class Metrics:
+    """The metrics of one process; with a shared directory, the page is that of all processes."""
+
+    def __init__(
+        self, started: float, models: Sequence[str] = (), shared: SharedDirectory | None = None, *, alone: bool = False
+    ) -> None:
+        self._shared = shared = None if alone else shared or shared_directory()
+        self._registry = registry = CollectorRegistry()
+        self.counts = Counts(ModelNames(models, claim=None if shared is None else shared.claim))
+        self._counters = {
+            key: Counter(name.removesuffix("_total"), told, labels, registry=registry)
+            for key, (name, labels, told) in COUNTERS.items()
+        }
+        self._histograms = {
+            key: _Buckets(name, told, labels, registry=registry, buckets=BOUNDS)
+            for key, (name, labels, told) in HISTOGRAMS.items()
+        }
+        self._gauges = {
+            key: Gauge(name, told, labels, registry=registry, multiprocess_mode=mode)  # pyright: ignore[reportArgumentType]  one of its words
+            for key, (name, labels, told, mode) in GAUGES.items()
+        }
+        self._dropped: dict[str, int] = {}
+        self._gauges["info"].labels(version("mustcall")).set(1)
+        self._gauges["start"].set(started)
+        self._gauges["loaded"].set(started)
+        for result in ("ok", "failed"):
+            self._counters["config_reloads"].labels(result)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes are counted together: each then has to `update` now and then."""
+        return self._shared is not None
+
+    def reload(self, at: float | None) -> None:
+        """Count a reload of the configuration: when it was taken over, None if it was refused."""
+        self.counts.add("config_reloads", "ok" if at is not None else "failed")
+        if at is not None:
+            self._gauges["loaded"].set(at)
+
+    def update(self, now: Gauges) -> None:
+        """Take over what was counted since the last time."""
+        added, observed = self.counts.taken()
+        for (family, *labels), count in added.items():
+            self._counters[family].labels(*labels).inc(count)
+        for (family, *labels), (*counts, total) in observed.items():
+            child: _Buckets = self._histograms[family].labels(*labels)
+            child.add(counts, total)
+        gauges = self._gauges
+        gauges["in_flight"].set(now.in_flight)
+        gauges["limit"].set(now.limit)
+        for labels, state in list(self.counts.breakers.items()):
+            gauges["breaker"].labels(*labels).set(state)
+        for name, values in (("cache", now.caches), ("cap", now.caps)):
+            for label, value in values.items():
+                gauges[name].labels(label).set(value)
+        for reader, total in now.dropped.items():
+            self._counters["dropped"].labels(reader).inc(max(0, total - self._dropped.get(reader, 0)))
+            self._dropped[reader] = total
+
+    def page(self, now: Gauges) -> bytes:
+        """Return the page of `/metrics`."""
+        self.update(now)
+        if self._shared is None:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, str(self._shared.path))  # pyright: ignore[reportUnknownMemberType]  untyped
+        with self._shared.read():
+            return generate_latest(together)
+
+
+def markdown() -> str:
+    """Return the families as a table for the docs."""
+    families = [(name, "gauge", labels, told) for name, labels, told, _ in GAUGES.values()]
+    families += [(name, "counter", labels, told) for name, labels, told in COUNTERS.values()]
+    families += [(name, "histogram", labels, told) for name, labels, told in HISTOGRAMS.values()]
+    lines = ["| metric | type | labels | what |", "|---|---|---|---|"]
+    for name, kind, labels, told in families:
+        named = ", ".join(f"`{label}`" for label in labels)
+        lines.append(f"| `{name}` | {kind} | {f'{named} ' if named else ''}| {told} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,117 @@
+"""The directory in which the processes of one gateway keep their counts together (POSIX).
+
+The client of Prometheus maps a file of each process there. What an ended process counted is added to one file for all
+that ended, so that counts never fall and files do not pile up. A page is not read while that happens.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from mustcall.telemetry.logs import log_of
+
+__all__ = ["VARIABLE", "SharedDirectory", "make_directory", "shared_directory"]
+
+#: What the client of Prometheus looks at when it is imported.
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+_log = log_of("mustcall.metrics")
+#: Bytes set aside for the files of a process: a mapped file that finds the disk full would kill its process.
+_ROOM = {"counter": 1 << 20, "histogram": 1 << 20, "gauge_livemax": 1 << 18, "gauge_livemin": 1 << 16}
+_ROOM["gauge_livesum"] = 1 << 16
+
+
+class SharedDirectory:
+    """One directory, as one process sees it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def prepare(self, pid: int) -> bool:
+        """Set room aside for the files of a process; return False if there is none."""
+        made: list[Path] = []
+        try:
+            for kind, size in _ROOM.items():
+                made.append(self.path / f"{kind}_{pid}.db")
+                with made[-1].open("ab") as file:
+                    os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            for file in made:
+                file.unlink(missing_ok=True)
+            _log.warning("metrics are of one process each: no room in %s (%s)", self.path, error.strerror)
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def read(self) -> Generator[None]:
+        """Keep the files as they are while they are read."""
+        with self._lock(exclusive=False):
+            yield
+
+    def claim(self, name: str, most: int) -> set[str]:
+        """Ask for a name of a model, for all processes; return those that all have by now."""
+        try:
+            with self._lock(exclusive=True), (self.path / "models").open("a+", encoding="utf-8") as file:
+                file.seek(0)
+                names = set(filter(None, file.read().split("\0")))
+                if name not in names and len(names) < most:
+                    file.write(f"{name}\0")
+                    names.add(name)
+                return names
+        except (OSError, UnicodeError):
+            return set()
+
+    def bury(self, pid: int) -> None:
+        """Add what an ended process counted to what all ended ones did, and forget its gauges."""
+        from prometheus_client import mmap_dict  # noqa: PLC0415  when a worker ended, not before
+
+        mapped: Any = mmap_dict.MmapedDict  # without types
+
+        try:
+            with self._lock(exclusive=True):
+                for kind in ("counter", "histogram"):
+                    mine = self.path / f"{kind}_{pid}.db"
+                    if mine.exists():
+                        ended = mapped(str(self.path / f"{kind}_ended.db"))
+                        for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
+                            ended.write_value(key, ended.read_value(key)[0] + value, at)
+                        ended.close()
+                        mine.unlink()
+                for file in self.path.glob(f"gauge_live*_{pid}.db"):
+                    file.unlink()
+        except (OSError, RuntimeError, ValueError) as error:  # its files stay, and are read as they are
+            _log.warning("the counts of worker %s stay in a file of their own: %s", pid, error)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _lock(self, *, exclusive: bool) -> Generator[None]:
+        import fcntl  # noqa: PLC0415  not on Windows, where nothing is shared
+
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def make_directory() -> SharedDirectory | None:
+    """Make a directory that only this user can read; None, and a line in the log, if that cannot be."""
+    try:
+        return SharedDirectory(Path(tempfile.mkdtemp(prefix="mustcall-metrics-")))
+    except OSError as error:
+        _log.warning("metrics are of one process each: no directory to share them (%s)", error.strerror)
+        return None
+
+
+def shared_directory() -> SharedDirectory | None:
+    """Return the directory that this process shares, None if it counts alone."""
+    named = os.environ.get(VARIABLE)
+    return SharedDirectory(Path(named)) if named and Path(named).is_dir() else None

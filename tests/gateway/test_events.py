@@ -1,0 +1,124 @@
+"""The events of a gateway: one for each thing that happens, told from one place each, with the same identity."""
+
+import json
+
+import msgspec
+import pytest
+
+from mustcall.engine.spending import BreakerRule, Budget, Caps
+from mustcall.engine.turns import House
+from mustcall.gateway.settings import load_settings, settings_from_flags
+from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
+from mustcall.telemetry.stream import Subscription
+from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from mustcall.testing.gateway import RunningGateway
+from support.http import post
+
+ASK = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+FORCED = {**ASK, "tools": [TOOL], "tool_choice": "required"}
+SESSION = {"x-mustcall-session": "s"}
+
+
+def told(events: list[Event]) -> list[tuple[str, str, int]]:
+    """Each event's name, class and attempt."""
+    return [(str(type(one).__name__), one.class_, one.attempt) for one in events]
+
+
+def heard_of(events: Subscription, turns: int) -> list[Event]:
+    """All events up to the end of so many turns: an answer is sent before its turn is told to be over."""
+    heard: list[Event] = []
+    while sum(isinstance(one, TurnEnded) for one in heard) < turns:
+        heard += events.take(20.0)
+    return heard
+
+
+def test_a_turn_of_three_attempts() -> None:
+    """Rule 117: two detections, two retries and the outcome, all with the same request id, session, model and wire."""
+    script = [Turn(Say("Rainy, probably.")), Turn(Say("I think it rains.")), Turn(Call("get_weather", {}))]
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}") as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        answer = post(f"{gateway.base_url}/chat/completions", FORCED, SESSION)
+        assert answer.status == 200
+        heard = heard_of(events, 1)
+    happened = [one for one in told(heard) if one[0] != "Repaired"]
+    assert happened == [
+        ("Detected", "force_missed", 1),
+        ("Retried", "climb", 1),
+        ("Detected", "force_missed", 2),
+        ("Retried", "climb", 2),
+        ("TurnEnded", "calls", 3),
+    ]
+    repaired = [entry.partition(":")[0] for entry in answer.headers["x-mustcall-adaptations"].split(", ")]
+    assert set(repaired) >= {one[1] for one in told(heard) if one[0] == "Repaired"} > set()
+    identities = {(one.request_id, one.session, one.upstream, one.model, str(one.wire)) for one in heard}
+    assert len(identities) == 1
+    identity = identities.pop()
+    assert identity[0] == answer.headers["x-mustcall-request-id"]
+    assert identity[1] not in ("", "s")  # a digest of it
+    assert identity[2:] == ("up", "m", "chat")
+    assert "Oslo" not in json.dumps(msgspec.to_builtins(heard))
+
+
+def test_a_budget_and_a_breaker() -> None:
+    """Rule 117: a reached cap, a breaker that opens, and the refusals that follow are told once each."""
+    budget = Budget(caps=Caps(calls=1), breaker=BreakerRule(failures=1, cool_down=3600))
+    script = [Turn(Say("Hello.")), Fail(503, "away"), Turn(Say("never"))]
+    settings = settings_from_flags(
+        "up:chat=PLACE".replace("PLACE", "http://127.0.0.1:9/v1"), house=House(budget=budget)
+    )
+    with ScriptedUpstream(script) as upstream:
+        endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
+        endpoint = msgspec.structs.replace(endpoint, backoff=msgspec.structs.replace(endpoint.backoff, retries=0))
+        settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            url = f"{gateway.base_url}/chat/completions"
+            assert [post(url, ASK, SESSION).status for _ in range(2)] == [200, 429]
+            capped = heard_of(events, 2)
+            assert [post(url, ASK, {"x-mustcall-session": name}).status for name in ("a", "b")] == [503, 503]
+            broken = heard_of(events, 2)
+    (trip,) = [one for one in capped if isinstance(one, BudgetTripped)]
+    (refusal,) = [one for one in capped if isinstance(one, Refused)]
+    assert (trip.upstream, trip.model, trip.enforced, trip.request_id) == ("up", "m", True, refusal.request_id)
+    assert trip.class_ == "session_call_cap"
+    assert refusal.class_ == "budget_spent"
+    (change,) = [one for one in broken if isinstance(one, BreakerChanged)]
+    assert (change.upstream, change.class_, change.failure) == ("up", "open", "overloaded")
+    assert [one.class_ for one in broken if isinstance(one, Refused)][-1] == "breaker_open"
+
+
+def test_what_is_learnt_is_told_once() -> None:
+    """Rule 117: a fact that a refusal taught is one event, with the model and the field."""
+    refusal = Fail(400, "tool_choice 'required' is not supported by this model", param="tool_choice")
+    script = [refusal, Turn(Call("get_weather", {})), Turn(Call("get_weather", {}))]
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}") as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        for _ in range(2):
+            assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
+        facts = [one for one in heard_of(events, 2) if isinstance(one, FactLearnt)]
+    assert [(one.upstream, one.model, one.class_, one.value) for one in facts] == [("up", "m", "forced", "never")]
+
+
+def test_nothing_is_built_when_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the log and the metrics off, a request builds no event."""
+    built: list[object] = []
+
+    def count(*given: object, **named: object) -> TurnEnded:
+        built.append((given, named))
+        return TurnEnded(at=0.0)
+
+    monkeypatch.setattr("mustcall.gateway.telling.turn_ended", count)
+    with ScriptedUpstream([Turn(Say("Hello."))]) as upstream:
+        settings = load_settings(
+            upstream_flags=(f"chat={upstream.base_url}",),
+            environment={"MUSTCALL_SERVER_METRICS": "off", "MUSTCALL_LEDGER": "off"},
+        )
+        with RunningGateway(settings=settings) as gateway:
+            assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
+    assert built == []

@@ -1,0 +1,112 @@
+"""The metrics of several processes: one page for all of them, and counts that outlive whoever counted."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.test_workers import HELLO, serving, until, workers_of
+from mustcall.telemetry.sharing import SharedDirectory
+from support.http import call, post
+from support.metrics import samples
+
+
+def count(url: str, name: str) -> float:
+    """A sample of the page."""
+    return samples(call("GET", f"{url}/metrics").body).get(name, 0.0)
+
+
+def turns(url: str) -> float:
+    """All turns of the page."""
+    page = samples(call("GET", f"{url}/metrics").body)
+    return sum(value for name, value in page.items() if name.startswith("mustcall_turns_total"))
+
+
+def test_counts_survive_the_death_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 117: all workers are one page; after kill -9 of each its counts are still there, and its gauges are not.
+
+    Nothing of the shared directory is left when the gateway has stopped.
+    """
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with serving("--demo") as (url, process):
+        for _ in range(12):
+            assert post(f"{url}/v1/chat/completions", HELLO).status == 200
+        until(lambda: turns(url) == 12)
+        for killed in (1, 2):
+            before = workers_of(process.pid)
+            os.kill(before[0], signal.SIGKILL)
+            until(lambda before=before: before[0] not in workers_of(process.pid) and len(workers_of(process.pid)) == 2)
+            assert post(f"{url}/v1/chat/completions", HELLO).status == 200
+            until(lambda killed=killed: turns(url) == 12 + killed)  # a worker hands its counts over twice a second
+        assert count(url, 'mustcall_requests_total{route="chat",status="200"}') == 14
+        assert count(url, 'mustcall_request_duration_seconds_count{route="chat"}') == 14
+        until(lambda: count(url, "mustcall_requests_in_flight_limit") == 2000)
+        (directory,) = tmp_path.glob("mustcall-metrics-*")
+        assert directory.stat().st_mode & 0o077 == 0
+        assert len(list(directory.glob("counter_*.db"))) == 3  # two that serve, and one for all that ended
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=180)
+    assert list(tmp_path.glob("mustcall-metrics-*")) == []
+
+
+def test_names_of_models_are_bounded_for_all_workers(tmp_path: Path) -> None:
+    """Processes share the bound: what one of them has claimed counts for the others."""
+    one, other = SharedDirectory(tmp_path), SharedDirectory(tmp_path)
+    assert one.claim("a", 2) == {"a"}
+    assert other.claim("b", 2) == {"a", "b"}
+    assert one.claim("c", 2) == {"a", "b"}
+
+
+def test_a_directory_without_room_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full costs the common page and no request: a mapped file would kill its process."""
+
+    def full(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert not SharedDirectory(tmp_path).prepare(1)
+    assert list(tmp_path.iterdir()) == []
+    assert SharedDirectory(tmp_path / "gone").claim("a", 2) == set()
+
+
+def test_what_the_dead_counted_is_added_up(tmp_path: Path) -> None:
+    """The files of ended processes become one, however many there were; sums and buckets are added."""
+    script = """
+import sys
+from mustcall.telemetry.events import TurnEnded
+from mustcall.telemetry.prometheus import Gauges, Metrics
+from mustcall.telemetry.sharing import shared_directory
+import os
+metrics = Metrics(1.0)
+metrics.counts.take(TurnEnded(at=0.0, route="chat", status=200, seconds=0.2, upstream="up", class_="passed"))
+metrics.update(Gauges(in_flight=7, limit=10))
+print(os.getpid())
+"""
+    shared = SharedDirectory(tmp_path)
+    for _ in range(3):
+        ended = subprocess.run(  # noqa: S603  our own script
+            [sys.executable, "-c", script],
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        shared.bury(int(ended.stdout))
+    assert sorted(file.name for file in tmp_path.glob("*.db")) == ["counter_ended.db", "histogram_ended.db"]
+    asking = script.replace("os.getpid())\n", "metrics.page(Gauges(in_flight=1, limit=9)).decode())\n")
+    page = subprocess.run(  # noqa: S603  our own script
+        [sys.executable, "-c", asking],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.encode()
+    counted = samples(page)
+    assert counted['mustcall_requests_total{route="chat",status="200"}'] == 4
+    assert counted['mustcall_request_duration_seconds_bucket{le="0.25",route="chat"}'] == 4
+    assert counted['mustcall_request_duration_seconds_sum{route="chat"}'] == pytest.approx(0.8)
+    assert counted["mustcall_requests_in_flight"] == 1
+    assert counted["mustcall_requests_in_flight_limit"] == 9
