@@ -17,7 +17,7 @@ from mustcall.gateway.settings import settings_from_flags
 from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.browser import Tab, open_browser
-from support.http import post
+from support.http import call, post
 from support.remembering import gateway_with_ledger
 
 TOOL = {
@@ -159,6 +159,12 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
             await tab.until(f"{_ROWS} === 1")
             await tab.go(f"{gateway.url}/ui/turns/{turn}")
             await tab.until("document.querySelectorAll('.lane').length === 3")
+            # The metrics count what the page shows.
+            counted = (await asyncio.to_thread(call, "GET", f"{gateway.url}/metrics")).body.decode()
+            for verdict in ("force_missed", "bad_arguments", "called"):
+                assert f'mustcall_attempts_total{{model="forced",upstream="up",verdict="{verdict}"}} 1.0' in counted
+            assert 'mustcall_tokens_total{direction="input",model="forced",upstream="up"} 75.0' in counted
+            assert "75 in, 36 out" in await tab.text()
             words = "[...document.querySelectorAll('.lane .chip')].map((one) => one.textContent)"
             assert await tab.run(words) == ["force_missed", "bad_arguments", "called"]
             starts = await tab.run("[...document.querySelectorAll('.lane i')].map((one) => parseFloat(one.style.left))")
