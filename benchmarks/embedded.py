@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing.gateway import RunningGateway
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fetching import pull

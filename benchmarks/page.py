@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, TurnTrace, open_ledger
 from mustcall.testing import RunningGateway
 

@@ -25,16 +25,16 @@ from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.dialects import Scanner
 from mustcall.engine.turns import set_course
-from mustcall.policy.controls import Controls
-from mustcall.policy.course import Course
-from mustcall.policy.demand import settle_demand
-from mustcall.policy.history import mend_history
-from mustcall.policy.judge import judge
-from mustcall.policy.lens import Lens
-from mustcall.policy.plan import make_plan
-from mustcall.policy.profile import Profile
-from mustcall.policy.schemas import compile_tools
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.mended import mend_history
+from mustcall.policy.reply.judge import judge
+from mustcall.policy.request.demand import settle_demand
+from mustcall.policy.request.plan import make_plan
+from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.schema.tool_schemas import compile_tools
+from mustcall.policy.turn.state import Course
 from mustcall.wire.codec import Provenance, Stamp, Target
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder

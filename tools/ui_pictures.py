@@ -14,10 +14,10 @@ from typing import Any
 
 from PIL import Image
 
-from mustcall.engine.spending import BreakerRule, Budget, Caps, ModelPrice, Price
+from mustcall.engine.spending.purse import BreakerRule, Budget, Caps, ModelPrice, Price
 from mustcall.engine.turns import House
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import Contents
 from mustcall.testing import Answer, Call, Delayed, Fail, RunningGateway, Say, ScriptedUpstream, Think, Turn
 

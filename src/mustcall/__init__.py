@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
-    from mustcall.engine.spending import Budget
+    from mustcall.engine.spending.purse import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-    from mustcall.policy.budget import Caps
-    from mustcall.policy.controls import Controls, Limits, OnUnmet
-    from mustcall.policy.grounding import GroundingRule
+    from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+    from mustcall.policy.limits.budget import Caps
+    from mustcall.policy.words.grounding import GroundingRule
 
 __version__ = "0.1.0"
 
@@ -59,13 +59,13 @@ _HOMES = {
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),
-    "mustcall.engine.spending": ("Budget",),
+    "mustcall.engine.spending.purse": ("Budget",),
     "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
-    "mustcall.policy.budget": ("Caps",),
-    "mustcall.policy.controls": ("Controls", "Limits", "OnUnmet"),
-    "mustcall.policy.grounding": ("GroundingRule",),
+    "mustcall.policy.limits.budget": ("Caps",),
+    "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
+    "mustcall.policy.words.grounding": ("GroundingRule",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from mustcall.cli import cli
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.providers import PROVIDERS
 from support.http import post

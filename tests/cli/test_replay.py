@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mustcall.cli import cli, main
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import Contents
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post

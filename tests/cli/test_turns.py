@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from mustcall.cli import cli, main
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post

@@ -10,8 +10,8 @@ import msgspec
 from contract.checker import check
 from contract.client import Caller, Outcome
 from contract.scenario import Scenario, build
-from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.backoff import Backoff
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
 from mustcall.testing.adversary import Adversary, Told
 from mustcall.upstream.retry import SystemClock

@@ -15,7 +15,7 @@ from contract.running import HastyClock
 from mustcall import Agent, FunctionTool, Role, RunResult, Text, ToolSettings, Upstream
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import ScriptedModel, ScriptedUpstream
 from mustcall.testing.adversary import Adversary, Demand, Told
 from mustcall.testing.offers import Choice, Offer

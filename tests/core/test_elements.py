@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mustcall.core import elements
 from mustcall.core.elements import count_elements
 from mustcall.core.limits import REASONS, Limits
-from mustcall.policy.workload import inner_values
+from mustcall.policy.schema.workload import inner_values
 
 json_values = st.recursive(
     st.none() | st.integers() | st.text(alphabet='a,[{"\\é', max_size=8),

@@ -1,7 +1,7 @@
 """The words of verdicts and outcomes: public, stable, and each one with a remedy."""
 
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.policy.remedy import TABLE
+from mustcall.policy.turn.remedy import TABLE
 
 #: The words as headers and traces have them. A change here is a change for every reader of those.
 WORDS = (

@@ -16,10 +16,10 @@ from mustcall.core import errors
 from mustcall.core.errors import ConfigError, ModelError, MustcallError
 from mustcall.core.verdict import Verdict
 from mustcall.gateway import asking
-from mustcall.gateway.settings import ServerSettings, UpstreamSettings, load_settings
-from mustcall.policy.controls import Controls, Limits, ToolControls
-from mustcall.policy.plan import RungKind
-from mustcall.policy.wording import Wording
+from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings, load_settings
+from mustcall.policy.facts.controls import Controls, Limits, ToolControls
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.plan import RungKind
 
 ROOT = Path(__file__).parents[2]
 TURNS = (ROOT / "docs" / "turns.md").read_text(encoding="utf-8")

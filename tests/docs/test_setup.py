@@ -7,8 +7,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from mustcall.cli import COMMANDS, cli, completion, doctor, init
-from mustcall.gateway.checkup import State
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.checkup import State
+from mustcall.gateway.config.settings import load_settings
 from mustcall.upstream.address import read_address
 from mustcall.upstream.providers import PROVIDERS
 

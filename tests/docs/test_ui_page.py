@@ -4,8 +4,8 @@ import inspect
 import re
 from pathlib import Path
 
+from mustcall.gateway.config.settings import ServerSettings
 from mustcall.gateway.ring import Ring
-from mustcall.gateway.settings import ServerSettings
 from mustcall.gateway.tapping import MOST_RAW
 from mustcall.gateway.ui.lock import LONGEST_VISIT
 

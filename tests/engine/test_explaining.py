@@ -13,11 +13,11 @@ from mustcall.core.errors import CallerError
 from mustcall.core.origin import Wire
 from mustcall.engine.explaining import explain, guess_wire
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.controls import Controls, Limits
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.plan import RungKind
-from mustcall.policy.profile import Protocol
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.request.plan import RungKind
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import Tool
-from mustcall.policy.lens import Lookout
+from mustcall.policy.scanning.reply_scanner import Lookout
 from mustcall.testing import Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply

@@ -10,7 +10,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text
 from mustcall.core.tools import Tool
 from mustcall.engine.flow import Flow
-from mustcall.policy.lens import Lookout
+from mustcall.policy.scanning.reply_scanner import Lookout
 from mustcall.testing import Say, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply

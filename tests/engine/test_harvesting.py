@@ -11,7 +11,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport

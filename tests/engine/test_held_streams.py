@@ -13,8 +13,8 @@ from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Turn
 from mustcall.testing.render import Stamp, build_error, build_reply, stream_reply

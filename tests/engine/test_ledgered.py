@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import LedgerUnavailable
-from mustcall.engine.ledgered import LedgerBreakers, LedgerMeter, WhenAway
+from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.ledger import Ledger, open_ledger
 from mustcall.ledger.notices import Notices
-from mustcall.policy.breaker import BreakerRule, BreakerState
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Trip
-from mustcall.policy.failing import FailureClass
+from mustcall.policy.failures.breaker import BreakerRule, BreakerState
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Trip
 from mustcall.testing import FakeClock
 
 RULE = BreakerRule(failures=2, cool_down=30)

@@ -11,17 +11,17 @@ import pytest
 from mustcall import Agent, Budget, Caps, Upstream
 from mustcall.core.errors import MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
-from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.metered import breaker_name
 from mustcall.engine.records import Progress
-from mustcall.engine.spending import Metering, ModelPrice, Price
+from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
+from mustcall.engine.spending.metered import breaker_name
+from mustcall.engine.spending.purse import Metering, ModelPrice, Price
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import Charge, ChargeKey, Spending, Trip
-from mustcall.policy.controls import Controls, Limits
-from mustcall.policy.failing import FailureClass
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.failures.breaker_classes import FailureClass
+from mustcall.policy.limits.budget import Charge, ChargeKey, Spending, Trip
 from mustcall.testing import Answer, Cut, Fail, FakeClock, Hang, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeTransport
 from mustcall.upstream.endpoint import Endpoint

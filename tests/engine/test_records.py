@@ -6,8 +6,8 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
-from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.remedy import Remedy
+from mustcall.policy.request.plan import Rung, RungKind
+from mustcall.policy.turn.remedy import Remedy
 
 
 def attempt(**fields: object) -> AttemptRecord:

@@ -11,8 +11,8 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.wire.sse import Silence
 from support.exchanging import SSE, decoded, endpoint, events, inbound, wires

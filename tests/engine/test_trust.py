@@ -8,7 +8,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.profiles import Learnt, read_overrides
 from mustcall.testing import Call, Turn
 from mustcall.testing.render import Stamp, stream_reply

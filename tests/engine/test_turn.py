@@ -25,9 +25,9 @@ from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls, Limits, OnUnmet
-from mustcall.policy.profile import Protocol
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
 from mustcall.testing.render import Stamp, build_error, build_reply, stream_reply

@@ -15,7 +15,7 @@ from mustcall.evals.counting import CountedTransport
 from mustcall.evals.prompts import as_question
 from mustcall.evals.questions import Demand, Question, Role, Said
 from mustcall.evals.rows import Arm, Ending, Form, Row
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Answer, Call, Fail, RunningGateway, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.endpoint import Endpoint

@@ -6,7 +6,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.evals.prompts import Prompt, choose_prompts, describe_wanted, load_prompts
 from mustcall.evals.questions import Demand
 from mustcall.evals.scoring import Score, score
-from mustcall.policy.validation import schema_fault
+from mustcall.policy.schema.validation import schema_fault
 from support.evaluating import PROMPTS, right_call
 
 each = pytest.mark.parametrize("prompt", load_prompts(), ids=lambda prompt: prompt.id)

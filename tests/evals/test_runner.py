@@ -17,9 +17,9 @@ from mustcall.evals.results import Pair, Trial
 from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.runner import ask_all
 from mustcall.evals.scoring import Score
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Raw, Reset, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock

@@ -4,7 +4,7 @@ import jsonschema_rs
 import pytest
 
 from field.corpus import Case, read_cases
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.profile import Protocol
 from support.replaying import CHUNKINGS, Outcome, ReplyText, assert_none, chat_body, replay
 
 STAYS_TEXT = list(read_cases("stays_text"))

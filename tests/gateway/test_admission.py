@@ -5,7 +5,7 @@ import pytest
 
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import DEFAULTS
-from mustcall.gateway.admission import Admission, Held, check_elements
+from mustcall.gateway.connections.admission import Admission, Held, check_elements
 
 
 def test_no_key_of_several_takes_all_slots() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.gateway.asking import PREFIX, take_controls
-from mustcall.policy.controls import Controls, Limits, OnUnmet, OtherTool, Salvage, ToolControls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, OtherTool, Salvage, ToolControls
+from mustcall.policy.facts.profile import Protocol
 
 PLAIN = b'{ "model": "m",  "messages": [] }'
 

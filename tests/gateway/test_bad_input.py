@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import Response, call, post

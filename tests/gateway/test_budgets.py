@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mustcall.cli.config import command
 from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.gateway.asking import take_controls
-from mustcall.gateway.budgets import SessionBy, session_of
-from mustcall.gateway.settings import Settings, load_settings
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import CapMode, Caps, ModelPrice, Price, TurnCap
-from mustcall.policy.controls import Controls
+from mustcall.gateway.config.budget_settings import SessionBy, session_of
+from mustcall.gateway.config.settings import Settings, load_settings
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.limits.budget import CapMode, Caps, ModelPrice, Price, TurnCap
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1"\n'
 

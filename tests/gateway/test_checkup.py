@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.gateway.checkup import Asked, Check, State, examine
+from mustcall.gateway.config.checkup import Asked, Check, State, examine
 from mustcall.upstream.http import HttpTransport
 from support.loopback import PROXY_VARIABLES, listening
 

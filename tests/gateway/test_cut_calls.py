@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.render import Stamp, stream_reply

@@ -5,9 +5,9 @@ import json
 import msgspec
 import pytest
 
-from mustcall.engine.spending import BreakerRule, Budget, Caps
+from mustcall.engine.spending.purse import BreakerRule, Budget, Caps
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings, settings_from_flags
+from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
 from mustcall.telemetry.stream import Subscription
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import EmptyReply, ForceUnmet, MustcallError, UpstreamGarbage, UpstreamUnavailable
 from mustcall.core.origin import Wire
-from mustcall.gateway.failures import Asked, Failures
+from mustcall.gateway.connections.repeated_failures import Asked, Failures
 from mustcall.testing import Answer, Cut, Fail, Hang, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.gateway.settings import Settings, settings_from_flags
-from mustcall.policy.backoff import Backoff
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Cut, Fail, Hang, Raw, RawStream, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock

@@ -11,9 +11,9 @@ import pytest
 
 from mustcall.core.errors import ForeignOrigin
 from mustcall.core.limits import DEFAULTS, Limits
-from mustcall.gateway.front import Front, RareLog
-from mustcall.gateway.hosts import allowed_hosts, check_host
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.connections.connection_limits import Front, RareLog
+from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 
@@ -185,7 +185,7 @@ def test_a_process_without_files_says_so(monkeypatch: pytest.MonkeyPatch, caplog
     with caplog.at_level(logging.WARNING, logger="mustcall.gateway"):
         front.sweep(100.0)
         assert not caplog.records
-        monkeypatch.setattr("mustcall.gateway.front.os.open", refuse)
+        monkeypatch.setattr("mustcall.gateway.connections.connection_limits.os.open", refuse)
         for second in range(12):
             front.sweep(100.0 + second)
     assert [record.getMessage()[:45] for record in caplog.records] == [

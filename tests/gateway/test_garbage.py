@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.bench.bodies import PATHS, WIRES, Wire, request_body, stream_events, whole_body
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.upstream.seam import UpstreamCall
 
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mustcall.gateway.heap import keep_heap
+from mustcall.gateway.process.heap import keep_heap
 
-_TELL = "from mustcall.gateway.heap import keep_heap; print(keep_heap())"
+_TELL = "from mustcall.gateway.process.heap import keep_heap; print(keep_heap())"
 
 
 def _told(**environment: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.records import Progress
-from mustcall.gateway.heartbeat import Heartbeat
+from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.gated import Listener, events_of

@@ -7,8 +7,8 @@ import msgspec
 import openai
 import pytest
 
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
 
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError, LedgerUnavailable
-from mustcall.gateway.keeping import Keeper, LedgerSettings, read_age, read_size
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
+from mustcall.gateway.state.trace_keeper import Keeper, LedgerSettings, read_age, read_size
 from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tally
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn

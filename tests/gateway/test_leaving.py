@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.testing.gateway import RunningGateway
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"

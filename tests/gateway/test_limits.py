@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.gateway.settings import Settings, settings_from_flags
-from mustcall.policy.routing import Route
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.policy.facts.routing import Route
 from mustcall.testing import Delayed, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post

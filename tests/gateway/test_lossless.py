@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Call, Raw, RawStream, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post

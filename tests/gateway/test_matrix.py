@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mustcall.core.reply import Usage
-from mustcall.gateway.settings import Settings, settings_from_flags
-from mustcall.policy.backoff import Backoff
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Call, Refuse, Say, ScriptedUpstream, StreamError, Think, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.reading import read_request

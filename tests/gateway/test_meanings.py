@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.testing import Call, Fail, Raw, RawStream, Recorded, Say, ScriptedUpstream, StreamError, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock

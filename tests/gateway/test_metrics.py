@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mustcall.engine.spending import Budget, ModelPrice, Price
+from mustcall.engine.spending.purse import Budget, ModelPrice, Price
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.gateway.telling import serves_metrics
 from mustcall.telemetry.counting import MOST_MODELS
 from mustcall.telemetry.events import AttemptEnd, TurnEnded

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.gateway import notify
-from mustcall.gateway.server import say_stopping
-from mustcall.gateway.settings import ServerSettings
+from mustcall.gateway.config.settings import ServerSettings
+from mustcall.gateway.process import notify
+from mustcall.gateway.process.server import say_stopping
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.parts import Text
 from mustcall.core.tools import Tool
 from mustcall.dialects import find_dialect, forget
-from mustcall.gateway.settings import load_settings
-from mustcall.policy.lens import Lens, Lookout
-from mustcall.policy.profile import Protocol
+from mustcall.gateway.config.settings import load_settings
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from support.agents import get_weather
 from support.replaying import CHUNKINGS, Outcome, ReplyText, chat_body, replay

@@ -22,12 +22,12 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.engine.spending import Budget, Caps
+from mustcall.engine.spending.purse import Budget, Caps
 from mustcall.engine.turns import House
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.reloading import Reloader, keep_fixed
-from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.gateway.config.reloading import Reloader, keep_fixed
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post

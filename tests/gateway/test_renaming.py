@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.renaming import Renamer
-from mustcall.gateway.settings import Settings, settings_from_flags
+from mustcall.gateway.config.settings import Settings, settings_from_flags
+from mustcall.gateway.state.response_ids import Renamer
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
 
 

@@ -14,13 +14,13 @@ import openai
 
 from mustcall import Budget
 from mustcall.core.origin import Wire
-from mustcall.engine.metered import breaker_name
+from mustcall.engine.spending.metered import breaker_name
 from mustcall.engine.turns import House
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.breaker import BreakerRule
-from mustcall.policy.budget import Caps
-from mustcall.policy.controls import Controls, Limits
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.failures.breaker import BreakerRule
+from mustcall.policy.limits.budget import Caps
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from support.http import call, post

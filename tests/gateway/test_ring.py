@@ -10,11 +10,11 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
-from mustcall.gateway.keeping import TurnEnd
-from mustcall.gateway.memory import tenant_of_key
 from mustcall.gateway.ring import Ring
+from mustcall.gateway.state.conversation_state import tenant_of_key
+from mustcall.gateway.state.trace_keeper import TurnEnd
 from mustcall.ledger import TurnFilter
-from mustcall.policy.plan import Rung, RungKind
+from mustcall.policy.request.plan import Rung, RungKind
 
 
 def ended(name: str, at: float, model: str = "m", key: str | None = None) -> TurnEnd:

@@ -8,9 +8,9 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.gateway.settings import load_settings, settings_from_flags
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import OnUnmet, ToolControls
+from mustcall.gateway.config.settings import load_settings, settings_from_flags
+from mustcall.policy.facts.controls import OnUnmet, ToolControls
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
 from mustcall.upstream.embedded.store import Store
 from mustcall.upstream.seam import Timeouts

@@ -12,7 +12,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.testing import Call, Fail, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.render import Stamp, stream_reply

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.gateway.clients import client_lines
-from mustcall.gateway.settings import ServerSettings, load_settings
-from mustcall.gateway.starting import FirstUpstream, compose, plan_upstreams, quoted
+from mustcall.gateway.config.client_setup import client_lines
+from mustcall.gateway.config.first_config import FirstUpstream, compose, plan_upstreams, quoted
+from mustcall.gateway.config.settings import ServerSettings, load_settings
 from mustcall.upstream.providers import EMBEDDED, PROVIDERS
 
 WRITABLE = st.text(st.characters(codec="utf-8"))

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.engine.spending import BreakerRule, Budget, Caps, ModelPrice, Price
+from mustcall.engine.spending.purse import BreakerRule, Budget, Caps, ModelPrice, Price
 from mustcall.engine.turns import House
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.gateway.tapping import Tapping
 from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import Contents, TurnTrace, open_ledger

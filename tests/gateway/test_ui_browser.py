@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.browser import Tab, open_browser

@@ -18,10 +18,10 @@ import pytest
 
 from mustcall.bench.system import family
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.server import bind
-from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
-from mustcall.gateway.workers import check_workers, serve_workers
-from mustcall.policy.routing import Route
+from mustcall.gateway.config.settings import ServerSettings, Settings, settings_from_flags
+from mustcall.gateway.process.server import bind
+from mustcall.gateway.process.workers import check_workers, serve_workers
+from mustcall.policy.facts.routing import Route
 from mustcall.testing import Hang, Say, ScriptedUpstream, Turn
 from support.gated import Listener
 from support.http import call, post

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mustcall.ledger import Ledger, open_ledger
-from mustcall.policy.budget import BudgetKind, Caps, Charge, ChargeKey
+from mustcall.policy.limits.budget import BudgetKind, Caps, Charge, ChargeKey
 
 TENTH = Charge(cost_usd=0.1, tokens=10, calls=1)
 

@@ -22,7 +22,7 @@ from mustcall.ledger import (
     open_ledger,
 )
 from mustcall.ledger.migrations import TABLES
-from mustcall.policy.budget import Caps, Charge, ChargeKey
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 
 RESPONSE = StoredResponse(
     id="r1",

@@ -3,9 +3,9 @@
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.aside import Aside, here
-from mustcall.policy.allowance import allow, left, spend
-from mustcall.policy.arguments import check_arguments
-from mustcall.policy.checker import fits, validator_for
+from mustcall.policy.limits.work_allowance import allow, left, spend
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.checker import fits, validator_for
 
 
 def _dear(marker: str) -> JsonObject:

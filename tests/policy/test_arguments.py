@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
-from mustcall.policy.arguments import Change, Checked, check_arguments, describe_problems, object_schema
-from mustcall.policy.validation import Problem, read_documents, read_plain, validator_for
+from mustcall.policy.schema.arguments import Change, Checked, check_arguments, describe_problems, object_schema
+from mustcall.policy.schema.validation import Problem, read_documents, read_plain, validator_for
 
 TRIP: JsonObject = {
     "type": "object",
@@ -464,7 +464,7 @@ _EASY = [
 def test_the_easy_way_is_the_whole_way(text: str, strict: bool) -> None:
     """What is seen at once to be valid is what a whole look finds valid; it never finds more."""
     quick = [check(one, strict=strict) for one in (text, text + "}")]
-    with patch("mustcall.policy.arguments.read_plain", return_value=None):
+    with patch("mustcall.policy.schema.arguments.read_plain", return_value=None):
         assert quick == [check(one, strict=strict) for one in (text, text + "}")]
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ErrorInfo
-from mustcall.policy.backoff import Backoff, is_transient, retry_after
+from mustcall.policy.failures.backoff import Backoff, is_transient, retry_after
 
 
 def error(status: int, message: str = "", kind: str | None = None, code: str = "x") -> ErrorInfo:

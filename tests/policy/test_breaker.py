@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.policy.breaker import (
+from mustcall.policy.failures.breaker import (
     TABLE,
     Breaker,
     BreakerEvent,

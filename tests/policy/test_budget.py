@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.reply import Usage
-from mustcall.policy.budget import (
+from mustcall.policy.limits.budget import (
     BudgetKind,
     CapMode,
     Caps,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
-from mustcall.policy.arguments import check_arguments
-from mustcall.policy.callform import answer_problems, call_schema, read_call, read_calls
-from mustcall.policy.profile import SchemaTarget
-from mustcall.policy.schemas import compile_schema
-from mustcall.policy.validation import Problem
+from mustcall.policy.facts.profile import SchemaTarget
+from mustcall.policy.request.json_call import answer_problems, call_schema, read_call, read_calls
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.tool_schemas import compile_schema
+from mustcall.policy.schema.validation import Problem
 
 WEATHER = Tool(
     name="get_weather",

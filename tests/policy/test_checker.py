@@ -9,10 +9,10 @@ import jsonschema_rs
 import pytest
 
 from mustcall.core.origin import JsonObject
-from mustcall.policy import misfits, workload
-from mustcall.policy.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
-from mustcall.policy.problems import Problem
-from mustcall.policy.workload import MOST_STEPS, Uncountable, effort_of, places_in
+from mustcall.policy.schema import misfits, workload
+from mustcall.policy.schema.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
+from mustcall.policy.schema.problems import Problem
+from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
 
 NAMES = ("a", "b", "kind")
 TYPES = ("string", "integer", "number", "boolean", "null", "object", "array")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.policy.claims import ActedCall, Backing, unbacked_claims
+from mustcall.policy.reply.unbacked_claims import ActedCall, Backing, unbacked_claims
 
 FILES = (ActedCall(name="write_file"), ActedCall(name="delete_file"), ActedCall(name="create_event"))
 

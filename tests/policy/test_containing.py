@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy.containing import TAG, Contained, contained
+from mustcall.policy.history.containment import TAG, Contained, contained
 
 _TAGGED = "".join(chr(0xE0000 + ord(sign)) for sign in "/")
 

@@ -14,15 +14,15 @@ from mustcall.core.parts import Part, Reasoning, Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.core.verdict import Verdict
-from mustcall.policy.controls import Controls, Limits, OnUnmet
-from mustcall.policy.course import Course
-from mustcall.policy.judge import Judgement
-from mustcall.policy.names import NameMap
-from mustcall.policy.plan import RungKind, make_plan
-from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
-from mustcall.policy.remedy import Remedy
-from mustcall.policy.shape import user_turn
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.names import NameMap
+from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.request.attempt_request import user_turn
+from mustcall.policy.request.plan import RungKind, make_plan
+from mustcall.policy.turn.remedy import Remedy
+from mustcall.policy.turn.state import Course
 from support.values import ANY, TOOLS, asked, demand, named, replied, user
 
 WORDS = Wording()

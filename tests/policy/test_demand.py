@@ -12,9 +12,9 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import CallKind, Part, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.policy.controls import Controls, ToolControls
-from mustcall.policy.demand import STEP_CAP_NOTICE, Demand, DemandSource, settle_demand
-from mustcall.policy.grounding import GroundingRule
+from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.request.demand import STEP_CAP_NOTICE, Demand, DemandSource, settle_demand
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.wire.registry import CODECS
 
 WEATHER, DOCS = Tool(name="get_weather"), Tool(name="search_hero_docs")

@@ -8,9 +8,9 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.engine.tooling.wrapping import wrapped
-from mustcall.policy.containing import TAG
-from mustcall.policy.echoes import Echoes, Eraser, echoes_in, erase
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.history.containment import TAG
+from mustcall.policy.scanning.echoes import Echoes, Eraser, echoes_in, erase
 
 WORDS = Wording()
 STEP_CAP = WORDS.step_cap

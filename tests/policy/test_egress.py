@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mustcall.policy.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
+from mustcall.policy.limits.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
 from mustcall.upstream.request import read_url
 
 

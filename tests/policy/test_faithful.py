@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy.faithful import Outcome, departure
+from mustcall.policy.reply.faithfulness import Outcome, departure
 
 TIME = "Monday 2026-11-16 17:05:29 (local time, UTC+00:00)"
 LISTING = "3 entries in /srv/desk:\nnotes.txt (52 bytes)\nnotes/\nREADME.md (1.2 kB)"

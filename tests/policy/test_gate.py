@@ -26,7 +26,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.unroll import unroll
-from mustcall.policy.gate import Gate, Shown
+from mustcall.policy.reply.gate import Gate, Shown
 from support.values import replied
 
 CALL = ToolCall(id="c1", name="search", arguments='{"q":"x"}')
@@ -121,7 +121,7 @@ def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> No
 def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: int) -> None:
     """Rule 68: of a long stream the deltas are joined as they go out; what completes it stays the same."""
     out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
-    with patch("mustcall.policy.gate._LOOSE", loose):
+    with patch("mustcall.policy.reply.gate._LOOSE", loose):
         shown = Shown()
         for number, event in enumerate(out):
             shown.record([event])

@@ -13,8 +13,8 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import File, Image, Part, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy import grounding
-from mustcall.policy.grounding import (
+from mustcall.policy.words import grounding
+from mustcall.policy.words.grounding import (
     Found,
     GroundingRule,
     check_rules,

@@ -11,10 +11,10 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Image, OpaqueState, ProviderItem, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool
-from mustcall.policy.history import EMPTY_USER, drop_reasoning, mend_history, remove_trailing_assistant
-from mustcall.policy.pairing import NO_RESULT
-from mustcall.policy.profile import Profile
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.mended import EMPTY_USER, drop_reasoning, mend_history, remove_trailing_assistant
+from mustcall.policy.history.pairing import NO_RESULT
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 

@@ -11,8 +11,8 @@ from mustcall.core.parts import Part, Text, ToolCall, ToolResult
 from mustcall.core.tools import Tool
 from mustcall.dialects import DIALECTS, Dialect, Standing
 from mustcall.dialects.examples import example_of
-from mustcall.policy.markup import Eraser, strip_markup
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.history.leftover_markup import Eraser, strip_markup
 
 _WEATHER = Tool(
     name="get_weather",

@@ -10,9 +10,9 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, Part, ProviderItem, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
-from mustcall.policy.history import mend_history
-from mustcall.policy.pairing import NO_RESULT, pair_results
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.history.mended import mend_history
+from mustcall.policy.history.pairing import NO_RESULT, pair_results
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.policy.history import mend_history
-from mustcall.policy.names import NameMap
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.history.mended import mend_history
+from mustcall.policy.history.names import NameMap
 from mustcall.testing.rules import Ask, find_violation
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for

@@ -10,9 +10,9 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
 from mustcall.core.request import Request
-from mustcall.policy.history import drop_reasoning, mend_history
-from mustcall.policy.profile import Profile, ReasoningPolicy, SchemaTarget
-from mustcall.policy.thoughts import bound_until, fit_reasoning, without_reasoning
+from mustcall.policy.facts.profile import Profile, ReasoningPolicy, SchemaTarget
+from mustcall.policy.history.mended import drop_reasoning, mend_history
+from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
 from mustcall.testing.issued import Issued
 from mustcall.testing.rules import Ask, find_violation
 from mustcall.wire.codec import Target

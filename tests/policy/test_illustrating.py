@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.policy.illustrating import asks_to_be_shown
+from mustcall.policy.words.shown_examples import asks_to_be_shown
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import OutputFormat, OutputKind
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.core.verdict import Verdict
-from mustcall.policy.controls import Controls, OtherTool, ToolControls
-from mustcall.policy.judge import Case, Judgement, is_blank, judge
-from mustcall.policy.lens import Lens, Lookout
-from mustcall.policy.names import NameMap
-from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.profile import Profile, Protocol
+from mustcall.policy.facts.controls import Controls, OtherTool, ToolControls
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.history.names import NameMap
+from mustcall.policy.reply.judge import Case, Judgement, is_blank, judge
+from mustcall.policy.request.plan import Rung, RungKind
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from support.values import ANY, NOTHING, TOOLS, WEATHER, asked, demand, named, replied, user
 
 GOOD = ToolCall(id="c1", name="get_weather", arguments='{"city":"Paris"}')

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy import leniency
-from mustcall.policy.leniency import Relaxed, relax
-from mustcall.policy.validation import Unreadable, read_json
+from mustcall.policy.schema import leniency
+from mustcall.policy.schema.leniency import Relaxed, relax
+from mustcall.policy.schema.validation import Unreadable, read_json
 
 
 @pytest.mark.parametrize(

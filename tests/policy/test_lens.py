@@ -30,8 +30,8 @@ from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.tools import Tool
 from mustcall.core.unroll import unroll, unroll_part
-from mustcall.policy.gate import Gate, Shown
-from mustcall.policy.lens import Found, Lens, Lookout
+from mustcall.policy.reply.gate import Gate, Shown
+from mustcall.policy.scanning.reply_scanner import Found, Lens, Lookout
 from support.values import replied
 
 FIXTURES = Path(__file__).parents[1] / "dialects" / "fixtures"

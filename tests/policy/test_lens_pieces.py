@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.parts import Reasoning, Text
 from mustcall.core.tools import Tool
-from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from support.values import replied
 
 TOOL = Tool(name="get_weather", parameters={"type": "object"})
@@ -23,5 +23,5 @@ def test_pieces_change_nothing(text: str, thought: str, size: int) -> None:
     """Rule 64: the same parts are found, and the same is reported, whatever the size of the pieces."""
     reply = replied(Reasoning(text=thought), Text(text))
     whole = Lens(Lookout(tools=(TOOL,)), "t").read(reply)
-    with patch("mustcall.policy.lens._PIECE", size):
+    with patch("mustcall.policy.scanning.reply_scanner._PIECE", size):
         assert Lens(Lookout(tools=(TOOL,)), "t").read(reply) == whole

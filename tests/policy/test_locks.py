@@ -11,10 +11,10 @@ from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.engine.turns import set_course
-from mustcall.policy.controls import Controls, ToolControls
-from mustcall.policy.plan import RungKind, candidates
-from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.plan import RungKind, candidates
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool(name="get_weather", description="Get the weather of a city.", parameters=SCHEMA)

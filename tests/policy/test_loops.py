@@ -10,8 +10,8 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Image, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
-from mustcall.policy.controls import ToolControls
-from mustcall.policy.loops import Loop, loop_of
+from mustcall.policy.facts.controls import ToolControls
+from mustcall.policy.reply.repeated_calls import Loop, loop_of
 
 _numbers = count()
 USER = Message(role=Role.USER, parts=(Text(text="go"),))

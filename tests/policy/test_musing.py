@@ -8,7 +8,7 @@ from mustcall.core.events import Event, PartEnded, PartStarted, ReasoningDelta, 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
 from mustcall.core.tools import Tool
-from mustcall.policy.lens import Found, Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import Found, Lens, Lookout
 from support.values import replied
 
 TOOLS = (

@@ -14,8 +14,8 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, Text, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.policy.names import NameMap
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.history.names import NameMap
 from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for

@@ -10,12 +10,12 @@ from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, ToolChoice
 from mustcall.engine.turns import set_course
-from mustcall.policy.controls import Controls
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.plan import RungKind
-from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.relevance import relevant_tools
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.plan import RungKind
+from mustcall.policy.words.grounding import GroundingRule
+from mustcall.policy.words.relevance import relevant_tools
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}

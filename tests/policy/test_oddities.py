@@ -1,7 +1,7 @@
 import pytest
 
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.oddities import names_odd_tool, odd_tools
+from mustcall.policy.history.odd_names import names_odd_tool, odd_tools
 
 BLANK, ACCENT, USUAL = Tool(name="read file"), Tool(name="täg"), Tool(name="get_weather-2.x")
 TOOLS = (BLANK, USUAL, ACCENT, ProviderTool(type="web_search", value={"type": "web_search"}))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.policy.paths import expand_arguments, expand_path
+from mustcall.policy.schema.paths import expand_arguments, expand_path
 
 VALUES = {"HOME": "/home/ada", "PROJECT": "/srv/p"}
 

@@ -11,9 +11,17 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ToolChoice
-from mustcall.policy.controls import Controls, Limits
-from mustcall.policy.plan import Plan, Rung, RungKind, first_rungs, holds_bound_reasoning, is_reasoning, make_plan
-from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
+from mustcall.policy.request.plan import (
+    Plan,
+    Rung,
+    RungKind,
+    first_rungs,
+    holds_bound_reasoning,
+    is_reasoning,
+    make_plan,
+)
 from support.values import ANY, NOTHING, asked, demand, named, user
 
 HABITS = {False: ReasoningHabit.NEVER, True: ReasoningHabit.ALWAYS}

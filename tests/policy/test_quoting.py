@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy.quoting import phrases_of, quote_schema
+from mustcall.policy.words.quoted_values import phrases_of, quote_schema
 
 TEXT: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 

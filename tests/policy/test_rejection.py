@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import Wire
-from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.rejection import (
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.failures.rejection import (
     LESSONS,
     SIGNS,
     Rejection,

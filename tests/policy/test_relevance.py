@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.tools import Tool
-from mustcall.policy.relevance import relevant_tools, words_of
+from mustcall.policy.words.relevance import relevant_tools, words_of
 
 
 def tool(name: str, description: str, *parameters: str) -> Tool:

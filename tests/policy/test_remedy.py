@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import ModelError, TextToolCallError
 from mustcall.core.verdict import Verdict
-from mustcall.policy.controls import Limits, OnUnmet, Salvage
-from mustcall.policy.remedy import ERRORS, TABLE, Condition, Decision, Remedy, Situation, decide, markdown
+from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
+from mustcall.policy.turn.remedy import ERRORS, TABLE, Condition, Decision, Remedy, Situation, decide, markdown
 
 #: Verdicts of attempts that gave no reply: the engine settles those without the table.
 WITHOUT_REPLY = frozenset({Verdict.REJECTED, Verdict.UNAVAILABLE})

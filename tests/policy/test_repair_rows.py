@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.policy.arguments import Checked, check_arguments
-from mustcall.policy.repairs import TABLE, Stage
+from mustcall.policy.schema.arguments import Checked, check_arguments
+from mustcall.policy.schema.repairs import TABLE, Stage
 from support.counting import counted_lines
 
 SCHEMA: JsonObject = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.policy.arguments import Checked, check_arguments
-from mustcall.policy.repairs import KINDS, TABLE, Repair, Stage, markdown
+from mustcall.policy.schema.arguments import Checked, check_arguments
+from mustcall.policy.schema.repairs import KINDS, TABLE, Repair, Stage, markdown
 
 CITY: JsonObject = {
     "type": "object",

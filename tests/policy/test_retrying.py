@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.policy.retrying import AGENTS, retries_itself
+from mustcall.policy.failures.client_retries import AGENTS, retries_itself
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
-from mustcall.policy.routing import Destination, Door, Route, choose
+from mustcall.policy.facts.routing import Destination, Door, Route, choose
 
 DOORS = (Door("open", Wire.CHAT), Door("claude", Wire.MESSAGES))
 ROUTES = (

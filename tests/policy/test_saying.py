@@ -3,8 +3,8 @@ import pytest
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
-from mustcall.policy.saying import said_by_user, without_demands
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.words.user_text import said_by_user, without_demands
 
 DEMANDS = [sentence.replace("{tool}", "get_weather") for sentence in (*Wording().call_named, *Wording().call_any)]
 

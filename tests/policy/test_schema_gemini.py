@@ -5,9 +5,9 @@ import json
 import pytest
 
 from mustcall.core.origin import JsonObject
-from mustcall.policy.profile import SchemaTarget
-from mustcall.policy.schema_gemini import Reduction
-from mustcall.policy.schemas import compile_schema
+from mustcall.policy.facts.profile import SchemaTarget
+from mustcall.policy.schema.gemini import Reduction
+from mustcall.policy.schema.tool_schemas import compile_schema
 
 NODE: JsonObject = {
     "type": "object",

@@ -3,8 +3,8 @@
 import pytest
 
 from mustcall.core.origin import JsonObject
-from mustcall.policy.profile import SchemaTarget
-from mustcall.policy.schemas import compile_schema
+from mustcall.policy.facts.profile import SchemaTarget
+from mustcall.policy.schema.tool_schemas import compile_schema
 
 PLAIN: JsonObject = {
     "type": "object",

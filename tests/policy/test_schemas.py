@@ -14,8 +14,8 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Text
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.profile import Profile, SchemaTarget
-from mustcall.policy.schemas import compile_schema, compile_tools
+from mustcall.policy.facts.profile import Profile, SchemaTarget
+from mustcall.policy.schema.tool_schemas import compile_schema, compile_tools
 
 PLAIN: JsonObject = {
     "type": "object",

@@ -12,12 +12,12 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.request import OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.policy.controls import Controls
-from mustcall.policy.demand import Demand
-from mustcall.policy.plan import Plan, Rung, RungKind, candidates, make_plan
-from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.shape import Shaped, demand_sentence, kept_answer, shape, user_turn
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, shape, user_turn
+from mustcall.policy.request.demand import Demand
+from mustcall.policy.request.plan import Plan, Rung, RungKind, candidates, make_plan
 from support.values import ANY, NOTHING, SEARCH, TOOLS, WEATHER, asked, demand, named, user
 
 WORDS = Wording()

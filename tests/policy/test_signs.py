@@ -10,8 +10,8 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.policy.grounding import GroundingRule, check_rules, find_rule
-from mustcall.policy.signs import Sign, files_in, shows
+from mustcall.policy.words.grounding import GroundingRule, check_rules, find_rule
+from mustcall.policy.words.signs import Sign, files_in, shows
 
 
 @pytest.mark.parametrize(

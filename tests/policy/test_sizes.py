@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.policy.sizes import billions_in, is_small
+from mustcall.policy.facts.model_size import billions_in, is_small
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mustcall.core.parts import File, Image, Part, Reasoning, Refusal, Text, Too
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.starving import CHARACTERS_PER_TOKEN, LEAST_BOUND, is_starved, lower_bound, prompt_bound
+from mustcall.policy.reply.cut_prompt import CHARACTERS_PER_TOKEN, LEAST_BOUND, is_starved, lower_bound, prompt_bound
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 

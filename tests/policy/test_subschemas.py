@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.origin import JsonObject
-from mustcall.policy.subschemas import deeper_than, hoist, resolve, rewrite, types_of
+from mustcall.policy.schema.subschemas import deeper_than, hoist, resolve, rewrite, types_of
 
 TREE: JsonObject = {
     "type": "object",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ToolError
-from mustcall.policy.numerals import Token, tokens_of
-from mustcall.policy.sums import sums_in
+from mustcall.policy.words.numerals import Token, tokens_of
+from mustcall.policy.words.sums import sums_in
 from mustcall.toolkit.arithmetic import compute
 from mustcall.toolkit.numbers import show_number
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from mustcall.policy.talk import talk_length
+from mustcall.policy.words.talk import talk_length
 
 MORE_THAN_TALK: list[Part] = [
     Image(url="https://example.org/a.png"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.origin import JsonObject
-from mustcall.policy.validation import (
+from mustcall.policy.schema.validation import (
     Problem,
     Unreadable,
     describe_problems,
@@ -230,8 +230,7 @@ def test_catastrophic_patterns_end() -> None:
 
 def test_the_validator_is_loaded_only_when_needed() -> None:
     """`import mustcall` and the policy modules do not pay for the schema library."""
-    code = (
-        "import sys, mustcall, mustcall.policy.callform, mustcall.policy.schemas; print('jsonschema_rs' in sys.modules)"
-    )
+    modules = "mustcall, mustcall.policy.request.json_call, mustcall.policy.schema.tool_schemas"
+    code = f"import sys, {modules}; print('jsonschema_rs' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert result.stdout.strip() == "False"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.policy.wording import Wording, check_wording
+from mustcall.policy.facts.wording import Wording, check_wording
 
 
 def places(value: str | tuple[str, ...]) -> set[str]:

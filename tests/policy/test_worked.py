@@ -7,12 +7,12 @@ from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.engine.turns import set_course
-from mustcall.policy.controls import Controls
-from mustcall.policy.demand import Demand
-from mustcall.policy.plan import RungKind, make_plan
-from mustcall.policy.profile import Profile, Protocol, SchemaTarget
-from mustcall.policy.shape import shape
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile, Protocol, SchemaTarget
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.attempt_request import shape
+from mustcall.policy.request.demand import Demand
+from mustcall.policy.request.plan import RungKind, make_plan
 
 SMALL = Profile(
     protocol=Protocol.PROMPT,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError
-from mustcall.policy.profile import Forcing, Profile, Protocol
-from mustcall.policy.rejection import Rejection, lesson
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.failures.rejection import Rejection, lesson
 from mustcall.profiles import Learnt, LearntFact, Observed
 
 PROFILE = Profile(name="p", forced=Forcing.ALWAYS)

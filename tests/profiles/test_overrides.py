@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError
-from mustcall.policy.profile import Forcing, Profile
+from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.profiles import Observed, read_overrides
 from mustcall.profiles.facts import FIELDS, checked, legal_values
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mustcall.policy.profile import Profile
-from mustcall.policy.rejection import Rejection
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.failures.rejection import Rejection
 from mustcall.profiles import load, markdown
 from mustcall.profiles.page import MEANINGS
 

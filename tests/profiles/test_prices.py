@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from mustcall.policy.budget import ModelPrice, Price
+from mustcall.policy.limits.budget import ModelPrice, Price
 from mustcall.profiles.prices import Prices, price_lists
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
-from mustcall.policy.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.profiles import Observed, read_overrides, resolve
 from mustcall.profiles.catalogue import load
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.profile import Forcing, Profile, Protocol
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol
+from mustcall.policy.request.plan import Rung, RungKind
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally, derive, subjects
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Chunking, Fail, Recorded, RunningGateway, ScriptedUpstream
 from mustcall.upstream.retry import SystemClock
 from rules.outcomes import Outcome, read_outcome

@@ -12,8 +12,8 @@ import pytest
 
 from mustcall import Agent, GroundingRule, Upstream, tool
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings
-from mustcall.policy.wording import Wording
+from mustcall.gateway.config.settings import load_settings
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.forcing import WAYS, WEATHER, Called, Result, Rig, Step, Tool, User, write_body
 from support.talking import users_words, was_told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
 from support.forcing import FAILED, WAYS, WEATHER, Called, Got, Result, Rig, Step, expect_body, write_body

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn, Usage
 from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
 from support.gated import KEYS, PATHS

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from mustcall import Agent, Budget, Upstream
 from mustcall.core.errors import BreakerOpen, ErrorInfo, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.engine.accounts import MemoryBreakers
-from mustcall.engine.spending import BreakerRule, Caps
+from mustcall.engine.spending.accounts import MemoryBreakers
+from mustcall.engine.spending.purse import BreakerRule, Caps
 from mustcall.engine.turns import House
-from mustcall.policy.breaker import BreakerState
-from mustcall.policy.controls import Controls, Limits
-from mustcall.policy.failing import FailureClass, failure_of, is_healthy
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.failures.breaker import BreakerState
+from mustcall.policy.failures.breaker_classes import FailureClass, failure_of, is_healthy
 from mustcall.testing import (
     Answer,
     Cut,

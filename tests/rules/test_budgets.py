@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from mustcall import Agent, Budget, BudgetSpent, Caps, ToolContext, tool
 from mustcall.core.origin import Wire
-from mustcall.engine.accounts import MemoryMeter
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import Progress
-from mustcall.engine.spending import CapMode, Metering, ModelPrice, Price, TurnCap
+from mustcall.engine.spending.accounts import MemoryMeter
+from mustcall.engine.spending.purse import CapMode, Metering, ModelPrice, Price, TurnCap
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.turns import House, Turns
-from mustcall.gateway.budgets import SessionBy
-from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.budget import Charge, ChargeKey, Spending
-from mustcall.policy.controls import Controls, Limits, Salvage
-from mustcall.policy.profile import Protocol
+from mustcall.gateway.config.budget_settings import SessionBy
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.policy.facts.controls import Controls, Limits, Salvage
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.limits.budget import Charge, ChargeKey, Spending
 from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.endpoint import Endpoint

@@ -9,10 +9,10 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls, ToolControls
-from mustcall.policy.demand import STEP_CAP_NOTICE, DemandSource, settle_demand
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.demand import STEP_CAP_NOTICE, DemandSource, settle_demand
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
 from mustcall.wire.registry import codec_for

@@ -13,7 +13,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Cut, Raw, RawStream, Refuse, Say, Think, Turn, Usage
 from mustcall.testing.render import Stamp, stream_reply
@@ -47,11 +47,11 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.engine.turns import set_course
-from mustcall.policy.controls import Controls
-from mustcall.policy.judge import judge
-from mustcall.policy.lens import Lens
-from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.reply.judge import judge
+from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.facts.wording import Wording
 
 tool = Tool(name="f", parameters={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
 request = Request(model="m", messages=(Message(role=Role.USER, parts=(Text(text="Hi"),)),), tools=(tool,))

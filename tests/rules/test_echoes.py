@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.tooling.wrapping import wrapped
-from mustcall.policy.containing import TAG
+from mustcall.policy.history.containment import TAG
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from rules.driving import GRID, UNKNOWN, WAYS, WORDS, Stage, arriving, request
 from support.agents import WIRES, agent_on, collect

@@ -14,9 +14,9 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.core.tools import ChoiceMode
 from mustcall.engine.turns import House, set_course
-from mustcall.policy.controls import Controls, OnUnmet
-from mustcall.policy.plan import RungKind
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls, OnUnmet
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.request.plan import RungKind
 from mustcall.profiles import read_overrides, resolve
 from mustcall.testing import Call, Fail, Hang, Refuse, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.wire.registry import codec_for

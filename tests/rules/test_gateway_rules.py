@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from mustcall.gateway.settings import ServerSettings
+from mustcall.gateway.config.settings import ServerSettings
 from mustcall.testing import (
     Answer,
     Call,

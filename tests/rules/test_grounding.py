@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.wording import Wording
+from mustcall.gateway.config.settings import load_settings
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from support.forcing import (

@@ -16,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.controls import Controls, Limits, OnUnmet
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
 from mustcall.profiles import read_overrides
 from mustcall.profiles.tallies import EXPIRY, Count
 from mustcall.testing import Answer, Call, Fail, Refuse, Say, Turn

@@ -15,9 +15,9 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import settings_from_flags
-from mustcall.policy.rejection import SIGNS
+from mustcall.policy.failures.rejection import SIGNS
 from mustcall.testing import Call, Say, Turn
 from mustcall.testing.render import Stamp, build_reply, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport

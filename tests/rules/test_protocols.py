@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from rules.driving import (

@@ -16,7 +16,7 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.tools import Tool as CoreTool
 from mustcall.engine.turns import House
-from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Hang, Raw, Say, Turn, random_chunks
 from mustcall.testing.render import Stamp, build_reply, stream_reply

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls, ToolControls
+from mustcall.policy.facts.controls import Controls, ToolControls
 from mustcall.testing import Call, RawStream, Say, Turn
 from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
 

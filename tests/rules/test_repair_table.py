@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mustcall.policy.repairs import TABLE, Repair
-from mustcall.policy.repairs import Stage as Order
+from mustcall.policy.schema.repairs import TABLE, Repair
+from mustcall.policy.schema.repairs import Stage as Order
 from mustcall.testing import Answer, Call, Say, Turn
 from rules.asked import expect_asked
 from rules.driving import GRID, WORDS, Stage, request, stranger

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Answer, Call, Cut, Fail, RunningGateway, Say, ScriptedUpstream, StreamError, Think, Turn
 from mustcall.upstream.retry import SystemClock
 from rules.driving import NATIVE, PATHS, WAYS, request

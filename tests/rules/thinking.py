@@ -5,7 +5,7 @@ The upstream speaks Messages; the caller may speak any wire. Bodies are written 
 
 from typing import Any
 
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Say, Think, Turn
 from support.forcing import Got, choice_on, expect_body, join_users, write_body
 

@@ -13,7 +13,7 @@ from mustcall.engine.coordinating import (
     RoleKind,
 )
 from mustcall.engine.coordinating.prompts import INSTRUCTIONS
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing import Answer, Call, Say, Script, ScriptedUpstream, Turn
 from support.agents import WIRES, ask_body, user, wrapped
 

@@ -16,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, build_reply, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport

@@ -5,8 +5,8 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.flow import Flow
-from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Lens, Lookout
+from mustcall.policy.reply.gate import Gate
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from mustcall.wire.codec import Provenance, Stamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import respelled

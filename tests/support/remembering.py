@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mustcall.gateway.keeping import LedgerSettings
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import RunningGateway
 
 __all__ = ["gateway_with_ledger"]

@@ -15,8 +15,8 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import Turns
-from mustcall.policy.controls import Controls
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Line, RawStream, Recorded, Say, ScriptedModel, Turn
 
 __all__ = ["CHUNKINGS", "Chunking", "Outcome", "ReplyText", "assert_none", "chat_body", "replay"]

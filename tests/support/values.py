@@ -7,7 +7,7 @@ from mustcall.core.parts import Part, Text
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.policy.demand import Demand, DemandSource
+from mustcall.policy.request.demand import Demand, DemandSource
 
 __all__ = ["ANY", "NOTHING", "SEARCH", "TOOLS", "WEATHER", "asked", "demand", "named", "replied", "user"]
 

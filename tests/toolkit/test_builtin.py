@@ -11,8 +11,8 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall
 from mustcall.core.request import Request
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext
-from mustcall.policy.grounding import check_rules, find_rule
-from mustcall.policy.validation import problems_in
+from mustcall.policy.schema.validation import problems_in
+from mustcall.policy.words.grounding import check_rules, find_rule
 from mustcall.toolkit.builtin import RULES, builtin_tools
 from mustcall.toolkit.reports import Reports
 from mustcall.toolkit.roots import roots_at

@@ -10,8 +10,8 @@ from mustcall.core.message import Role
 from mustcall.engine.agent.events import CallFinished, RunEvent, RunFinished, TextDelta
 from mustcall.engine.agent.results import Stopped
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.policy.faithful import AnswerCheck
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.conversation import Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings

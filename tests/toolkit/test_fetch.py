@@ -15,7 +15,7 @@ import pytest
 
 from mustcall import Agent, Budget, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
-from mustcall.engine.accounts import MemoryMeter
+from mustcall.engine.spending.accounts import MemoryMeter
 from mustcall.testing import Call, Say, ScriptedModel, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, fetch_tool, look_up
 from mustcall.upstream.dialling import Dialler

@@ -108,7 +108,7 @@ async def test_netrc_is_ignored(transport: HttpTransport, monkeypatch: pytest.Mo
 
 def test_aiohttp_is_only_for_proxies() -> None:
     """The gateway starts, and calls upstreams directly, without the library that proxies need."""
-    program = "import sys, mustcall.gateway.server; sys.exit('aiohttp' in sys.modules)"
+    program = "import sys, mustcall.gateway.process.server; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0  # noqa: S603  our own words
 
 

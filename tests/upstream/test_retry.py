@@ -4,7 +4,7 @@ import pytest
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.retry import Answer, send_patiently
 from mustcall.upstream.seam import Timeouts, UpstreamCall

@@ -9,9 +9,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.front import Front
-from mustcall.gateway.server import server_config
-from mustcall.gateway.settings import settings_from_flags
+from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.connections.connection_limits import Front
+from mustcall.gateway.process.server import server_config
 from mustcall.testing.transport import FakeReply
 from mustcall.upstream.seam import UpstreamCall
 

@@ -23,13 +23,13 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.core.tools import Tool
 from mustcall.dialects.collect import parse
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.settings import load_settings
 from mustcall.ledger.ledger import Ledger
 from mustcall.ledger.migrations import TABLES as LEDGER_TABLES
 from mustcall.ledger.opening import open_ledger
-from mustcall.policy.arguments import check_arguments
-from mustcall.policy.profile import SchemaTarget
-from mustcall.policy.schemas import compile_schema
+from mustcall.policy.facts.profile import SchemaTarget
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.tool_schemas import compile_schema
 from mustcall.wire.codec import Provenance, Stamp, Target
 from mustcall.wire.outline import is_error_body
 from mustcall.wire.registry import codec_for

@@ -7,11 +7,11 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.gateway.budgets import describe_budget
-from mustcall.gateway.settings import load_settings
+from mustcall.gateway.config.budget_settings import describe_budget
+from mustcall.gateway.config.settings import load_settings
 from mustcall.ledger import shown_place
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["command"]

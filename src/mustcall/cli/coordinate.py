@@ -20,10 +20,10 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.coordinate import coordinate
 from mustcall.engine.coordinating.events import OnEvent
 from mustcall.engine.coordinating.results import CoordinateResult
-from mustcall.engine.spending import Budget
+from mustcall.engine.spending.purse import Budget
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.turns import House
-from mustcall.gateway.settings import Settings, load_settings
+from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.toolkit.builtin import builtin_tools
 from mustcall.toolkit.coordination import coordination_as_json, coordination_lines
 from mustcall.toolkit.fetch import Fetcher, fetch_tool

@@ -36,7 +36,7 @@ from mustcall.evals.picture import draw_picture
 from mustcall.evals.prompts import Prompt, as_question, choose_prompts
 from mustcall.evals.results import Circumstances, Pair, Run, Trial
 from mustcall.evals.rows import Arm
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
 
 __all__ = ["command"]
 

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mustcall.cli.naming import UPSTREAM
-from mustcall.gateway.checkup import Asked, Check, State, examine
+from mustcall.gateway.config.checkup import Asked, Check, State, examine
 from mustcall.upstream.http import HttpTransport
 
 __all__ = ["command"]

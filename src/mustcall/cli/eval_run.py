@@ -24,7 +24,7 @@ from mustcall.evals.questions import Demand, Question
 from mustcall.evals.rows import Row
 from mustcall.evals.runner import ask_all
 from mustcall.evals.suites import Suite
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
 from mustcall.upstream.artifacts.places import cache_directory
 from mustcall.upstream.embedded.fingerprint import address_hash, weights_hash
 from mustcall.upstream.embedded.store import locate

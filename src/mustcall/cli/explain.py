@@ -20,13 +20,13 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wire
 from mustcall.engine.turns import House
 from mustcall.gateway.asking import take_controls
-from mustcall.gateway.environment import Keyless
-from mustcall.gateway.settings import DEFAULT_FILE, Settings, load_settings
-from mustcall.policy.controls import Controls, OnUnmet, ToolControls
-from mustcall.policy.demand import DemandSource
-from mustcall.policy.plan import RungKind
-from mustcall.policy.profile import Protocol
-from mustcall.policy.routing import choose
+from mustcall.gateway.config.environment import Keyless
+from mustcall.gateway.config.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.policy.facts.controls import Controls, OnUnmet, ToolControls
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.routing import choose
+from mustcall.policy.request.demand import DemandSource
+from mustcall.policy.request.plan import RungKind
 from mustcall.profiles import Fact
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.registry import codec_for

@@ -14,9 +14,9 @@ import msgspec
 from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, MustcallError
-from mustcall.gateway.clients import client_lines
-from mustcall.gateway.settings import DEFAULT_FILE, ServerSettings
-from mustcall.gateway.starting import FirstUpstream, compose, plan_upstreams
+from mustcall.gateway.config.client_setup import client_lines
+from mustcall.gateway.config.first_config import FirstUpstream, compose, plan_upstreams
+from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings
 from mustcall.upstream.address import read_address
 from mustcall.upstream.discovering import FoundServer, discover, proxied, servers_at
 from mustcall.upstream.embedded.engine import engine_problem

@@ -9,7 +9,7 @@ import click
 
 from mustcall.cli.groups import Group
 from mustcall.core.errors import LedgerBroken, MustcallError
-from mustcall.gateway.keeping import read_age, read_size
+from mustcall.gateway.state.trace_keeper import read_age, read_size
 from mustcall.ledger import Contents, Health, Ledger, Pruned, default_place, open_ledger
 
 __all__ = ["command"]

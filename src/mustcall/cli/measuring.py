@@ -17,8 +17,8 @@ from mustcall.evals.arms import Subject, settle_form, warm_up
 from mustcall.evals.asking import Sampling
 from mustcall.evals.chart import check_drawable
 from mustcall.evals.questions import Question
-from mustcall.gateway.settings import Settings, load_settings
-from mustcall.policy.routing import choose
+from mustcall.gateway.config.settings import Settings, load_settings
+from mustcall.policy.facts.routing import choose
 from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.listing import ask_models

@@ -15,9 +15,9 @@ from mustcall.cli.tables import place_option
 from mustcall.core.errors import ConfigError, UnknownTurn
 from mustcall.core.origin import Wire
 from mustcall.gateway.asking import take_controls
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
 from mustcall.ledger import TurnTrace, open_ledger
-from mustcall.policy.routing import choose
+from mustcall.policy.facts.routing import choose
 from mustcall.replay import Recorded, Subject, from_file, from_turn
 from mustcall.replay.changes import SETTINGS, apply_changes
 from mustcall.upstream.embedded.store import address_for

@@ -17,12 +17,12 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import House
-from mustcall.gateway.notify import notify_ready
-from mustcall.gateway.reloading import Reloader, may_reload
-from mustcall.gateway.server import bind, serve
-from mustcall.gateway.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.gateway.config.reloading import Reloader, may_reload
+from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.gateway.process.notify import notify_ready
+from mustcall.gateway.process.server import bind, serve
 from mustcall.ledger import shown_place
-from mustcall.policy.routing import choose
+from mustcall.policy.facts.routing import choose
 from mustcall.profiles import read_overrides
 from mustcall.telemetry.console import LogLevel, log_to_stderr
 from mustcall.telemetry.requests import LogFormat
@@ -162,7 +162,7 @@ def _with_workers(
     settings: Settings, count: int, reloader: Reloader | None
 ) -> Callable[[Settings, socket.socket, Callable[[], None]], None]:
     """Return how several processes serve, if they can."""
-    from mustcall.gateway.workers import check_workers, serve_workers  # noqa: PLC0415  one process needs none of it
+    from mustcall.gateway.process.workers import check_workers, serve_workers  # noqa: PLC0415  one process needs none of it
 
     check_workers(settings, count)
     return partial(serve_workers, count=count, reloader=reloader)

@@ -20,10 +20,10 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import Settings, load_settings
-from mustcall.policy.faithful import AnswerCheck
-from mustcall.policy.routing import choose
+from mustcall.policy.facts.routing import choose
+from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.telemetry.tracing import traced
 from mustcall.toolkit.background import Background
 from mustcall.toolkit.conversation import INSTRUCTIONS, Conversation, Manner

@@ -1,9 +1,10 @@
 """Where long pure steps of a turn run: on the loop while they are short, in a thread once they may not be.
 
-A step goes aside if it is heavy from the start, or if it spends more than the loop's allowance (`policy.allowance`);
-then it is done again from its beginning, so it must be a function of its arguments. In a thread the interpreter takes
-turns between the step and the loop. What cannot be interrupted is a single call into compiled code: a few
-milliseconds for each megabyte of JSON. Two steps run aside at a time, others wait for them; small requests never do.
+A step goes aside if it is heavy from the start, or if it spends more than the loop's allowance
+(`policy.limits.work_allowance`); then it is done again from its beginning, so it must be a function of its arguments.
+In a thread the interpreter takes turns between the step and the loop. What cannot be interrupted is a single call into
+compiled code: a few milliseconds for each megabyte of JSON. Two steps run aside at a time, others wait for them; small
+requests never do.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.allowance import TooLong, allow, left
+from mustcall.policy.limits.work_allowance import TooLong, allow, left
 
 __all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy"]
 

@@ -11,7 +11,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event, Failed, Started
 from mustcall.core.request import Request
-from mustcall.policy.gate import Shown
+from mustcall.policy.reply.gate import Shown
 from mustcall.wire.codec import Codec, Stamp, StreamEncoder
 
 __all__ = ["Delivery"]

@@ -5,13 +5,13 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.policy.clearing import ClearLens, cleared
-from mustcall.policy.course import Course
-from mustcall.policy.echoes import Echoes, echoes_in
-from mustcall.policy.judge import Judgement
-from mustcall.policy.lens import Lens
-from mustcall.policy.shape import Shaped
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.request.attempt_request import Shaped
+from mustcall.policy.scanning.echo_removal import ClearLens, cleared
+from mustcall.policy.scanning.echoes import Echoes, echoes_in
+from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.turn.state import Course
 
 __all__ = ["Echoing"]
 

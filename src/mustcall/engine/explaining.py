@@ -18,14 +18,14 @@ from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
 from mustcall.engine.letting import keeps_reply
 from mustcall.engine.turns import House, set_course
-from mustcall.policy.controls import Controls
-from mustcall.policy.course import Course
-from mustcall.policy.demand import Demand
-from mustcall.policy.judge import Judgement
-from mustcall.policy.names import NameMap
-from mustcall.policy.plan import Plan, Rung, RungKind
-from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.remedy import Remedy
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.history.names import NameMap
+from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.request.demand import Demand
+from mustcall.policy.request.plan import Plan, Rung, RungKind
+from mustcall.policy.turn.remedy import Remedy
+from mustcall.policy.turn.state import Course
 from mustcall.profiles import Fact, resolve
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.codec import Target

@@ -18,9 +18,9 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.aside import LARGE
 from mustcall.engine.outlets import Outlet, P
-from mustcall.policy.gate import Gate
-from mustcall.policy.lens import Found, Lens
-from mustcall.policy.rejection import without_generation
+from mustcall.policy.failures.rejection import without_generation
+from mustcall.policy.reply.gate import Gate
+from mustcall.policy.scanning.reply_scanner import Found, Lens
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8

@@ -2,10 +2,10 @@
 
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.policy.controls import Controls
-from mustcall.policy.course import Course
-from mustcall.policy.oddities import odd_tools
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.history.odd_names import odd_tools
+from mustcall.policy.turn.state import Course
 from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["holds", "keeps_reply", "trusts"]

@@ -6,9 +6,9 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound
-from mustcall.policy.course import Course
-from mustcall.policy.profile import Forcing, Protocol
-from mustcall.policy.shape import Shaped
+from mustcall.policy.facts.profile import Forcing, Protocol
+from mustcall.policy.request.attempt_request import Shaped
+from mustcall.policy.turn.state import Course
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.codec import Target

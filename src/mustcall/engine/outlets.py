@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event
-from mustcall.policy.gate import Shown
+from mustcall.policy.reply.gate import Shown
 
 __all__ = ["Heard", "Outlet", "P"]
 

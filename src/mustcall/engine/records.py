@@ -14,11 +14,11 @@ from mustcall.core.parts import Text
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
-from mustcall.policy.budget import Charge, CostCap, charge_for
-from mustcall.policy.judge import Judgement
-from mustcall.policy.lens import Found
-from mustcall.policy.plan import Rung
-from mustcall.policy.remedy import ACCEPTED, Remedy
+from mustcall.policy.limits.budget import Charge, CostCap, charge_for
+from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.request.plan import Rung
+from mustcall.policy.scanning.reply_scanner import Found
+from mustcall.policy.turn.remedy import ACCEPTED, Remedy
 from mustcall.profiles.prices import Prices
 from mustcall.telemetry.context import TraceContext
 

@@ -1,14 +1,14 @@
 """What an upstream's refusal can become: a reply that was hidden in it (rule 128), or the turn's own outcome.
 
-It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.course`'s.
+It judges nothing and sends nothing: whether a refusal is worth another attempt is `policy.turn.state`'s.
 """
 
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
-from mustcall.policy.judge import is_blank
-from mustcall.policy.lens import Lens
-from mustcall.policy.rejection import harvest, holds_whole_generation, without_generation
+from mustcall.policy.failures.rejection import harvest, holds_whole_generation, without_generation
+from mustcall.policy.reply.judge import is_blank
+from mustcall.policy.scanning.reply_scanner import Lens
 
 __all__ = ["Refused", "harvested", "told_of"]
 

@@ -4,7 +4,7 @@ import operator
 
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.names import NameMap
+from mustcall.policy.history.names import NameMap
 from mustcall.wire.binding import Binding
 
 __all__ = ["restored"]

@@ -8,8 +8,8 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.reply import Reply
 from mustcall.engine.issuing import Issued
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
@@ -19,7 +19,7 @@ __all__ = ["Setting", "Tally"]
 
 
 class Tally(Protocol):
-    """Hears what came of each call of a turn, to count what it cost: `engine.metered`."""
+    """Hears what came of each call of a turn, to count what it cost: `engine.spending.metered`."""
 
     def heard(self, reply: Reply) -> None:
         """Take note of the reply that the call under way gave."""

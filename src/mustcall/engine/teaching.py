@@ -14,9 +14,9 @@ from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import Inbound
 from mustcall.engine.setting import Setting
-from mustcall.policy.course import Course, Lesson
-from mustcall.policy.evidence import is_quoted
-from mustcall.policy.judge import Judgement
+from mustcall.policy.failures.evidence import is_quoted
+from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.turn.state import Course, Lesson
 from mustcall.profiles.learnt import SCHEMA
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
 from mustcall.telemetry.events import FactLearnt

@@ -24,7 +24,6 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
-from mustcall.engine.counting import Counting
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
 from mustcall.engine.flow import Flow
@@ -35,16 +34,17 @@ from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, harvested, told_of
 from mustcall.engine.restoring import restored
 from mustcall.engine.setting import Setting
+from mustcall.engine.spending.counting import Counting
 from mustcall.engine.teaching import Teaching
-from mustcall.policy.backoff import is_transient
-from mustcall.policy.budget import has_time
-from mustcall.policy.course import Course
-from mustcall.policy.gate import Gate, Shown
-from mustcall.policy.judge import Case, Judgement, judge
-from mustcall.policy.lens import Found, Lens
-from mustcall.policy.rejection import without_generation
-from mustcall.policy.remedy import ERRORS, Remedy
-from mustcall.policy.starving import estimate, prompt_bound
+from mustcall.policy.failures.backoff import is_transient
+from mustcall.policy.failures.rejection import without_generation
+from mustcall.policy.limits.budget import has_time
+from mustcall.policy.reply.cut_prompt import estimate, prompt_bound
+from mustcall.policy.reply.gate import Gate, Shown
+from mustcall.policy.reply.judge import Case, Judgement, judge
+from mustcall.policy.scanning.reply_scanner import Found, Lens
+from mustcall.policy.turn.remedy import ERRORS, Remedy
+from mustcall.policy.turn.state import Course
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.endpoint import Endpoint

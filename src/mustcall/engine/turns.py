@@ -17,21 +17,21 @@ from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
 from mustcall.engine.issuing import Issued
 from mustcall.engine.letting import keeps_reply
-from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.setting import Setting
-from mustcall.engine.spending import Budget, Metering, Purse
+from mustcall.engine.spending.metered import Metered
+from mustcall.engine.spending.purse import Budget, Metering, Purse
 from mustcall.engine.turn import Turn
-from mustcall.policy.controls import Controls
-from mustcall.policy.course import Course
-from mustcall.policy.demand import Demand, renamed_locks, settle_demand
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.history import mend_history
-from mustcall.policy.names import UNCHANGED, NameMap
-from mustcall.policy.plan import make_plan
-from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.schemas import compile_tools
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.mended import mend_history
+from mustcall.policy.history.names import UNCHANGED, NameMap
+from mustcall.policy.request.demand import Demand, renamed_locks, settle_demand
+from mustcall.policy.request.plan import make_plan
+from mustcall.policy.schema.tool_schemas import compile_tools
+from mustcall.policy.turn.state import Course
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import Learnt, ProfileOverride, resolve
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key

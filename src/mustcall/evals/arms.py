@@ -24,7 +24,7 @@ from mustcall.evals.plain import read_plainly
 from mustcall.evals.questions import Question
 from mustcall.evals.reading import read_stream, read_whole, text_of
 from mustcall.evals.rows import Arm, Fault, Form, MadeCall, Row
-from mustcall.policy.rejection import Rejection, classify_rejection
+from mustcall.policy.failures.rejection import Rejection, classify_rejection
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, Tries, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply

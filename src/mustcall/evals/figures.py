@@ -11,7 +11,7 @@ from mustcall.evals.results import Pair, Run, Trial
 from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
 from mustcall.evals.statistics import Share, share_of
-from mustcall.policy.starving import CHARACTERS_PER_TOKEN
+from mustcall.policy.reply.cut_prompt import CHARACTERS_PER_TOKEN
 
 __all__ = ["Cost", "Figures", "Measure", "add_up"]
 

@@ -15,7 +15,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words
 from mustcall.evals.rows import MadeCall
-from mustcall.policy.validation import Unreadable, fits, read_json, validator_for
+from mustcall.policy.schema.validation import Unreadable, fits, read_json, validator_for
 
 __all__ = ["Score", "matches", "read_arguments", "score"]
 

@@ -27,18 +27,18 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
-from mustcall.engine.spending import Metering
-from mustcall.gateway.admission import Admission, Held, check_elements
-from mustcall.gateway.failures import without_frames
-from mustcall.gateway.heartbeat import Heartbeat
-from mustcall.gateway.hosts import allowed_hosts, check_host
-from mustcall.gateway.keeping import Keeper, TurnEnd
-from mustcall.gateway.receiving import Gone, headers_of, path_of, read_body
+from mustcall.engine.spending.purse import Metering
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.admission import Admission, Held, check_elements
+from mustcall.gateway.connections.heartbeat import Heartbeat
+from mustcall.gateway.connections.hosts import allowed_hosts, check_host
+from mustcall.gateway.connections.receiving import Gone, headers_of, path_of, read_body
+from mustcall.gateway.connections.repeated_failures import without_frames
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.ring import Ring
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import Settings
-from mustcall.gateway.stored import PREFIX as STORED
+from mustcall.gateway.state.stored_responses import PREFIX as STORED
+from mustcall.gateway.state.trace_keeper import Keeper, TurnEnd
 from mustcall.gateway.tapping import Tapping, tap
 from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
 from mustcall.gateway.ui.page import Inside, Page

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import InvalidRequest
-from mustcall.policy.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.wire.opening import Fields
 
 __all__ = ["PREFIX", "take_controls"]

@@ -12,8 +12,8 @@ import msgspec
 
 from mustcall.core.origin import Wire
 from mustcall.engine.records import Progress
-from mustcall.gateway.keeping import TurnEnd, describe
-from mustcall.gateway.memory import tenant_of_key
+from mustcall.gateway.state.conversation_state import tenant_of_key
+from mustcall.gateway.state.trace_keeper import TurnEnd, describe
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
 from mustcall.ledger.traces import count_changes, is_mended
 

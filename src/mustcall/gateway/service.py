@@ -11,22 +11,22 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.errors import InvalidRequest, MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.metered import Metered
 from mustcall.engine.records import Progress, TurnRecord
-from mustcall.engine.spending import Budget, Metering
+from mustcall.engine.spending.metered import Metered
+from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
-from mustcall.gateway.budgets import session_of
-from mustcall.gateway.failures import Asked, Failures
-from mustcall.gateway.holders import Holders
-from mustcall.gateway.memory import Memory, tenant_of, without_threads
-from mustcall.gateway.settings import Settings
-from mustcall.gateway.stored import serve_stored
+from mustcall.gateway.config.budget_settings import session_of
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.repeated_failures import Asked, Failures
+from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
+from mustcall.gateway.state.response_owners import Holders
+from mustcall.gateway.state.stored_responses import serve_stored
 from mustcall.ledger.notices import Notices
-from mustcall.policy.backoff import Backoff
-from mustcall.policy.controls import Controls
-from mustcall.policy.retrying import retries_itself
-from mustcall.policy.routing import choose, is_routed
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.routing import choose, is_routed
+from mustcall.policy.failures.backoff import Backoff
+from mustcall.policy.failures.client_retries import retries_itself
 from mustcall.profiles import Learnt
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers

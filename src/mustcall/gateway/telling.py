@@ -11,9 +11,9 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.engine.records import Progress
 from mustcall.engine.telling import turn_ended
-from mustcall.gateway.hosts import is_local
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.hosts import is_local
 from mustcall.gateway.lines import line_of
-from mustcall.gateway.settings import Settings
 from mustcall.telemetry.events import Event, TurnEnded
 from mustcall.telemetry.requests import RequestLog
 from mustcall.telemetry.stream import EventStream

@@ -2,7 +2,7 @@
 
 A reservation is refused by the same statement that would make it, so no cap is passed by more than the calls in
 flight. A charge is counted once by its key: a replay changes nothing. Cost is kept in billionths of a dollar, because
-sums of fractions drift. What a cap means is `policy.budget`'s.
+sums of fractions drift. What a cap means is `policy.limits.budget`'s.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from mustcall.core.errors import LedgerUnavailable
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, Program, Row, ask
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip, check
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check
 
 __all__ = ["Refused", "get_spending", "list_spending", "release", "reserve", "settle", "visit", "write_off"]
 

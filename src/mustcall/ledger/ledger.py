@@ -32,7 +32,7 @@ from mustcall.ledger.values import (
     TurnSums,
     TurnTrace,
 )
-from mustcall.policy.budget import Caps, Charge, ChargeKey, Spending, Trip
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip
 
 __all__ = ["Ledger"]
 
@@ -217,7 +217,7 @@ class Ledger:
         """Return one turn with its attempts."""
         return await self.store.read(lambda _: traces.get_turn(turn), limit=self._limit)
 
-    # Accounts: what `engine.metering.Meter` asks for.
+    # Accounts: what `engine.spending.metering.Meter` asks for.
 
     async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
         """Count a call that is about to start, or return the cap that is reached and count nothing."""

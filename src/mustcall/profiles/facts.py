@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.dialects.catalogue import is_known
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
 
 __all__ = ["FIELDS", "Fact", "Observed", "checked", "legal_values"]
 

@@ -3,8 +3,8 @@
 A fact is the tenant's whose turn taught it; others believe it once two tenants have learnt it each by itself, so that
 no single caller changes another's requests. It is believed for an hour at first; the turn after that tries again, and
 each time it turns out true the next trial is twice as far away, seven days at most. What the operator configured is
-never overridden. What a refusal teaches is decided in `policy.rejection`, what counts say in `tallies`; the ledger
-keeps both and replicas share them.
+never overridden. What a refusal teaches is decided in `policy.failures.rejection`, what counts say in `tallies`; the
+ledger keeps both and replicas share them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.policy.profile import Forcing, Profile
+from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, WITNESSES, Tallies, derive, may_reorder

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mustcall.policy.profile import Profile
-from mustcall.policy.rejection import LESSONS, SIGNS, Rejection
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.failures.rejection import LESSONS, SIGNS, Rejection
 from mustcall.profiles.catalogue import Entry, load
 from mustcall.profiles.facts import FIELDS, Fact, legal_values
 

@@ -12,7 +12,7 @@ from importlib import resources
 
 import msgspec
 
-from mustcall.policy.budget import ModelPrice, Price
+from mustcall.policy.limits.budget import ModelPrice, Price
 from mustcall.profiles.patterns import LONGEST_NAME, model_pattern, spellings
 
 __all__ = ["PriceList", "Prices", "price_lists"]

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.policy.profile import Profile
+from mustcall.policy.facts.profile import Profile
 from mustcall.profiles.catalogue import Entry, Specificity, load
 from mustcall.profiles.facts import Fact, Observed
 from mustcall.profiles.overrides import ProfileOverride

@@ -16,8 +16,8 @@ import msgspec
 
 from mustcall.core.verdict import Verdict
 from mustcall.dialects import known
-from mustcall.policy.plan import Rung, RungKind, first_rungs
-from mustcall.policy.profile import Forcing, Profile
+from mustcall.policy.facts.profile import Forcing, Profile
+from mustcall.policy.request.plan import Rung, RungKind, first_rungs
 from mustcall.profiles.tenants import PerTenant
 
 __all__ = [

@@ -12,16 +12,16 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import functions_of
 from mustcall.engine.turns import House
-from mustcall.policy.controls import Controls
-from mustcall.policy.demand import Demand, settle_demand
-from mustcall.policy.grounding import latest_input
-from mustcall.policy.illustrating import asks_to_be_shown
-from mustcall.policy.judge import Case, Judgement, judge
-from mustcall.policy.lens import Lens, Lookout
-from mustcall.policy.names import UNCHANGED
-from mustcall.policy.plan import Rung, RungKind
-from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.starving import prompt_bound
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.history.names import UNCHANGED
+from mustcall.policy.reply.cut_prompt import prompt_bound
+from mustcall.policy.reply.judge import Case, Judgement, judge
+from mustcall.policy.request.demand import Demand, settle_demand
+from mustcall.policy.request.plan import Rung, RungKind
+from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.policy.words.grounding import latest_input
+from mustcall.policy.words.shown_examples import asks_to_be_shown
 
 __all__ = ["judge_bare"]
 

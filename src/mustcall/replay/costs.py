@@ -4,8 +4,8 @@ import msgspec
 
 from mustcall.core.reply import Usage
 from mustcall.evals.rows import Arm
-from mustcall.policy.budget import charge_for
-from mustcall.policy.starving import estimate
+from mustcall.policy.limits.budget import charge_for
+from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.replay.recorded import Recorded
 from mustcall.replay.sampling import Subject
 from mustcall.wire.registry import codec_for

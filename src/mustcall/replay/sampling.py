@@ -23,10 +23,10 @@ from mustcall.engine.restoring import restored
 from mustcall.engine.turns import House, Turns
 from mustcall.evals.reading import read_stream, read_whole, text_of
 from mustcall.evals.rows import Arm, MadeCall
-from mustcall.policy.budget import charge_for
-from mustcall.policy.controls import Controls
-from mustcall.policy.names import UNCHANGED
-from mustcall.policy.remedy import ACCEPTED
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.history.names import UNCHANGED
+from mustcall.policy.limits.budget import charge_for
+from mustcall.policy.turn.remedy import ACCEPTED
 from mustcall.profiles import Learnt
 from mustcall.profiles.prices import Prices
 from mustcall.replay.bare import judge_bare

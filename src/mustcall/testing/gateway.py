@@ -12,8 +12,8 @@ import uvicorn
 
 from mustcall.engine.turns import House
 from mustcall.gateway.app import Gateway
-from mustcall.gateway.server import bind, server_config
-from mustcall.gateway.settings import ServerSettings, Settings, settings_from_flags
+from mustcall.gateway.config.settings import ServerSettings, Settings, settings_from_flags
+from mustcall.gateway.process.server import bind, server_config
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 

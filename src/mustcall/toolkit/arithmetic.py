@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
 from mustcall.core.errors import ToolError
-from mustcall.policy.sums import sums_in
+from mustcall.policy.words.sums import sums_in
 from mustcall.toolkit.numbers import CONSTANTS, FUNCTIONS, Number, apply_operator, read_number
 
 __all__ = ["LONGEST", "compute", "readable"]

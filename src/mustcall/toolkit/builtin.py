@@ -14,9 +14,9 @@ import msgspec
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolSettings
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.paths import expand_arguments
-from mustcall.policy.signs import Sign
+from mustcall.policy.schema.paths import expand_arguments
+from mustcall.policy.words.grounding import GroundingRule
+from mustcall.policy.words.signs import Sign
 from mustcall.toolkit.arithmetic import LONGEST, compute, readable
 from mustcall.toolkit.clock import current_time
 from mustcall.toolkit.files import list_directory, read_file
@@ -36,7 +36,7 @@ _EXPRESSION: Final = "The arithmetic of the question in figures, with + - * / **
 
 _SETTINGS: Final = ToolSettings(timeout=20.0, side_effect=False, idempotent=True)
 
-#: The questions that a tool answers better than any memory. Phrases of `policy.grounding`.
+#: The questions that a tool answers better than any memory. Phrases of `policy.words.grounding`.
 RULES: Final = (
     GroundingRule(
         name="builtin-list",

@@ -17,8 +17,8 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.turns import House
-from mustcall.policy.faithful import AnswerCheck
-from mustcall.policy.sizes import is_small
+from mustcall.policy.facts.model_size import is_small
+from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.toolkit.kit import Kit
 
 __all__ = ["INSTRUCTIONS", "Conversation", "Manner"]

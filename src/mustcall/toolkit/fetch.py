@@ -3,7 +3,7 @@
 Nothing may be fetched unless its prefix is on the list, and nothing from an address that is not public (rule 99). A
 name is looked up once, all of its addresses are checked, and the connection goes to one of those; every redirect is
 another place, checked like the first. Time, bytes and hosts have caps, the latter two for a whole session. Which URLs
-can be read and which addresses are public is decided in `policy.egress`.
+can be read and which addresses are public is decided in `policy.limits.egress`.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from urllib.parse import urljoin
 import msgspec
 
 from mustcall.core.errors import ConfigError, ToolError, ToolRefused, UpstreamError
-from mustcall.engine.metering import Egress
+from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext
 from mustcall.engine.tooling.functions import tool
 from mustcall.engine.tooling.threads import in_thread
-from mustcall.policy.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
+from mustcall.policy.limits.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
 from mustcall.toolkit.pages import is_text, page_text
 from mustcall.upstream.pinned import PinnedReply, get_pinned
 

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ToolError
 from mustcall.core.origin import JsonObject
-from mustcall.policy.relevance import words_of
-from mustcall.policy.signs import files_in
-from mustcall.policy.sums import sums_in
+from mustcall.policy.words.relevance import words_of
+from mustcall.policy.words.signs import files_in
+from mustcall.policy.words.sums import sums_in
 from mustcall.toolkit.arithmetic import compute, readable
 from mustcall.toolkit.clock import zone_in
 from mustcall.toolkit.numbers import Number

@@ -16,7 +16,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.tooling.roster import open_roster
-from mustcall.policy.grounding import GroundingRule
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.toolkit.builtin import RULES, VARIABLES, builtin_tools
 from mustcall.toolkit.mcp import McpServer
 from mustcall.toolkit.reports import Reports

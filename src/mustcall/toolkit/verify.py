@@ -16,13 +16,13 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.reply import Usage
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.tool_spending import tell
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.engine.beside import tell
-from mustcall.engine.metering import Meter
-from mustcall.engine.spending import Budget
+from mustcall.engine.spending.metering import Meter
+from mustcall.engine.spending.purse import Budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
 from mustcall.engine.tooling.wrapping import wrapped
-from mustcall.policy.budget import Caps
+from mustcall.policy.limits.budget import Caps
 
 __all__ = ["Finding", "FoundVerdict", "Verifier", "verify_tool"]
 

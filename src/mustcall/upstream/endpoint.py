@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.policy.backoff import Backoff
+from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.seam import Timeouts
 
 __all__ = ["Endpoint", "caller_key", "forwarded", "request_headers"]

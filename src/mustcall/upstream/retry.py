@@ -14,8 +14,8 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamTimeout
-from mustcall.policy.backoff import Backoff, is_transient, retry_after
-from mustcall.policy.budget import has_time
+from mustcall.policy.failures.backoff import Backoff, is_transient, retry_after
+from mustcall.policy.limits.budget import has_time
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
 __all__ = ["Answer", "Clock", "SystemClock", "Tries", "send_patiently"]

@@ -10,7 +10,7 @@ import pytest
 
 from mustcall import CallStatus, FunctionTool, Stopped, ToolError, ToolRefused, ToolSettings, tool
 from mustcall.core.errors import ConfigError
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, agent_on, results, run_script, wrapped
 

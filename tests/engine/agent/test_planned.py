@@ -23,8 +23,8 @@ from mustcall import (
 )
 from mustcall.core.errors import ConfigError, LoopBlocked, StructuredOutputError
 from mustcall.core.message import Role
-from mustcall.policy.controls import Controls, ToolControls
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing import Answer, Call, Say, ScriptedModel, ScriptedUpstream, Think, Turn
 from support.agents import SCHEMA, WIRES, ask_body, collect, get_weather, offer, results, said, user, wrapped
 

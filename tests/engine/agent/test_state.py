@@ -6,7 +6,7 @@ import pytest
 
 from mustcall import Agent, Controls, Stopped, Upstream
 from mustcall.core.errors import ConfigError, LoopBlocked
-from mustcall.policy.controls import ToolControls
+from mustcall.policy.facts.controls import ToolControls
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from support.agents import agent_on, ask_body, collect, get_weather, results, user, wrapped
 

@@ -15,10 +15,10 @@ from mustcall.core.errors import (
     TextToolCallError,
     UpstreamRejected,
 )
-from mustcall.policy.controls import ToolControls
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.profile import Protocol
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import ToolControls
+from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.testing import Call, Fail, Refuse, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, agent_on, ask_body, collect, offer, results, run_script, said, user, wrapped
 

@@ -22,7 +22,7 @@ from mustcall import (
     tool,
 )
 from mustcall.core.errors import UpstreamRejected, UpstreamUnavailable
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing import Call, Cut, Fail, Hang, Say, ScriptedUpstream, Think, Turn
 from support.agents import WIRES, agent_on, collect, get_weather
 

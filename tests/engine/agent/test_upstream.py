@@ -8,8 +8,8 @@ import pytest
 from mustcall import Agent, Controls, OnUnmet, Upstream
 from mustcall.core.errors import ConfigError, ForceUnmet
 from mustcall.core.origin import Wire
-from mustcall.policy.grounding import GroundingRule
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.render import Stamp, build_reply

@@ -6,7 +6,7 @@ import pytest
 
 from mustcall import CallStatus, Controls, Options, RunResult, Stopped, Usage
 from mustcall.core.message import Role
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Call, Say, Think, Turn
 from support.agents import WIRES, ask_body, results, run_script, said, user, wrapped
 

@@ -8,8 +8,8 @@ import pytest
 
 from mustcall import Agent, CallStatus, Options, RunEvent, Stopped, TextDelta, Upstream
 from mustcall.core.errors import StructuredOutputError
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Refuse, RunningGateway, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, ask_body, collect, get_weather, results, said, user, wrapped

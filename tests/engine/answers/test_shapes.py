@@ -11,7 +11,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
 from mustcall.engine.answers import AnswerShape, answering_for, shape_of
 from mustcall.engine.answers.answering import Answering, BadAnswer, Way
-from mustcall.policy.profile import Profile, Protocol, SchemaTarget
+from mustcall.policy.facts.profile import Profile, Protocol, SchemaTarget
 
 
 @dataclass

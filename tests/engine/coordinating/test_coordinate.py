@@ -17,7 +17,7 @@ from mustcall.engine.coordinating import (
     WorkerTools,
 )
 from mustcall.engine.tooling import SourcedTool
-from mustcall.policy.wording import fill
+from mustcall.policy.facts.wording import fill
 from mustcall.testing import Answer, Call, Say, Script, Turn
 from mustcall.toolkit.fetch import fetch_tool
 from support.agents import get_weather, offer, results, said, user, wrapped

@@ -7,7 +7,7 @@ import pytest
 
 from mustcall import Agent, Controls, TextDelta, Upstream
 from mustcall.core.errors import StructuredOutputError
-from mustcall.policy.profile import Protocol
+from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Answer, Call, Say, Script, ScriptedUpstream, Turn
 from support.agents import collect, get_weather, offer
 from support.coordinating import AGREES, FINAL, PROPOSAL, WORDS, always, body, models, statuses, wires

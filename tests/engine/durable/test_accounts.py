@@ -6,12 +6,12 @@ import pytest
 
 from mustcall import Agent, tool
 from mustcall.core.errors import BudgetSpent
-from mustcall.engine import accounts
 from mustcall.engine.durable import worker as working
 from mustcall.engine.durable.worker import Worker
-from mustcall.engine.spending import Budget
+from mustcall.engine.spending import accounts
+from mustcall.engine.spending.purse import Budget
 from mustcall.ledger import Contents, RunStatus, open_ledger
-from mustcall.policy.budget import Caps, Charge, ChargeKey
+from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 from mustcall.testing import Call
 from mustcall.testing.model import Line, ScriptedModel
 from support.queues import Queue

@@ -27,7 +27,7 @@ from mustcall.engine.durable import holding
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.tooling import SourcedTool
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
-from mustcall.policy.controls import Controls, ToolControls
+from mustcall.policy.facts.controls import Controls, ToolControls
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Reset, Say, Turn
 from mustcall.testing.model import Line, ScriptedModel

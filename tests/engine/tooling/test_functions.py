@@ -15,7 +15,7 @@ from mustcall import ToolCall, ToolContext, tool
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.tooling.reading import Unfit
-from mustcall.policy.arguments import check_arguments
+from mustcall.policy.schema.arguments import check_arguments
 
 CONTEXT = ToolContext(call=ToolCall(id="c1", name="t", arguments="{}"))
 

@@ -8,7 +8,7 @@ import pytest
 from mustcall import FunctionTool, ToolError, ToolReturn, ToolSettings, ToolSource
 from mustcall.core.errors import ConfigError, ToolRefused
 from mustcall.engine.tooling import SourcedTool
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, agent_on, get_weather, offer, results, run_script, wrapped
 

@@ -11,8 +11,8 @@ from mustcall import CallStatus, FunctionTool, Image, Text, ToolCall, ToolReturn
 from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
-from mustcall.policy.controls import Controls, ToolControls
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.testing.transport import FakeClock
 
 WORDS = Wording()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mustcall import Image, Text, ToolReturn
 from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
-from mustcall.policy.containing import Contained, contained
+from mustcall.policy.history.containment import Contained, contained
 
 
 @dataclass

@@ -14,7 +14,7 @@ from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, Entry
 from mustcall.evals.bfcl.offers import write_tool
 from mustcall.evals.plain import read_plainly
 from mustcall.evals.rows import MadeCall
-from mustcall.policy.validation import validator_for
+from mustcall.policy.schema.validation import validator_for
 from support.bfcl import Reference, perfect_calls, read_set
 from support.examples import PROFILE
 

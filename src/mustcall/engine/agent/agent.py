@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
-from mustcall.engine.accounts import shared_meter
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.options import Options
@@ -28,18 +27,19 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
-from mustcall.engine.metering import Meter
-from mustcall.engine.spending import Budget, Metering, check_budget
+from mustcall.engine.spending.accounts import shared_meter
+from mustcall.engine.spending.metering import Meter
+from mustcall.engine.spending.purse import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
-from mustcall.policy.budget import Caps
-from mustcall.policy.claims import Claims
-from mustcall.policy.controls import Controls, OnUnmet
-from mustcall.policy.faithful import AnswerCheck
-from mustcall.policy.grounding import GroundingRule, check_rules
-from mustcall.policy.sizes import is_small
-from mustcall.policy.wording import Wording, check_wording
+from mustcall.policy.facts.controls import Controls, OnUnmet
+from mustcall.policy.facts.model_size import is_small
+from mustcall.policy.facts.wording import Wording, check_wording
+from mustcall.policy.limits.budget import Caps
+from mustcall.policy.reply.faithfulness import AnswerCheck
+from mustcall.policy.reply.unbacked_claims import Claims
+from mustcall.policy.words.grounding import GroundingRule, check_rules
 
 if TYPE_CHECKING:
     from mustcall.engine.durable.runs import Place, Runs

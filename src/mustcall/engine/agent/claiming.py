@@ -1,11 +1,11 @@
-"""A run's answer held against its calls (`policy.claims`): which of them ran, and what became of them."""
+"""Holds a run's answer against its calls (`policy.reply.unbacked_claims`): which of them ran, and with what result."""
 
 from collections.abc import Iterable, Sequence
 
 from mustcall.core.message import Message
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
-from mustcall.policy.claims import ActedCall, Backing, UnbackedClaim, unbacked_claims
+from mustcall.policy.reply.unbacked_claims import ActedCall, Backing, UnbackedClaim, unbacked_claims
 
 __all__ = ["claims_of"]
 

@@ -1,4 +1,4 @@
-"""A run's answer held against the results of its calls (`policy.faithful`), and the results themselves in its place.
+"""Holds a run's answer against the results of its calls (`policy.reply.faithfulness`), or shows the results instead.
 
 For small models: an answer that departs from the results, a reply that only makes the same calls again, and a turn that
 came to nothing all end the run with what the tools gave. An answer that is a call of a tool that does not exist is
@@ -16,10 +16,10 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.engine.tooling.outcomes import ExecutedCall
-from mustcall.policy.callform import named_in_call
-from mustcall.policy.faithful import Outcome, departure
-from mustcall.policy.illustrating import asks_to_be_shown
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.reply.faithfulness import Outcome, departure
+from mustcall.policy.request.json_call import named_in_call
+from mustcall.policy.words.shown_examples import asks_to_be_shown
 
 __all__ = ["Told", "calls_nothing", "instead_of", "instead_of_failure"]
 

@@ -53,12 +53,12 @@ from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
-from mustcall.policy.budget import Charge, NextCall
-from mustcall.policy.claims import Claims, UnbackedClaim
-from mustcall.policy.grounding import latest_input
-from mustcall.policy.loops import Loop, loop_of
-from mustcall.policy.profile import Profile
-from mustcall.policy.wording import fill
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import fill
+from mustcall.policy.limits.budget import Charge, NextCall
+from mustcall.policy.reply.repeated_calls import Loop, loop_of
+from mustcall.policy.reply.unbacked_claims import Claims, UnbackedClaim
+from mustcall.policy.words.grounding import latest_input
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Run"]

@@ -18,8 +18,8 @@ from mustcall.engine.agent.results import RunResult
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.engine.tooling.running import Executed
-from mustcall.policy.budget import Charge
-from mustcall.policy.loops import Loop
+from mustcall.policy.limits.budget import Charge
+from mustcall.policy.reply.repeated_calls import Loop
 
 __all__ = ["Keeper", "Moment", "Recovered", "Standing", "Taken"]
 

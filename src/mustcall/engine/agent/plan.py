@@ -8,11 +8,11 @@ from mustcall.core.request import Request
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.answers.answering import Answering
-from mustcall.engine.spending import Metering
+from mustcall.engine.spending.purse import Metering
 from mustcall.engine.tooling.definition import Approve
-from mustcall.policy.claims import Claims
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.reply.unbacked_claims import Claims
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 

@@ -31,13 +31,13 @@ from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, val
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
 from mustcall.engine.turns import Turns
-from mustcall.policy.demand import settle_demand
-from mustcall.policy.grounding import latest_input
-from mustcall.policy.lens import Lookout
-from mustcall.policy.loops import loop_of
-from mustcall.policy.markup import strip_markup
-from mustcall.policy.profile import Profile, Protocol
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.profile import Profile, Protocol
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.history.leftover_markup import strip_markup
+from mustcall.policy.reply.repeated_calls import loop_of
+from mustcall.policy.request.demand import settle_demand
+from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.policy.words.grounding import latest_input
 from mustcall.wire.turns import result_text
 
 __all__ = ["PlannedRun", "told_in_words"]

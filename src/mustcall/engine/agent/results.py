@@ -11,8 +11,8 @@ from mustcall.core.message import Message
 from mustcall.core.reply import FinishReason, Usage
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-from mustcall.policy.budget import CostCap
-from mustcall.policy.claims import UnbackedClaim
+from mustcall.policy.limits.budget import CostCap
+from mustcall.policy.reply.unbacked_claims import UnbackedClaim
 
 __all__ = ["RunResult", "Stopped", "force_satisfied", "stopped_by"]
 

@@ -23,15 +23,15 @@ from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
 from mustcall.engine.agent.events import ReasoningDelta, TextDelta
 from mustcall.engine.exchange import Inbound
-from mustcall.engine.metered import Metered
 from mustcall.engine.outlets import Heard
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.refusals import Refused
-from mustcall.engine.spending import Purse
+from mustcall.engine.spending.metered import Metered
+from mustcall.engine.spending.purse import Purse
 from mustcall.engine.telling import turn_ended
 from mustcall.engine.turn import Turn
 from mustcall.engine.turns import Turns
-from mustcall.policy.controls import Controls
+from mustcall.policy.facts.controls import Controls
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock

@@ -12,9 +12,9 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.accounts import MemoryBreakers
 from mustcall.engine.agent.sharing import Shared
-from mustcall.engine.metering import Breakers
+from mustcall.engine.spending.accounts import MemoryBreakers
+from mustcall.engine.spending.metering import Breakers
 from mustcall.profiles import Learnt, ProfileOverride
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address

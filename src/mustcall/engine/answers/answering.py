@@ -1,10 +1,10 @@
 """How a structured answer is asked for, and whether a text is one.
 
 By what is known of the upstream: its own schema output beside the tools where the two are known to go together; a tool
-that takes the answer where they are known not to, which the turn itself adds and reads (`policy.answering`); words in
-the instructions while tools may be called, and schema output once none may, also where nothing is known of it (rule
-140); words alone where it is known to be refused. Whatever the way, the text is checked against the shape itself: JSON
-that fits, and never one that is a call (rule 81).
+that takes the answer where they are known not to, which the turn itself adds and reads
+(`policy.request.structured_answer`); words in the instructions while tools may be called, and schema output once none
+may, also where nothing is known of it (rule 140); words alone where it is known to be refused. Whatever the way, the
+text is checked against the shape itself: JSON that fits, and never one that is a call (rule 81).
 """
 
 import re
@@ -19,12 +19,12 @@ from mustcall.core.request import OutputFormat, OutputKind
 from mustcall.core.tools import Tool
 from mustcall.engine.answers.shapes import AnswerShape, Output, shape_of
 from mustcall.engine.tooling.reading import Unfit
-from mustcall.policy.arguments import check_arguments
-from mustcall.policy.callform import read_calls
-from mustcall.policy.profile import Profile, Protocol, SchemaTarget
-from mustcall.policy.schemas import compile_schema
-from mustcall.policy.validation import describe_problems
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.profile import Profile, Protocol, SchemaTarget
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.request.json_call import read_calls
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.tool_schemas import compile_schema
+from mustcall.policy.schema.validation import describe_problems
 
 __all__ = ["Answering", "BadAnswer", "Way", "answering_for"]
 

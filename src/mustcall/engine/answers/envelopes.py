@@ -25,11 +25,11 @@ from mustcall.core.parts import ToolCall
 from mustcall.core.verdict import Verdict
 from mustcall.engine.records import AttemptRecord, TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-from mustcall.policy.controls import Controls
-from mustcall.policy.judge import SURPLUS
-from mustcall.policy.profile import Profile
-from mustcall.policy.remedy import Remedy
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.reply.judge import SURPLUS
+from mustcall.policy.turn.remedy import Remedy
 
 __all__ = [
     "Malformed",

@@ -12,8 +12,8 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.reading import Unfit
-from mustcall.policy.subschemas import types_of
-from mustcall.policy.validation import schema_fault
+from mustcall.policy.schema.subschemas import types_of
+from mustcall.policy.schema.validation import schema_fault
 
 __all__ = ["AnswerShape", "Output", "shape_of"]
 

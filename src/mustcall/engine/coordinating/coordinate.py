@@ -21,13 +21,13 @@ from mustcall.engine.coordinating.panel import Course, Panel, Progress
 from mustcall.engine.coordinating.prompts import instructions_for
 from mustcall.engine.coordinating.results import CoordinateResult, WorkerTools
 from mustcall.engine.coordinating.workers import accept_tools
-from mustcall.engine.metering import Meter
-from mustcall.engine.spending import Budget
+from mustcall.engine.spending.metering import Meter
+from mustcall.engine.spending.purse import Budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import ToolLike
-from mustcall.policy.budget import Caps
-from mustcall.policy.controls import Controls
-from mustcall.policy.wording import Wording
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.limits.budget import Caps
 
 if TYPE_CHECKING:
     from mustcall.engine.durable.runs import Place

@@ -11,12 +11,12 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.tool_spending import listening
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.engine.beside import listening
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-from mustcall.policy.judge import SURPLUS
+from mustcall.policy.reply.judge import SURPLUS
 
 __all__ = ["Member", "Participant", "inner_calls", "read_participant"]
 

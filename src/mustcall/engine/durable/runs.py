@@ -29,7 +29,7 @@ from mustcall.engine.durable.folding import fold
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import Journal
 from mustcall.engine.durable.owners import is_gone, new_owner
-from mustcall.engine.ledgered import OpeningMeter
+from mustcall.engine.spending.ledger_accounts import OpeningMeter
 from mustcall.ledger import Claim, Contents, Ledger, RunEnd, RunStatus, open_ledger, read_contents
 from mustcall.ledger import Run as Row
 from mustcall.ledger.redacting import keep

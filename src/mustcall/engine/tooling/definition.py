@@ -13,7 +13,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
-from mustcall.engine.metering import Egress
+from mustcall.engine.spending.metering import Egress
 
 __all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
 

@@ -15,17 +15,17 @@ import msgspec
 
 from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.core.parts import Text, ToolCall, ToolResult
-from mustcall.engine.metering import Egress
+from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.threads import in_thread
 from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
-from mustcall.policy.arguments import check_arguments
-from mustcall.policy.controls import Controls
-from mustcall.policy.validation import describe_problems
-from mustcall.policy.wording import Wording, fill
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.validation import describe_problems
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.retry import Clock
 

@@ -2,8 +2,8 @@
 
 The wrapper is a pair of tags that carry a digest of what is between them: no output can write its own digest, so none
 ends its wrapper, whatever a model takes for a tag. What looks like one of the tags, or like a control token of a chat
-template, is made harmless besides (`policy.containing`), and the opening tag says how many signs were changed. The
-same output is always the same text.
+template, is made harmless besides (`policy.history.containment`), and the opening tag says how many signs were changed.
+The same output is always the same text.
 
 Cost: linear in the output that is kept.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import ToolReturn
-from mustcall.policy.containing import TAG, contained
+from mustcall.policy.history.containment import TAG, contained
 
 __all__ = ["Output", "as_line", "cut", "read_output", "wrapped"]
 

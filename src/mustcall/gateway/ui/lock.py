@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ForeignOrigin, Unauthorized
-from mustcall.gateway.hosts import is_local
-from mustcall.gateway.memory import tenant_of_key
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.hosts import is_local
+from mustcall.gateway.state.conversation_state import tenant_of_key
 
 __all__ = ["LONGEST_VISIT", "Lock", "Visitor", "check_site", "cookie_name", "read_cookie", "write_cookie"]
 

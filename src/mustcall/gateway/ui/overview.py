@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mustcall.core.verdict import OutcomeKind
-from mustcall.engine.accounts import MemoryBreakers, MemoryMeter
-from mustcall.engine.spending import Metering
+from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
+from mustcall.engine.spending.purse import Metering
 from mustcall.evals.statistics import Share, share_of
-from mustcall.gateway.keeping import Keeper
+from mustcall.gateway.state.trace_keeper import Keeper
 from mustcall.ledger import TurnGroup, TurnSums
-from mustcall.policy.budget import Spending
-from mustcall.policy.remedy import ACCEPTED
+from mustcall.policy.limits.budget import Spending
+from mustcall.policy.turn.remedy import ACCEPTED
 from mustcall.profiles import Learnt
 
 __all__ = ["breakers_of", "budget_of", "learnt_of", "rates_of", "repairs_of"]

@@ -23,14 +23,14 @@ from mustcall.core.errors import (
     UnknownTurn,
     WrongMethod,
 )
-from mustcall.engine.spending import Metering
-from mustcall.gateway.hosts import allowed_hosts, check_host
-from mustcall.gateway.keeping import Keeper
-from mustcall.gateway.receiving import headers_of
+from mustcall.engine.spending.purse import Metering
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.hosts import allowed_hosts, check_host
+from mustcall.gateway.connections.receiving import headers_of
 from mustcall.gateway.replies import Header, Receive, Scope, Send
 from mustcall.gateway.ring import Ring
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import Settings
+from mustcall.gateway.state.trace_keeper import Keeper
 from mustcall.gateway.ui.copying import copies
 from mustcall.gateway.ui.files import HEADERS, File, read_files
 from mustcall.gateway.ui.lock import LONGEST_VISIT, Lock, Visitor, check_site, read_cookie, write_cookie

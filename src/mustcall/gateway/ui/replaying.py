@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from mustcall.gateway.asking import take_controls
+from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.service import Service
-from mustcall.gateway.settings import Settings
 from mustcall.ledger import TurnTrace
-from mustcall.policy.routing import choose
+from mustcall.policy.facts.routing import choose
 from mustcall.replay import Recorded, Subject, announce, from_turn, replay, summarise
 
 __all__ = ["TIMES", "announced", "replayed"]

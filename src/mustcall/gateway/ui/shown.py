@@ -8,7 +8,7 @@ import msgspec
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
-from mustcall.gateway.keeping import said
+from mustcall.gateway.state.trace_keeper import said
 from mustcall.ledger import AttemptTrace, TurnTrace
 from mustcall.ledger.traces import is_mended
 from mustcall.wire.codec import Provenance

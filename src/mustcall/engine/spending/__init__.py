@@ -1,0 +1,1 @@
+"""What turns and runs cost, who pays, and when they must stop."""

@@ -1,0 +1,26 @@
+"""The calls a turn makes beyond its first: counted in one place, under one ceiling (rule 96)."""
+
+from mustcall.engine.records import Progress
+from mustcall.policy.turn.state import Course
+
+__all__ = ["Counting"]
+
+
+class Counting:
+    """Counts the further calls of one turn. It knows nothing of the turn itself, which so ends with its last use."""
+
+    __slots__ = ("_course", "_progress", "_streams")
+
+    def __init__(self, course: Course, progress: Progress, *, streams: bool) -> None:
+        self._course = course
+        self._progress = progress
+        self._streams = streams
+
+    def may(self) -> bool:
+        """Tell whether another call is allowed."""
+        return self._course.may_call
+
+    def note(self) -> None:
+        """Count one more; from here on a caller of a stream needs signs of life (rule 113)."""
+        self._course.count_call()
+        self._progress.holding = self._streams

@@ -1,0 +1,1 @@
+"""The gateway's configuration: file, environment, flags, and what checks and writes it."""

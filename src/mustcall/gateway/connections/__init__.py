@@ -1,0 +1,1 @@
+"""What a connection may do, and how its requests are read and its answers written."""

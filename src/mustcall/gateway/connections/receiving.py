@@ -1,0 +1,89 @@
+"""Reads the path and headers of one request, and its body within a size, a time and a rate. No refused body is kept."""
+
+import asyncio
+from collections.abc import MutableMapping
+from time import monotonic
+from typing import Any
+
+from mustcall.core.errors import BodyTooLarge, InvalidRequest
+from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.admission import Held
+from mustcall.gateway.replies import Receive, Scope
+
+__all__ = ["Gone", "headers_of", "path_of", "read_body"]
+
+
+class Gone(Exception):
+    """The client went away; there is nobody to answer."""
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return the request's headers; a name that stands several times has its values joined."""
+    headers: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name in headers:
+            again.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in again.items():
+        headers[name] = ", ".join(values)
+    return headers
+
+
+async def read_body(receive: Receive, declared: str, settings: Settings, held: Held) -> bytes:
+    """Return the body; raise `BodyTooLarge`, `InvalidRequest` for one too slow, `GatewayBusy`, or `Gone`."""
+    limit = settings.server.max_body_bytes
+    if declared.isdecimal() and int(declared) > limit:
+        raise BodyTooLarge(f"the body has {declared} bytes; this gateway takes at most {limit} (max_body_bytes)")
+    # A body that does not begin is noticed where connections are watched: a timer here would cost every request.
+    first = await receive()
+    if first["type"] == "http.request" and not first.get("more_body"):
+        body: bytes = first.get("body", b"")
+        held.take(len(body))
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    return await _rest_of_body(receive, first, settings, held)
+
+
+async def _rest_of_body(receive: Receive, message: MutableMapping[str, Any], settings: Settings, held: Held) -> bytes:
+    """Read a body that comes in pieces. Each byte that comes allows a little more time."""
+    limit, limits = settings.server.max_body_bytes, settings.limits
+    pieces: list[bytes] = []
+    size = 0
+    began = monotonic()
+    while True:
+        if message["type"] == "http.disconnect":
+            raise Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        held.take(len(piece))
+        pieces.append(piece)
+        if size > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return b"".join(pieces)
+        most, setting = settings.server.request_timeout, "request_timeout"
+        allowed = limits.body_seconds + size / limits.body_bytes_per_second
+        if allowed < most:
+            most, setting = allowed, "[limits] body_seconds, body_bytes_per_second"
+        try:
+            async with asyncio.timeout(max(0.0, began + most - monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise InvalidRequest(f"the body did not arrive within {most:g} s ({setting})") from None
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
+
+
+def path_of(asked: str) -> str:
+    """Return a path below `/v1`, whichever way it was written."""
+    path = asked.rstrip("/")
+    for prefix in ("/v1/", "/api/v1/"):
+        if path.startswith(prefix):
+            return path[len(prefix) - 1 :]
+    return path

@@ -1,0 +1,1 @@
+"""The gateway as processes: server, workers, service manager, memory."""

@@ -1,0 +1,1 @@
+"""What the gateway keeps for callers and operators between requests."""

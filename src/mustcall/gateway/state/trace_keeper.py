@@ -1,0 +1,411 @@
+"""The gateway's ledger: what `[ledger]` says, the turns that are traced, and what is removed when it is old.
+
+A ledger that cannot be opened or written is said in one line of the log, and the gateway serves without it.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from time import time
+
+import msgspec
+
+from mustcall.core.errors import ConfigError, LedgerError, MustcallError
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.engine.records import Progress
+from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
+from mustcall.engine.spending.purse import Budget, Metering
+from mustcall.gateway.config.environment import over
+from mustcall.gateway.replies import error_body
+from mustcall.gateway.state.conversation_state import Memory, tenant_of_key
+from mustcall.gateway.state.response_owners import Holders
+from mustcall.gateway.tapping import Tap, raw_replies
+from mustcall.ledger import (
+    OFF,
+    AttemptTrace,
+    Contents,
+    FactRow,
+    Ledger,
+    TallyRow,
+    TurnTrace,
+    default_place,
+    open_ledger,
+)
+from mustcall.ledger.notices import Notices
+from mustcall.ledger.tracing import TraceQueue
+from mustcall.profiles import Fact, Learnt, LearntFact, Observed
+from mustcall.profiles.patterns import LONGEST_NAME
+from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally
+from mustcall.telemetry.stream import PROCESS, EventStream
+from mustcall.upstream.retry import Clock
+from mustcall.wire.registry import codec_for
+
+__all__ = ["Keeper", "LedgerSettings", "TurnEnd", "client_of", "describe", "read_age", "read_size", "said"]
+
+#: Seconds between two removals of what is old.
+_SWEEP = 3600.0
+#: Seconds after which a reservation that nobody settled counts as spent.
+_WRITE_OFF = 3600.0
+#: Seconds after which a ledger that could not be opened is tried again.
+_OPEN_AGAIN = 10.0
+#: Seconds between two exchanges of what was learnt, and how long the last one may take when the gateway stops.
+_SHARE = 30.0
+_LAST_SHARE = 2.0
+#: Seconds after which a fact that was learnt again is written again: where a setting forbids to believe it, that is
+#: with every turn.
+_RENEW = 3600.0
+_CLOSED = "the ledger cannot be opened: no traces, no stored responses"
+#: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
+_PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
+_LONGEST_CLIENT = 40
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[ledger]`: where state is kept, how long, and how much of it."""
+
+    #: A file, a postgresql:// URL, or `off`. Without it MUSTCALL_LEDGER, DATABASE_URL, a file in the state directory.
+    place: str | None = None
+    #: How long turns, responses and finished runs are kept: `30d`, `12h`; `0` for ever.
+    keep: str = "30d"
+    #: How long accounts are kept that nobody uses: what a session has spent is forgotten with its account.
+    keep_accounts: str = "365d"
+    #: How much is kept before the oldest goes: `2GB`; `0` for any amount.
+    max_size: str = "2GB"
+    #: What is kept of requests and replies in traces: `full`, `redacted` or `none`.
+    contents: Contents = Contents.NONE
+    #: Whether responses are kept for callers that go on from them, where the upstream keeps none.
+    responses: bool = True
+    #: What a cap does while the ledger cannot be asked: `closed` refuses, `open` lets calls through uncounted.
+    when_away: WhenAway = WhenAway.CLOSED
+
+    def resolved(
+        self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
+    ) -> "LedgerSettings | None":
+        """Return the settings with a place, flags over the environment over the file; None for no ledger.
+
+        DATABASE_URL, which is not ours alone, and the state directory are for those who name no place at all.
+        """
+        where = place or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+        said = over(self, "MUSTCALL_LEDGER_", environment, but=("place",))
+        settings = msgspec.structs.replace(said, place=where, keep=keep or said.keep)
+        read_age(settings.keep)
+        read_age(settings.keep_accounts)
+        read_size(settings.max_size)
+        if where == OFF:
+            return None
+        open_ledger(where)  # raises for a place that is none
+        return settings
+
+
+def read_age(text: str) -> float | None:
+    """Read `30d`, `12h`, `90m`, `45s`, `2w` as seconds; None for `0`."""
+    found = re.fullmatch(r"(\d+)\s*([smhdw]?)", text.strip().lower())
+    if found is None or (found[2] == "" and found[1] != "0"):
+        raise ConfigError(f"ledger: keep is a time like 30d, 12h or 0 for ever, not {text!r}")
+    return int(found[1]) * _UNITS[found[2]] if found[1] != "0" else None
+
+
+def read_size(text: str) -> int | None:
+    """Read `500MB` or `2GB` as bytes; None for `0`."""
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        raise ConfigError(f"ledger: max_size is a size like 500MB, 2GB or 0 for any, not {text!r}")
+    return int(found[1]) * _SIZES[found[2]] or None
+
+
+class TurnEnd(msgspec.Struct, frozen=True, gc=False):
+    """What the hot path hands over of a finished turn; everything else is worked out when it is written."""
+
+    id: str
+    at: float
+    seconds: float
+    wire: Wire
+    status: int
+    progress: Progress
+    #: The caller's key. It is digested before anything is written.
+    key: str | None
+    #: Whether requests and replies are kept; then `request` and `reply` are the caller's.
+    contents: bool
+    request: bytes
+    reply: tuple[bytes, ...]
+    #: What came from the upstream, call by call.
+    taps: tuple[Tap, ...] = ()
+    #: The caller's own name for itself, and the error it got.
+    agent: str = ""
+    failure: MustcallError | None = None
+
+
+class Keeper:
+    """One gateway's ledger, from its start to its end."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        assert settings.place is not None, "settings are resolved before they are used"
+        self._settings = settings
+        self.notices = Notices()
+        place = settings.place if "://" in settings.place else Path(settings.place).expanduser()
+        self.ledger: Ledger = open_ledger(place, contents=settings.contents)
+        self.memory = Memory(self.ledger, self.notices) if settings.responses else None
+        self.holders = Holders(self.ledger, self.notices)
+        self.traces = TraceQueue(self.ledger, describe, self.notices)
+        self.keeps_contents = settings.contents is not Contents.NONE
+        self._meter: LedgerMeter | None = None
+        self._breakers: LedgerBreakers | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sharing: asyncio.Task[None] | None = None
+        self._leaving = asyncio.Event()
+        #: The facts known to be in the ledger, with their dates here: one that is gone from there was removed by
+        #: somebody, or has expired.
+        self._told: dict[tuple[str, str, str, str], float] = {}
+        #: Whether there is anything to write to.
+        self.is_open = False
+
+    def put(self, end: TurnEnd) -> None:
+        """Drop a finished turn into the queue of traces."""
+        self.traces.put(end)
+
+    def metering(self, budget: Budget, clock: Clock, *, events: EventStream = PROCESS) -> Metering:
+        """Return a budget whose accounts and breakers all replicas share."""
+        self._meter = LedgerMeter(self.ledger, self.notices, self._settings.when_away)
+        self._breakers = LedgerBreakers(self.ledger, self.notices, clock, events)
+        if self._sharing is not None:  # a reload brought the budget
+            self._tasks.append(asyncio.get_running_loop().create_task(self._hear(self._breakers)))
+        return Metering(budget, clock, meter=self._meter, breakers=self._breakers)
+
+    async def open(self) -> None:
+        """Open the ledger and look after it. One that cannot be opened is tried again, with a word in the log."""
+        await self._try_to_open()
+        self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
+
+    def listen(self, learnt: Learnt) -> None:
+        """Begin to share what turns learn, and to hear of breakers that other replicas opened."""
+        loop = asyncio.get_running_loop()
+        self._sharing = loop.create_task(self._share(learnt))
+        self._tasks.append(self._sharing)
+        if self._breakers is not None:
+            self._tasks.append(loop.create_task(self._hear(self._breakers)))
+
+    async def _hear(self, breakers: LedgerBreakers) -> None:
+        await self._until_open()
+        await breakers.listen()
+
+    async def _until_open(self) -> None:
+        while not self.is_open:  # noqa: ASYNC110  once in ten seconds, if ever
+            await asyncio.sleep(_OPEN_AGAIN)
+
+    async def _share(self, learnt: Learnt) -> None:
+        await self._until_open()
+        last = False
+        while True:
+            try:
+                await self.share_facts(learnt)
+            except LedgerError as error:
+                self.notices.failed("what was learnt is not shared", error)
+            if last:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SHARE):
+                    last = await self._leaving.wait()
+
+    async def share_facts(self, learnt: Learnt) -> None:
+        """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""
+        since = time() - EXPIRY
+        known = await self.ledger.facts(since=since)
+        rows = {(row.upstream, row.model, row.field, row.tenant): row for row in known}
+        for one in learnt.facts():
+            if one.key not in rows and one.at <= self._told.get(one.key, -1.0):  # not learnt anew meanwhile
+                learnt.forget(*one.key)
+        for row in known:
+            with contextlib.suppress(ConfigError, msgspec.DecodeError):  # of another version
+                learnt.hear(_told(row))
+        news = [
+            one
+            for one in learnt.facts()
+            if "\0" not in one.model and not one.is_expired(time()) and _is_news(one, rows.get(one.key))
+        ]
+        await self.ledger.put_facts(
+            [
+                FactRow(
+                    upstream=one.endpoint,
+                    model=one.model,
+                    field=one.field,
+                    value=msgspec.json.encode(one.fact.value),
+                    note=one.fact.note or "",
+                    tenant=one.tenant,
+                    seen=one.seen,
+                    first=one.first,
+                )
+                for one in news
+            ]
+        )
+        self._told = {one.key: one.at for one in learnt.facts() if one.key in rows or one in news}
+        await self._share_tallies(learnt.tallies, since)
+
+    async def _share_tallies(self, tallies: Tallies, since: float) -> None:
+        """Add what was counted here to what all have counted, and take that over."""
+        news = [one for one in tallies.news() if "\0" not in one.model]
+        rows = [
+            TallyRow(
+                upstream=one.endpoint,
+                model=one.model,
+                subject=one.subject,
+                made=one.count.made,
+                missed=one.count.missed,
+                first=one.count.first,
+                last=one.count.last,
+                tenant=one.tenant,
+            )
+            for one in news
+        ]
+        await self.ledger.add_tallies(rows, before=since)
+        tallies.mark_shared(news)  # before anything else can fail: what is written must not be written again
+        tallies.take_over(
+            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last), row.tenant)
+            for row in await self.ledger.tallies(since=since)
+        )
+
+    async def close(self) -> None:
+        """Write what waits and close the ledger."""
+        if self._sharing is not None and self.is_open:
+            self._leaving.set()
+            await asyncio.wait({self._sharing}, timeout=_LAST_SHARE)
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._meter is not None:
+            await self._meter.finish()
+        if self._breakers is not None:
+            await self._breakers.finish()
+        if self.is_open:
+            await self.traces.flush()
+        await self.ledger.close()
+
+    async def _try_to_open(self) -> None:
+        try:
+            await self.ledger.open()
+        except LedgerError as error:
+            self.notices.failed(_CLOSED, error)
+        else:
+            self.is_open = True
+            self.notices.over(_CLOSED)
+
+    async def _sweep(self) -> None:
+        age, size = read_age(self._settings.keep), read_size(self._settings.max_size)
+        unused = read_age(self._settings.keep_accounts)
+        accounts = float("inf") if unused is None else unused
+        while not self.is_open:
+            await asyncio.sleep(_OPEN_AGAIN)
+            await self._try_to_open()
+        while True:
+            try:
+                await self.ledger.prune(age=age, size=size, accounts=accounts)
+                await self.ledger.write_off(age=_WRITE_OFF)
+                await self.ledger.expire_learnt(before=time() - EXPIRY)
+            except LedgerError as error:
+                self.notices.failed("what is old was not removed", error)
+            await asyncio.sleep(_SWEEP)
+
+
+def _told(row: FactRow) -> LearntFact:
+    """Return a fact as the ledger has it."""
+    fact = Fact(
+        value=msgspec.json.decode(row.value),
+        observed=Observed.LEARNT,
+        note=row.note,
+        source=f"{row.upstream}: {row.model[:LONGEST_NAME]}",
+    )
+    return LearntFact(row.upstream, row.model, row.field, fact, row.at, row.tenant, row.seen, row.first)
+
+
+def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
+    """Tell whether a fact is not in the ledger like this, or was learnt again a good while after it was written."""
+    if row is None:
+        return True
+    same = msgspec.json.encode(fact.fact.value) == row.value and fact.seen == row.seen
+    return fact.at > row.at + (_RENEW if same else 0.0)
+
+
+def said(reply: Reply) -> bytes:
+    """Return what a reply says, as JSON."""
+    parts: list[JsonObject] = []
+    for part in reply.parts:
+        match part:
+            case Text(text=text):
+                parts.append({"text": text})
+            case Refusal(text=text):
+                parts.append({"refusal": text})
+            case Reasoning(text=text, summary=summary):
+                parts.append({"reasoning": text or "\n\n".join(summary)})
+            case ToolCall(name=name, arguments=arguments):
+                parts.append({"call": name, "arguments": arguments})
+            case _:
+                parts.append({"other": type(part).__name__})
+    return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
+
+
+def client_of(agent: str) -> str:
+    """Return the program of a `User-Agent`: its first product, without a version."""
+    found = _PRODUCT.match(agent)
+    return found[0][:_LONGEST_CLIENT] if found else ""
+
+
+def describe(end: TurnEnd, *, digests: bool = True) -> TurnTrace:
+    """Return the trace of a finished turn; `digests` of what was sent cost a pass over it."""
+    record = end.progress.record
+    attempts = record.attempts if record is not None else []
+    failure = end.failure
+    reply = b"".join(end.reply)
+    if end.contents and failure is not None and not reply:
+        reply = error_body(failure, codec_for(end.wire), end.id)
+    raws = raw_replies(end.taps, [attempt.sends for attempt in attempts])
+    usage = record.usage if record is not None else None
+    return TurnTrace(
+        id=end.id,
+        at=end.at,
+        wire=str(end.wire),
+        model=end.progress.model,
+        upstream=end.progress.upstream,
+        protocol=record.protocol if record is not None else "",
+        force=record.force if record is not None else "none",
+        outcome=str(record.outcome) if record is not None and record.outcome is not None else None,
+        status=end.status,
+        seconds=end.seconds,
+        tenant=tenant_of_key(end.key),
+        input_tokens=usage.input_tokens if usage is not None else 0,
+        output_tokens=usage.output_tokens if usage is not None else 0,
+        adaptations=tuple(f"{entry.kind}:{entry.subject}" for entry in record.adaptations) if record else (),
+        attempts=tuple(
+            AttemptTrace(
+                number=number,
+                rung=str(attempt.rung.kind),
+                verdict=str(attempt.verdict) if attempt.verdict is not None else None,
+                remedy=str(attempt.remedy) if attempt.remedy is not None else None,
+                digest=attempt.digest if digests else attempt.sent,
+                seconds=attempt.seconds,
+                sends=attempt.sends,
+                error=attempt.error,
+                input_tokens=attempt.usage.input_tokens if attempt.usage is not None else 0,
+                output_tokens=attempt.usage.output_tokens if attempt.usage is not None else 0,
+                tool=attempt.tool,
+                problem=attempt.problem,
+                request=attempt.body if end.contents else b"",
+                reply=said(attempt.reply) if end.contents and attempt.reply is not None else b"",
+                begun=attempt.started - attempts[0].started,
+                raw=raw,
+            )
+            for number, (attempt, raw) in enumerate(zip(attempts, raws, strict=True), 1)
+        ),
+        request=end.request,
+        reply=reply,
+        session=end.progress.session,
+        client=client_of(end.agent),
+        error=type(failure).code if failure is not None else "",
+        cost_usd=record.cost_usd if record is not None else 0.0,
+        estimated=record.estimated if record is not None else False,
+    )

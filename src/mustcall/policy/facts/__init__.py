@@ -1,0 +1,1 @@
+"""What is known and set before a turn begins: profiles, controls, sentences, routes."""

@@ -1,0 +1,115 @@
+"""What the operator and the caller may set about a turn: limits, what to hold, what to do when a force stays unmet.
+
+Plain data with the defaults of `requirements.md`. Where the settings come from (file, environment, header, body
+extension) is decided above this layer.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from mustcall.policy.facts.profile import Protocol
+
+__all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls"]
+
+
+class OnUnmet(StrEnum):
+    """What a spent ladder gives: the reply as it is, or a typed error (rule 27)."""
+
+    ANSWER = "answer"
+    ERROR = "error"
+
+
+class OtherTool(StrEnum):
+    """What a call of another tool than the named one is (rule 29)."""
+
+    RETRY = "retry"
+    ACCEPT = "accept"
+
+
+class Salvage(StrEnum):
+    """When a complete, offered and valid text call is promoted under `native` (rule 51)."""
+
+    NEVER = "never"
+    RELEASED = "released"  # only where text was already streamed, so that nothing can be tried again
+    LAST = "last"  # also when the retries are spent
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often each remedy may be tried in one turn, and the ceiling over all of them (rules 38, 47, 69, 96, 97)."""
+
+    #: Extra upstream calls in one turn, of any kind (rule 96).
+    extra_calls: int = 4
+    text_call: int = 2
+    empty: int = 2
+    thinking_only: int = 2
+    bad_arguments: int = 1
+    unknown_tool: int = 2
+    bad_answer: int = 2
+    truncated: int = 1
+    #: Firmer reminders for a model that can be neither forced nor stopped from reasoning (rule 28).
+    reminders: int = 3
+    #: No attempt starts with less than this many seconds left (rule 97).
+    least_seconds: float = 1.0
+
+
+class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one tool: locked off (never forced), and when the same call again is blocked (rule 108; 0 never)."""
+
+    locked_off: bool = False
+    loop_advice: int = 3
+    loop_block: int = 0
+    #: Whether the same call is blocked when it brought the same output twice.
+    loop_block_same: bool = False
+    #: Characters of its results that the model gets to see (rule 92); None leaves it to the tool.
+    result_cap: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of one turn."""
+
+    #: True: any tool must be called; a name: that tool (rule 9).
+    force_tools: bool | str = False
+    protocol: Protocol | None = None
+    on_unmet: OnUnmet = OnUnmet.ERROR
+    other_tool: OtherTool = OtherTool.RETRY
+    #: Strict: a forced tool that is not on offer is an error; lenient: the force is dropped and reported (rule 8).
+    strict_force: bool = True
+    #: Whether a force lasts when a tool result is already there (rule 11 lets it go); for agents whose every step is a
+    #: call, the final answer included.
+    force_after_results: bool = False
+    salvage: Salvage = Salvage.RELEASED
+    #: Whether arguments that fit only after a lossy repair are delivered once their retry is spent (rule 141).
+    salvage_arguments: bool = True
+    #: Whether markup in a reply that ended ordinarily counts, too (rule 44).
+    broad: bool = True
+    #: Hold every streamed part until the verdict, so that nothing ever has to be taken back.
+    hold: bool = False
+    #: Whether a silently cut prompt is an error rather than a report (rule 132).
+    refuse_starved: bool = False
+    #: Tool rounds after one user message before the last request carries `none` (rule 109; 0 never).
+    step_cap: int = 0
+    #: Whether the record of the turn is added to the body.
+    metadata: bool = False
+    #: Seconds for which the very same request is answered with its typed model failure, without an upstream call
+    #: (rule 144); 0 never.
+    remember_failures: Annotated[float, msgspec.Meta(ge=0, le=600)] = 60.0
+    #: Whose account the turn is charged to, in the caller's own words (rule 93).
+    session: Annotated[str, msgspec.Meta(max_length=256)] | None = None
+    #: The most this turn may cost, enforced (rule 95); 0 leaves it to the operator's budget, which it can only lower.
+    turn_cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    #: Tool executions before an agent's structured answer (rule 82). The gateway runs no tools.
+    hops: Annotated[int, msgspec.Meta(ge=0)] = 2
+    #: Characters of a tool's result that an agent's model gets to see (rule 92).
+    result_cap: Annotated[int, msgspec.Meta(ge=1)] = 4000
+    limits: Limits = Limits()
+    tools: dict[str, ToolControls] = {}
+
+    def shown_of_result(self, tool: str, own: int | None) -> int:
+        """Return how many characters of a tool's result are shown: as set for it, as it says itself, as for all."""
+        settings = self.tools.get(tool)
+        for cap in (settings.result_cap if settings is not None else None, own):
+            if cap is not None:
+                return cap
+        return self.result_cap

@@ -1,0 +1,1 @@
+"""The conversation so far, as an upstream can take it."""

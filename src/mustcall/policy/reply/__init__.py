@@ -1,0 +1,1 @@
+"""What a reply is, and which of it may go out."""

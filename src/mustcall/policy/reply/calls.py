@@ -1,0 +1,157 @@
+"""The calls of one reply, checked in order: which tool each means, whether its arguments fit, and its id.
+
+Names are read by `dialects.names` (rules 106, 142, 147), arguments by `arguments` (rules 131, 141). Calls that share an
+id, or have one that the conversation knows, get another (rules 67, 143). What each repair did is noted by the name of
+its row. What is made of the reply is `judge`'s.
+"""
+
+from typing import Any
+
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.memo import Remembered
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, ToolCall
+from mustcall.core.tools import ProviderTool, Tool, functions_of
+from mustcall.core.verdict import Verdict
+from mustcall.dialects.names import Offered
+from mustcall.policy.facts.controls import OtherTool
+from mustcall.policy.reply.judgement import Case
+from mustcall.policy.schema.arguments import Checked, check_arguments, describe_problems
+from mustcall.policy.schema.repairs import KINDS
+from mustcall.wire.offer import custom_input
+
+__all__ = ["ONE_AT_A_TIME", "Calls"]
+
+ONE_AT_A_TIME = "one call at a time was asked for"
+
+_Named = dict[tuple[str | None, str], Tool]
+_named: Remembered[_Named] = Remembered()
+_offered: Remembered[Offered] = Remembered()
+#: What the function takes that stands in for a custom tool.
+_INPUT: JsonObject = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+
+def _by_name(tools: tuple[Tool, ...]) -> _Named:
+    return {(tool.namespace, tool.name): tool for tool in tools}
+
+
+class Calls:
+    """Checks the calls of one reply in order. `salvaged` says that one of them fits only after a lossy repair."""
+
+    def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
+        self._case = case
+        self._functions = functions = functions_of(case.request.tools)
+        self._tools = _named.get(functions, make=lambda: _by_name(functions))
+        self._ids: set[str] | None = None
+        self._made = 0
+        self._delivered = 0
+        self._notes = list(notes)
+        self.others: list[ToolCall] = []
+        self.problem = ""
+        self.unreadable = False
+        self.touched = False
+        self.salvaged = False
+
+    @property
+    def notes(self) -> tuple[Adaptation, ...]:
+        """What is said about the reply."""
+        return tuple(self._notes)
+
+    def note(self, kind: AdaptationKind, subject: str, detail: str) -> None:
+        """Say something about the reply."""
+        self._notes.append(Adaptation(kind, subject, detail))
+
+    def check(self, call: ToolCall) -> tuple[ToolCall | None, Verdict | None]:
+        """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
+        tool, reading = self._find(call)
+        if tool is None:
+            return (call, None) if self._is_defined(call.name) else (None, Verdict.UNKNOWN_TOOL)
+        checked = self._check_arguments(tool, call)
+        if checked.problems or checked.truncated:
+            self.problem = self.problem or f"{tool.name}: {describe_problems(checked.problems)}"
+            self.unreadable = self.unreadable or checked.unreadable
+            if checked.salvage is None or not self._case.controls.salvage_arguments:
+                return None, Verdict.TRUNCATED if checked.truncated else Verdict.BAD_ARGUMENTS
+            self.salvaged = True
+            checked = checked.salvage
+        if checked.unchecked:
+            self.note(AdaptationKind.REPORTED, tool.name, "its schema cannot be checked by")
+        meant = call
+        if reading or call.kind is not tool.kind or checked.arguments != call.arguments:
+            meant = call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=checked.arguments)
+        demand = self._case.demand
+        if not demand.permits(meant):
+            if not demand.forced:
+                return None, Verdict.UNKNOWN_TOOL
+            if self._case.controls.other_tool is OtherTool.RETRY:
+                self.note(AdaptationKind.CALL_DROPPED, tool.name, "not the tool that was demanded")
+                self.others.append(meant.evolve(id=self._unique(call.id)))
+                return None, None
+            self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
+        if self._case.request.parallel_tool_calls is False and self._delivered:
+            self.note(AdaptationKind.CALL_DROPPED, tool.name, ONE_AT_A_TIME)
+            return None, None
+        changes = self._changes(call, meant, checked, reading)
+        self._delivered += 1
+        if changes:
+            self.touched = True
+            return call.evolve(**changes), None
+        return call, None
+
+    def _changes(self, call: ToolCall, meant: ToolCall, checked: Checked, reading: str) -> dict[str, Any]:
+        """Return what of a call is delivered otherwise than it came, and say so."""
+        changes: dict[str, Any] = {}
+        if meant is not call:
+            changes = {"name": meant.name, "namespace": meant.namespace, "kind": meant.kind}
+            changes["arguments"] = meant.arguments
+        for change in checked.changes:
+            self.note(KINDS[change.repair], f"{meant.name}:{change.repair}", change.words)
+        if reading:
+            self.note(AdaptationKind.NAME_MAPPED, meant.name, f"the only tool that fits ({reading})")
+        identifier = self._unique(call.id)
+        if identifier != call.id:
+            changes["id"] = identifier
+            self.note(AdaptationKind.ID_MAPPED, "call id", "it was taken")
+        return changes
+
+    def _check_arguments(self, tool: Tool, call: ToolCall) -> Checked:
+        # Models write null where they leave an optional field out; clients refuse that (observed: code of agents).
+        if call.kind is tool.kind:
+            return check_arguments(tool, call.arguments, null_is_absent=True)
+        if tool.kind is not CallKind.CUSTOM:
+            return check_arguments(tool.evolve(kind=CallKind.FUNCTION), call.arguments, null_is_absent=True)
+        checked = check_arguments(Tool(name=tool.name, parameters=_INPUT), call.arguments)
+        text = custom_input(checked.arguments) if checked.valid else None
+        if text is None:
+            return checked
+        return Checked(arguments=text, changes=checked.changes)
+
+    def _find(self, call: ToolCall) -> tuple[Tool | None, str]:
+        """Return the tool a call means and how its name was read: exactly, else as `dialects.names` has it."""
+        exact = self._tools.get((call.namespace, call.name))
+        if exact is not None or not self._tools:
+            return exact, ""
+        offered = _offered.get(self._functions, make=lambda: Offered(self._functions))
+        return offered.find(call.name, call.namespace) or (None, "")
+
+    def _is_defined(self, name: str) -> bool:
+        """Tell whether the provider defined this tool and the client runs it (`bash_20250124`); it has no schema."""
+        offered = self._case.request.tools
+        return any(isinstance(tool, ProviderTool) and tool.value.get("name") == name for tool in offered)
+
+    def _unique(self, identifier: str) -> str:
+        """Return an id that no other call of the conversation has (rules 67, 143)."""
+        if self._ids is None:
+            messages = self._case.request.messages
+            self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
+        made = identifier
+        while made in self._ids or not made:
+            made = f"{self._case.call_start}{self._case.token}_{self._made}"
+            self._made += 1
+        self._ids.add(made)
+        return made

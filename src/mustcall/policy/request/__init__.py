@@ -1,0 +1,1 @@
+"""What a turn demands, and the request of each attempt."""

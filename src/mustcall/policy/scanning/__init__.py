@@ -1,0 +1,1 @@
+"""What is found in a reply's text: calls, reasoning, echoes of ours."""

@@ -1,0 +1,566 @@
+"""Looks through a reply's text as it streams: text stays text, leaked reasoning is reasoning, calls are kept aside.
+
+Events go in as the upstream's codec made them and come out as they may be shown; a text without markup passes as the
+very same events. It finds and decides nothing: whether a text call is promoted, discarded or left alone is the
+judge's. Each character is scanned once, and a lens that looks for nothing passes everything on.
+"""
+
+import re
+from enum import Enum
+
+import msgspec
+
+from mustcall.core.events import ArgumentsDelta, Event, PartEnded, PartStarted, ReasoningDelta, StateDelta, TextDelta
+from mustcall.core.parts import Part, Reasoning, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.dialects import CallEnd, CallStart, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner
+from mustcall.dialects import Reasoning as ScannedReasoning
+from mustcall.dialects import Text as ScannedText
+from mustcall.policy.scanning.reasoning_calls import Channel, Musing, Watch, channels_of, draw_out, is_silent
+from mustcall.policy.scanning.scan_targets import NOTHING, Found, Lookout
+
+__all__ = ["Found", "Lens", "Lookout"]
+
+#: How much of a whole text is looked through at once.
+_PIECE = 32 * 1024
+#: Reports that are no sign of a call: a closer without its opener, a marker that is only mentioned.
+_HARMLESS = frozenset({Reason.STRAY_MARKER})
+
+
+class _Kind(Enum):
+    TEXT = "text"
+    REASONING = "reasoning"
+    CALL = "call"
+    OTHER = "other"
+    DROPPED = "dropped"  # a call before the demanded one, or in what turned out to be reasoning
+
+
+class _Settling(Enum):
+    """How far a reply is from being settled by a demanded call."""
+
+    OPEN = "open"
+    MET = "met"
+    OVER = "over"  # met, and what follows is not looked at
+    SPOILT = "spoilt"  # a list of calls holds one that is not demanded
+
+
+class _Slot:
+    """One part as it comes out."""
+
+    __slots__ = ("call", "fragments", "kind", "source")
+
+    def __init__(self, kind: _Kind, source: int) -> None:
+        self.kind = kind
+        self.source = source
+        self.fragments: list[str] = []
+        self.call: CallEnd | None = None
+
+
+class _TextScan:
+    """One text part as it goes in: its scanner, and the slot its characters go to."""
+
+    __slots__ = ("after_markup", "emitted", "fed", "part", "place", "scanner", "started")
+
+    def __init__(self, part: Text, place: int, scanner: Scanner) -> None:
+        self.part = part
+        self.place = place
+        self.scanner = scanner
+        self.started = False
+        self.after_markup = False
+        self.fed = 0
+        self.emitted = 0
+
+
+class Lens:
+    """One attempt's look at its text. `token` makes the ids of calls found there."""
+
+    __slots__ = (
+        "_blanks",
+        "_calls",
+        "_dry",
+        "_emptied",
+        "_late_place",
+        "_lookout",
+        "_malformed",
+        "_mused",
+        "_musing",
+        "_open",
+        "_others",
+        "_passed",
+        "_settling",
+        "_slots",
+        "_streams",
+        "_token",
+        "_watches",
+        "late",
+        "marked",
+        "touched",
+    )
+
+    def __init__(self, lookout: Lookout | None, token: str) -> None:
+        self._lookout = lookout
+        self._token = token
+        self._slots: list[_Slot] = []
+        self._open: dict[int, _TextScan] = {}
+        self._others: dict[int, int] = {}
+        self._calls: list[CallEnd] = []
+        self._malformed: list[Malformed] = []
+        self._settling = _Settling.OPEN
+        self._streams = True
+        self._blanks = 0
+        self._dry = False
+        self._passed: list[CallEnd | Malformed] = []
+        # The texts of each reasoning part that is looked at.
+        self._watches: dict[int, dict[Channel, Watch]] = {}
+        self._musing = Musing()
+        # Calls in text that turned out to be reasoning.
+        self._mused: list[CallEnd] = []
+        # The place of text that went out before it turned out to be reasoning.
+        self._late_place: int | None = None
+        #: Whether something that may be a call was seen in text.
+        self.marked = False
+        #: Whether what comes out differs from what went in.
+        self.touched = False
+        #: Whether a reasoning section had nothing in it: its markers are all that was taken out.
+        self._emptied = False
+        #: Whether a section ended that had no start: the text before it was reasoning.
+        self.late = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether something went in that has not come out: characters, or the start of a text."""
+        return (
+            any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
+            or any(watch.fed != watch.emitted for texts in self._watches.values() for watch in texts.values())
+            or self._musing.pending
+        )
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether a text ended with a complete call whose closing marker had not come."""
+        return any(scan.scanner.ended_open for scan in self._open.values())
+
+    @property
+    def runs_dry(self) -> bool:
+        """Whether a call is demanded and the text went on in nothing but blanks: a small model has said all it will.
+
+        Blanks in a call do not count. What follows them is not looked at.
+        """
+        return self._dry
+
+    @property
+    def settled(self) -> bool:
+        """Whether a demanded call is there, and the list of calls it may stand in is over."""
+        if self._settling is not _Settling.MET:
+            return self._settling is _Settling.OVER
+        listed = self._calls[-1].listed
+        return listed is None or all(scan.scanner.open_list != listed for scan in self._open.values())
+
+    def feed(self, event: Event) -> list[Event]:
+        """Take one event and return what may be shown."""
+        if self._lookout is None:
+            return [event]
+        if type(event) is TextDelta:
+            scan = self._open.get(event.index)
+            return self._said([self._moved(event)]) if scan is None else self._text(scan, event.text, event)
+        match event:
+            case TextDelta():
+                raise AssertionError("text deltas are the first case")
+            case PartStarted(index=index, part=part):
+                if isinstance(part, Text):
+                    self._slots.append(_Slot(_Kind.TEXT, index))
+                    scan = self._open[index] = _TextScan(part, len(self._slots) - 1, self._lookout.scanner())
+                    return self._text(scan, part.text, None) if part.text else []
+                place = self._others[index] = len(self._slots)
+                self._slots.append(_Slot(_Kind.OTHER, index))
+                if isinstance(part, Reasoning) and not self._musing.over:
+                    self._watches[index] = {}
+                    texts = list(channels_of(part))
+                    begun = PartStarted(place, part.evolve(text="", summary=())) if texts else self._moved(event)
+                    out = self._said([begun])
+                    for channel, text in texts:
+                        out += self._reason(index, channel, text, None)
+                    return out
+                return self._said([self._moved(event)])
+            case PartEnded(index=index, part=part):
+                scan = self._open.get(index)
+                if scan is not None:
+                    return self._end(scan, event, part)
+                left = self._end_thought(index, part) if index in self._watches else []
+                return [*left, *self._said([self._moved(event)])]
+            case ReasoningDelta(index=index, text=text, summary=channel) if index in self._watches:
+                return self._reason(index, channel, text, event)
+            case ReasoningDelta() | ArgumentsDelta() | StateDelta():
+                return self._said([self._moved(event)])
+            case _:
+                return [event]
+
+    def fresh(self) -> "Lens":
+        """Return a lens that has seen nothing yet."""
+        return Lens(self._lookout, self._token)
+
+    def read(self, reply: Reply) -> "Found":
+        """Look through a whole reply."""
+        if self._lookout is None:
+            return NOTHING
+        self._streams = False
+        texts = [part.text for part in reply.parts if isinstance(part, Text)]
+        plain = all(map(self._lookout.is_plain, texts))
+        speaks = plain and not all(map(str.isspace, texts))
+        if speaks or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
+            self._musing.end()
+            if plain:
+                return NOTHING
+        elif plain and all(self._lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part)):
+            return NOTHING
+        for index, part in enumerate(reply.parts):
+            if isinstance(part, Text) and len(part.text) > _PIECE:
+                # In pieces: one search through all of it could not be interrupted.
+                self.feed(PartStarted(index, part.evolve(text="")))
+                for start in range(0, len(part.text), _PIECE):
+                    self.feed(TextDelta(index, part.text[start : start + _PIECE]))
+            else:
+                self.feed(PartStarted(index, part))
+            if isinstance(part, Text | Reasoning):
+                self.feed(PartEnded(index))
+        return self.found(reply)
+
+    def found(self, reply: Reply) -> "Found":
+        """Return what was found in a reply whose events were fed."""
+        if not (self.marked or self.touched or self._musing.marks):
+            return NOTHING
+        promoted: list[Part] = []
+        numbered = 0
+        for slot in self._slots:
+            text = "".join(slot.fragments)
+            source = reply.parts[slot.source]
+            match slot.kind:
+                case _Kind.OTHER | _Kind.DROPPED:
+                    promoted.append(source)
+                case _Kind.CALL:
+                    assert slot.call is not None, "a call slot has its call"
+                    name, arguments = slot.call.name, slot.call.arguments
+                    promoted.append(ToolCall(id=self._made_id(numbered), name=name, arguments=arguments))
+                    numbered += 1
+                case _Kind.REASONING:
+                    promoted.append(Reasoning(text=text))
+                case _Kind.TEXT:
+                    promoted.append(source.evolve(text=text) if isinstance(source, Text) else source)
+        changed = self.marked or self.touched
+        found = Found(
+            calls=tuple(self._calls),
+            malformed=tuple(self._malformed),
+            thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
+            ended_open=self.ended_open,
+            cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED) if changed else None,
+            promoted=_kept(promoted, self._slots, _Kind.DROPPED) if changed else None,
+            settled=self._settling in _AFTER_CALL,
+            passed=tuple(self._passed),
+        )
+        if not (self._musing.marks or self._mused) or self._calls:
+            return found
+        said = [
+            part
+            for place, (part, slot) in enumerate(zip(promoted, self._slots, strict=True))
+            if slot.kind is not _Kind.DROPPED and place != self._late_place
+        ]
+        if not is_silent(said):
+            return found
+        return self._with_reasoned(found, promoted)
+
+    def _with_reasoned(self, found: Found, parts: list[Part]) -> Found:
+        """Add the calls in the reasoning of a reply that is nothing else."""
+        assert self._lookout is not None, "something was looked for"
+        calls, bare = tuple(self._mused), list(parts)
+        for (place, channel), shown in self._musing.marks.items():
+            part = bare[place]
+            assert isinstance(part, Reasoning), "only reasoning is marked"
+            read, bare[place] = draw_out(part, channel, shown, self._lookout)
+            calls = read or calls
+        if not calls:
+            return found
+        made = tuple(
+            ToolCall(id=self._made_id(number), name=call.name, arguments=call.arguments)
+            for number, call in enumerate(calls)
+        )
+        kept = _kept(bare, self._slots, _Kind.CALL, _Kind.DROPPED)
+        return msgspec.structs.replace(found, reasoned=made, dialect=calls[0].dialect, bare=kept)
+
+    def _made_id(self, number: int) -> str:
+        start = "call_" if self._lookout is None else self._lookout.call_start
+        return f"{start}{self._token}_{number}"
+
+    def _said(self, out: list[Event], call: int | None = None) -> list[Event]:
+        """Return what of these may be shown, and take note of what they say."""
+        return self._musing.pass_on(out, call)
+
+    def _reason(self, index: int, channel: Channel, text: str, event: ReasoningDelta | None) -> list[Event]:
+        """Take more of a reasoning part of the upstream's own."""
+        texts = self._watches[index]
+        watch = texts.get(channel)
+        out: list[Event] = []
+        if watch is None:
+            assert self._lookout is not None, "something is looked for"
+            out += self._close_thoughts(index)
+            watch = texts[channel] = Watch(self._others[index], channel, self._lookout.watch())
+        if watch.closed:
+            return self._said([ReasoningDelta(watch.place, text, channel)])
+        watch.fed += len(text)
+        found = watch.scanner.feed(text)
+        if event is not None and len(found) == 1 and isinstance(found[0], ScannedText) and found[0].text is text:
+            watch.emitted += len(text)
+            return [*out, *self._said([self._moved(event)])]
+        return [*out, *self._show_thought(watch, found)]
+
+    def _show_thought(self, watch: Watch, found: list[ScanEvent]) -> list[Event]:
+        out, call = watch.read(found)
+        if call is not None and not self._musing.over:
+            before = sum(len(event.text) for event in out[:call] if isinstance(event, ReasoningDelta))
+            self._musing.marks.setdefault((watch.place, watch.channel), watch.emitted + before)
+        watch.emitted += sum(len(event.text) for event in out if isinstance(event, ReasoningDelta))
+        return self._said(out, call)
+
+    def _end_thought(self, index: int, final: Part | None) -> list[Event]:
+        """End a reasoning part: what was held comes out, and what the final word has beyond the deltas."""
+        out: list[Event] = []
+        for channel, text in channels_of(final):
+            watch = self._watches[index].get(channel)
+            fed = 0 if watch is None else watch.fed
+            if len(text) > fed and not (watch is not None and watch.closed):
+                out += self._reason(index, channel, text[fed:], None)
+        return [*out, *self._close_thoughts(index)]
+
+    def _close_thoughts(self, index: int) -> list[Event]:
+        """End the texts of a reasoning part so far: what was held of them comes out."""
+        out: list[Event] = []
+        for watch in self._watches[index].values():
+            if not watch.closed:
+                watch.closed = True
+                out += self._show_thought(watch, watch.scanner.close())
+        return out
+
+    def _moved(
+        self, event: PartStarted | PartEnded | TextDelta | ReasoningDelta | ArgumentsDelta | StateDelta
+    ) -> Event:
+        """Return an event of another part at the place its part has now."""
+        place = self._others.get(event.index, event.index)
+        return event if place == event.index else msgspec.structs.replace(event, index=place)
+
+    def _text(self, scan: _TextScan, text: str, event: TextDelta | None) -> list[Event]:
+        scan.fed += len(text)
+        found = self._scanned(scan.scanner, text)
+        if event is not None and not self.touched and scan.started and len(found) == 1:
+            only = found[0]
+            if isinstance(only, ScannedText) and only.text is text:
+                # Most deltas of most replies: text in, the same text out.
+                scan.emitted += len(text)
+                self._slots[scan.place].fragments.append(text)
+                return self._said([event if scan.place == event.index else TextDelta(scan.place, text)])
+        return self._show(scan, found)
+
+    def _scanned(self, scanner: Scanner, text: str) -> list[ScanEvent]:
+        """Return what a piece holds; behind a run of blanks that is too long it is text, wherever it was cut."""
+        if self._lookout is None or self._lookout.demanded is None:
+            return scanner.feed(text)
+        found: list[ScanEvent] = []
+        while text and not self._dry:
+            most = self._blanks + len(text) - len(text.lstrip())
+            run = _BLANKS.search(text) if most < _MOST_BLANKS else None
+            if most < _MOST_BLANKS and run is None:
+                said = len(text.rstrip())
+                self._blanks = len(text) - said + (0 if said else self._blanks)
+                return found + scanner.feed(text)
+            end = run.end() if run is not None else _MOST_BLANKS - self._blanks
+            found += scanner.feed(text[:end])
+            text, self._blanks = text[end:], 0
+            self._dry = not scanner.in_call
+        return [*found, ScannedText(text)] if text else found
+
+    def _show(self, scan: _TextScan, found: list[ScanEvent]) -> list[Event]:
+        """Take what a scanner found and return what may be shown: nothing from the first sign of a call on."""
+        out: list[Event] = []
+        ready = 0 if self.marked else None
+        mused: int | None = None
+        starts: list[int] = []
+        for number, event in enumerate(found):
+            starts.append(len(out))
+            if self._settling in _AFTER_CALL and not isinstance(event, CallEnd):
+                continue
+            match event:
+                case ScannedText(text=text):
+                    scan.emitted += len(text)
+                    if scan.after_markup and not scan.started:
+                        text = text.lstrip("\n")
+                    if text:
+                        self._begin(scan, _Kind.TEXT, out)
+                        self._slots[scan.place].fragments.append(text)
+                        out.append(TextDelta(scan.place, text))
+                case ScannedReasoning(text=text):
+                    self.touched = True
+                    self._begin(scan, _Kind.REASONING, out)
+                    self._slots[scan.place].fragments.append(text)
+                    out.append(ReasoningDelta(scan.place, text))
+                case CallEnd():
+                    if not event.in_reasoning:
+                        self.marked = self.touched = True
+                        self._settle(event)
+                        if self._settling is _Settling.OVER:
+                            break
+                        self._calls.append(event)
+                        self._place(scan, _Kind.CALL, out)
+                        self._slots[scan.place].call = event
+                        self._next(scan)
+                case Malformed():
+                    if not event.in_reasoning and event.reason not in _HARMLESS:
+                        self.marked = True
+                        self._malformed.append(event)
+                case LateReasoningEnd():
+                    self._turn_into_reasoning(scan, out)
+                case CallStart(in_reasoning=True):
+                    if mused is None and not self._muse(scan, out):
+                        continue
+                    mused = len(out) if mused is None else mused
+                case _:
+                    if not getattr(event, "in_reasoning", False):
+                        self.marked = True
+            if self.marked and ready is None:
+                ready = starts[_start_of(found, number)]
+        return self._said(out if ready is None else out[:ready], mused)
+
+    def _muse(self, scan: _TextScan, out: list[Event]) -> bool:
+        """Take note of a call in a section, where sections are no text."""
+        if self._lookout is None or self._lookout.separated or self._musing.over:
+            return False
+        self.touched = True
+        self._begin(scan, _Kind.REASONING, out)
+        self._musing.marks.setdefault((scan.place, None), sum(map(len, self._slots[scan.place].fragments)))
+        return True
+
+    def _settle(self, call: CallEnd) -> None:
+        """Take note of a complete call: the first demanded one settles the reply, with the list it stands in."""
+        demanded = self._lookout.demanded if self._lookout is not None else None
+        if demanded is None or self._settling is _Settling.SPOILT:
+            return
+        if self._settling is _Settling.OPEN:
+            if demanded(call.name, call.arguments):
+                self._settling = _Settling.MET
+                self._passed = [*self._calls, *self._malformed]
+                self._calls.clear()
+                self._malformed.clear()
+                for slot in self._slots:
+                    if slot.kind is _Kind.CALL:
+                        slot.kind = _Kind.DROPPED
+            elif call.listed is not None:
+                self._settling = _Settling.SPOILT
+        elif call.listed is None or call.listed != self._calls[-1].listed:
+            self._settling = _Settling.OVER
+        elif not demanded(call.name, call.arguments):
+            self._settling = _Settling.SPOILT
+
+    def _begin(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+        """Make sure that the part being written is of this kind and has started."""
+        self._place(scan, kind, out)
+        if not scan.started:
+            scan.started = True
+            out.append(PartStarted(scan.place, scan.part.evolve(text="") if kind is _Kind.TEXT else Reasoning()))
+
+    def _place(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+        """Take the slot of this part that is still unused, or the next one after ending the one in use."""
+        slot = self._slots[scan.place]
+        if slot.kind is kind and (scan.started or kind is not _Kind.CALL):
+            return
+        if scan.started:
+            out.append(PartEnded(scan.place))
+            self._next(scan)
+        self._slots[scan.place].kind = kind
+
+    def _next(self, scan: _TextScan) -> None:
+        """Open a new slot for what follows."""
+        self._slots.append(_Slot(_Kind.TEXT, self._slots[scan.place].source))
+        scan.place = len(self._slots) - 1
+        scan.started = False
+        scan.after_markup = True
+
+    def _turn_into_reasoning(self, scan: _TextScan, out: list[Event]) -> None:
+        """Take the text so far for reasoning, after the fact.
+
+        What has been shown of it stays text for the one who saw it; its part ends here, so that the answer is a part
+        of its own, and the reply says what each of them was. Calls in it are none (rule 65).
+        """
+        separated = self._lookout is not None and self._lookout.separated
+        self._mused = [] if separated else self._calls
+        self._calls = []
+        if not self._streams:
+            self._malformed.clear()
+        source = self._slots[scan.place].source
+        # In a stream that waits for its verdict, text before the first sign of a call went out and cannot end.
+        seen = self.marked and self._streams
+        for place, slot in enumerate(self._slots):
+            if slot.source == source and slot.kind is _Kind.CALL:
+                slot.kind = _Kind.DROPPED
+            elif slot.source == source and slot.kind is _Kind.TEXT and slot.fragments and not separated:
+                if seen:
+                    self._late_place, seen = place, False
+                else:
+                    slot.kind = _Kind.REASONING
+        if separated:
+            return
+        self.touched = self.late = True
+        scan.after_markup = True
+        if scan.started:
+            out.append(PartEnded(scan.place))
+            self._next(scan)
+
+    def _end(self, scan: _TextScan, event: PartEnded, final: Part | None) -> list[Event]:
+        """End a text part: what was held comes out, and what the final word has beyond the deltas."""
+        out: list[Event] = []
+        if isinstance(final, Text) and len(final.text) > scan.fed:
+            rest = final.text[scan.fed :]
+            scan.fed += len(rest)
+            out += self._show(scan, self._scanned(scan.scanner, rest))
+        out += self._show(scan, scan.scanner.close())
+        if scan.fed != scan.emitted and not self.touched:
+            self.touched = self._emptied = True
+        if self.marked:
+            return out  # the rest of this part waits, and with it its end
+        ends: list[Event] = []
+        if not self.touched:
+            if not scan.started:
+                scan.started = True
+                ends.append(PartStarted(scan.place, scan.part.evolve(text="")))
+            ends.append(event if scan.place == event.index else PartEnded(scan.place, final))
+        elif scan.started:
+            ends.append(PartEnded(scan.place))
+        return [*out, *self._said(ends)]
+
+
+#: Blanks behind which nothing more is expected: no model indents so far, and those that ramble write thousands.
+_MOST_BLANKS = 40
+_BLANKS = re.compile(rf"\s{{{_MOST_BLANKS}}}")
+_AFTER_CALL = (_Settling.MET, _Settling.OVER)
+
+
+def _kept(parts: list[Part], slots: list[_Slot], *without: _Kind) -> tuple[Part, ...]:
+    """Return the parts whose slots are of no such kind, without the empty text that a call at the end leaves."""
+    kept: list[Part] = []
+    called = False
+    for part, slot in zip(parts, slots, strict=True):
+        called = called or slot.kind is _Kind.CALL
+        left_over = called and slot.kind is _Kind.TEXT and not slot.fragments
+        if slot.kind not in without and not left_over:
+            kept.append(part)
+    return tuple(kept)
+
+
+def _start_of(found: list[ScanEvent], number: int) -> int:
+    """Return where the span of a sign begins: a malformed one is reported behind the text it is made of."""
+    event = found[number]
+    if isinstance(event, Malformed):
+        left = len(event.raw)
+        while left > 0 and number:
+            before = found[number - 1]
+            if not isinstance(before, ScannedText):
+                break
+            number -= 1
+            left -= len(before.text)
+    return number

@@ -1,0 +1,1 @@
+"""Schemas, and values held against them: compiled, checked, repaired."""

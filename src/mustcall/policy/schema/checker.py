@@ -1,0 +1,209 @@
+"""The one place where values are held against a schema: compiled once, never fetched for, with a bound on the work.
+
+A schema is compiled by `jsonschema-rs` (cached by its text, bounded). One that it refuses, that is larger than
+`LARGEST_SCHEMA` or whose work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. A
+value that would take more than `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
+annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
+that does not fit is found in `misfits`.
+
+Cost: linear in value times the schema's effort. Valid arguments cost one `is_valid`: about 1 µs for a small object.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from mustcall.core.memo import Bounded
+from mustcall.core.origin import JsonObject
+from mustcall.policy.limits.work_allowance import spend
+from mustcall.policy.schema.misfits import Misfits
+from mustcall.policy.schema.problems import Problem
+from mustcall.policy.schema.subschemas import rewrite
+from mustcall.policy.schema.workload import MOST_STEPS, Effort, Uncountable, effort_of
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Registry, ValidationError, Validator
+
+__all__ = ["LARGEST_SCHEMA", "Checker", "fits", "problems_in", "schema_fault", "validator_for"]
+
+#: The longest text of a schema that is compiled, in characters: compiling it takes about 50 ms, and is done once.
+LARGEST_SCHEMA = 131_072
+_LARGEST_CACHED = 65_536
+#: What counting and compiling a character of a schema costs, in steps: measured at up to 3 µs.
+_COMPILING = 100
+_BACKTRACKS = 100_000
+#: The largest automaton of one pattern, in bytes; a pattern above it makes the schema not checkable.
+_LARGEST_PATTERN = 1_048_576
+#: How many compiled parts of one schema are kept.
+_MOST_PARTS = 256
+
+_DRAFT_4 = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
+_TOO_DEAR = Problem("", f"a value that can be checked in {MOST_STEPS:,} steps")
+_BASE = "urn:mustcall:schema"
+
+
+class Checker:
+    """A compiled schema and what checking by it may cost."""
+
+    __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema")
+
+    def __init__(self, library: "Validator", schema: JsonObject, effort: Effort) -> None:
+        self._library = library
+        self._effort = effort
+        self._parts: _Parts | None = None
+        #: The schema as it was compiled.
+        self.schema = schema
+        #: Whether values of any size may be checked.
+        self.cheap = effort.bounded
+        #: The library's own verdict, to be asked for where the work is known to be affordable.
+        self.is_valid = library.is_valid
+
+    def affords(self, value: Any) -> bool:
+        """Tell whether a value can be checked within `MOST_STEPS`."""
+        return self._effort.affords(value)
+
+    def problems(self, value: Any) -> tuple[Problem, ...]:
+        """Return what is wrong with a value, the first twenty things at most."""
+        if not self.affords(value):
+            return (_TOO_DEAR,)
+        try:
+            if self.is_valid(value):
+                return ()
+            if self._parts is None:
+                self._parts = _Parts(type(self._library), self.schema)
+            return Misfits(self._parts, self.schema, self._effort).find(value)
+        except ValueError:  # a value the library cannot carry
+            return (Problem("", "a value within bounds"),)
+
+
+def fits(checker: Checker, value: Any) -> bool:
+    """Whether the value is valid; one the library cannot carry or that takes too many steps is not."""
+    try:
+        return (checker.cheap or checker.affords(value)) and checker.is_valid(value)
+    except ValueError:
+        return False
+
+
+def problems_in(schema: JsonObject, value: Any) -> tuple[Problem, ...]:
+    """Return what is wrong with a value, the first twenty things at most; nothing if the schema is not checkable."""
+    checker = validator_for(schema)
+    return () if checker is None else checker.problems(value)
+
+
+def validator_for(schema: JsonObject) -> Checker | None:
+    """Return the compiled schema, None if it cannot be compiled without fetching, within bounds or at all."""
+    built = _built(schema)
+    return built if isinstance(built, Checker) else None
+
+
+def schema_fault(schema: JsonObject) -> tuple[str | int, ...] | None:
+    """Return None for a schema without a fault, else where its first fault is (empty if nobody can say).
+
+    One that is only too dear to check has none: what an upstream makes of it is for the upstream to say.
+    """
+    built = _built(schema)
+    return built if isinstance(built, tuple) else None
+
+
+def _built(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]":
+    try:
+        text = msgspec.json.encode(schema).decode()
+    except (ValueError, TypeError, RecursionError):
+        return ()
+    if len(text) > LARGEST_SCHEMA:
+        return Uncountable()
+    known = _kept.get(text)
+    if known is None:
+        spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
+        known = _build(text)
+        if len(text) <= _LARGEST_CACHED:
+            _kept.keep(text, known)
+    return known
+
+
+def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
+    """Compile as written, else without an unknown `$schema`, else as draft 4 where its boolean limits are the fault."""
+    # Imported here because it costs 30 ms that `import mustcall` does not owe.
+    from jsonschema_rs import Draft4Validator, validator_for  # noqa: PLC0415
+
+    schema = cast("JsonObject", msgspec.json.decode(text))
+    try:
+        if '"nullable":true' in text:
+            schema = rewrite(schema, _with_null)
+        effort = effort_of(schema)
+    except RecursionError:
+        return ()
+    except Uncountable as uncountable:
+        return uncountable
+    bare = {key: value for key, value in schema.items() if key != "$schema"}
+    fault: tuple[str | int, ...] = ()
+    for compiler, form in ((validator_for, schema), (validator_for, bare), (Draft4Validator, bare)):
+        if compiler is Draft4Validator and not _DRAFT_4.intersection(fault[-1:]):
+            break
+        try:
+            library = compiler(form, offline=True, validate_formats=False, pattern_options=_patterns())
+            return Uncountable() if effort.unknown else Checker(library, form, effort)
+        except ValueError as error:
+            fault = fault or tuple(cast("ValidationError", error).instance_path if hasattr(error, "kind") else ())
+    return fault
+
+
+def _patterns() -> Any:
+    from jsonschema_rs import FancyRegexOptions  # noqa: PLC0415
+
+    return FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_LARGEST_PATTERN)
+
+
+_kept: "Bounded[str, Checker | Uncountable | tuple[str | int, ...]]" = Bounded(1024)
+
+
+def _with_null(node: JsonObject, _path: tuple[str | int, ...]) -> JsonObject:
+    """OpenAPI's `nullable`, which JSON Schema does not know but tools are written with."""
+    if node.get("nullable") is not True:
+        return node
+    return {"anyOf": [{key: value for key, value in node.items() if key != "nullable"}, {"type": "null"}]}
+
+
+class _Parts:
+    """Compiled parts of one schema, made when they are asked for; `misfits` asks."""
+
+    __slots__ = ("_compiler", "_kept", "_registry", "_schema", "tuples", "whole_references")
+
+    def __init__(self, compiler: "type[Validator]", schema: JsonObject) -> None:
+        self._compiler: Any = compiler
+        self._schema = schema
+        self._registry: Registry | None = None
+        self._kept: dict[str, Validator] = {}
+        #: What decides between drafts: arrays in `items` and what stands beside a `$ref`.
+        self.tuples = compiler.__name__ != "Draft202012Validator"
+        self.whole_references = compiler.__name__ in ("Draft4Validator", "Draft6Validator", "Draft7Validator")
+
+    def at(self, pointer: str) -> JsonObject:
+        """Return a schema that refers to one part of the document."""
+        return {"$ref": _BASE + pointer}
+
+    def compiled(self, schema: JsonObject) -> "Validator":
+        """Return a small schema compiled, which may refer to parts of the document; kept by its text."""
+        key = msgspec.json.encode(schema).decode()
+        found = self._kept.get(key)
+        if found is None:
+            from jsonschema_rs import Registry  # noqa: PLC0415
+
+            if self._registry is None:
+                self._registry = Registry([(_BASE, self._schema)], draft=_DRAFTS[self._compiler.__name__])
+            if len(self._kept) >= _MOST_PARTS:
+                self._kept.clear()
+            found = self._kept[key] = self._compiler(
+                schema, registry=self._registry, offline=True, validate_formats=False, pattern_options=_patterns()
+            )
+        return found
+
+
+#: The numbers by which the library knows its drafts.
+_DRAFTS = {
+    "Draft4Validator": 4,
+    "Draft6Validator": 6,
+    "Draft7Validator": 7,
+    "Draft201909Validator": 19,
+    "Draft202012Validator": 20,
+}

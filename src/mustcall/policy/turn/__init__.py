@@ -1,0 +1,1 @@
+"""The state of a turn, and what is done about a verdict."""

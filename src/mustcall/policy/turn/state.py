@@ -1,0 +1,531 @@
+"""Where a turn stands: which rung, what was tried, what goes to the tail next. All counters of a turn are here.
+
+It is told what came back (`settle`, `refused`) and says what to do; it sends nothing. The caller's own request is
+never changed: what a turn adds lives here and ends with it (rules 24, 25, 49).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import ErrorInfo
+from mustcall.core.message import Message
+from mustcall.core.parts import ToolCall
+from mustcall.core.request import Request
+from mustcall.core.tools import ChoiceMode, Tool, ToolChoice, functions_of
+from mustcall.core.verdict import Verdict
+from mustcall.dialects.names import Offered
+from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
+from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
+from mustcall.policy.history.mended import drop_reasoning, mend_history, remove_trailing_assistant
+from mustcall.policy.history.names import NameMap
+from mustcall.policy.reply.judge import Case, Judgement
+from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, shape, user_turn
+from mustcall.policy.request.demand import Demand
+from mustcall.policy.request.plan import Plan, Rung, RungKind, make_plan
+from mustcall.policy.request.structured_answer import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
+from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.policy.schema.arguments import check_arguments
+from mustcall.policy.schema.tool_schemas import compile_schema, compile_tools, refused_schemas
+from mustcall.policy.turn.remedy import ACCEPTED, Decision, Remedy, Situation, decide
+from mustcall.policy.words.grounding import latest_input
+from mustcall.policy.words.shown_examples import asks_to_be_shown
+
+__all__ = ["Course", "Lesson"]
+
+
+_ACCEPT = Decision(Remedy.ACCEPT)
+_FIRST_SOFT = Rung(RungKind.SOFT)
+#: What a refusal of the fields for constrained decoding may be taken for: there is no word for them on any wire.
+_ABOUT_GRAMMAR = (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER)
+#: What a refusal says that is about the stream: `streaming`, `stream_options`, but not `upstream`.
+_STREAM = re.compile(r"(?i)\bstream")
+#: Statuses that refuse the request as such; others are about load or a fault, and may pass.
+_LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 501})
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A profile fact that a rejection seems to teach; `words` are what said so in the upstream's error.
+
+    It is not known yet whether it is true: that shows when the request is sent again without what was refused.
+    """
+
+    field: str
+    value: object
+    why: str
+    words: tuple[str, ...] = ()
+    #: The tool schemas it is about, where it is about schemas.
+    schemas: tuple[str, ...] = ()
+
+
+class Course:
+    """The course of one turn. `caller` is the request as decoded, `request` the same with its history mended."""
+
+    def __init__(
+        self,
+        caller: Request,
+        request: Request,
+        plan: Plan,
+        *,
+        profile: Profile,
+        controls: Controls,
+        wording: Wording,
+        issuer: str,
+        names: NameMap,
+        log: AdaptationLog,
+        kept: bool = False,
+        call_start: str = "call_",
+    ) -> None:
+        self._caller = caller
+        self._call_start = call_start
+        self._request = request
+        self._controls = controls
+        self._wording = wording
+        self.issuer = issuer
+        self._offered = functions_of(names.outgoing(caller).tools)
+        self.names = names
+        #: Whether the upstream keeps its replies, for the caller to go on from.
+        self._stored = kept
+        #: Whether an answer that did not fit is asked for once more, alone.
+        self._alone = False
+        self._place = 0
+        self._kept: list[Message] = []
+        self._reminder: Message | None = None
+        self._shaped: Shaped | None = None
+        self._tried: dict[Verdict, int] = {}
+        self._refusals: set[Rejection] = set()
+        self._climbed: list[Rung] = []
+        self._missed: list[Rung] = []
+        self._mends: list[Callable[[Request], Request]] = []
+        self._shows: bool | None = None
+        self.plan = plan
+        self.profile = profile
+        #: Upstream calls made beyond the first.
+        self.extra = 0
+        self.log = log
+
+    @property
+    def rung(self) -> Rung:
+        """The rung of the next attempt."""
+        return self.plan.rungs[self._place]
+
+    @property
+    def missed(self) -> tuple[Rung, ...]:
+        """The rungs that were tried in this turn and did not make the call, refused ones not counted."""
+        return tuple(self._missed)
+
+    @property
+    def may_call(self) -> bool:
+        """Whether another upstream call is allowed (rule 96)."""
+        return self.extra < self._controls.limits.extra_calls
+
+    def count_call(self) -> None:
+        """Count one upstream call beyond the first."""
+        self.extra += 1
+
+    def shaped(self) -> Shaped:
+        """Return the request of the next attempt; the same object when the same bytes are to be sent again."""
+        if self._shaped is None:
+            tail = [*self._kept, *([self._reminder] if self._reminder is not None else ())]
+            request = self._request
+            for mend in self._mends:
+                request = mend(request)
+            plan = self.plan
+            if not self.names.trivial:
+                plan = msgspec.structs.replace(plan, demand=self._named_demand())
+            shaped = shape(request, plan, self.rung, tail, profile=self.profile, wording=self._wording, log=self.log)
+            if self._request.output is not None:
+                shaped = self._answering(shaped, plan)
+            if self.settles_early and self.profile.streams_forced is not False and not shaped.request.stream:
+                self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "on, so that the demanded call ends the reply")
+                streamed = shaped.request.evolve(stream=True, stream_usage=True)
+                shaped = msgspec.structs.replace(shaped, request=streamed)
+            self._shaped = shaped
+        return self._shaped
+
+    @property
+    def bends(self) -> bool:
+        """Whether the next request may need schemas in another form: only those of a demand or an answer do."""
+        return self.plan.demand.forced or self.rung.constrains or self._request.output is not None
+
+    @property
+    def settles_early(self) -> bool:
+        """Whether the next reply is settled at its first complete call (rule 137).
+
+        Not where the upstream is known to enforce the choice, and not where it constrains the reply: both end by
+        themselves. Under `native` nothing is read from text; a call of the provider's own ends by itself, too.
+        """
+        if not self.plan.demand.forced or self.rung.constrains or self.plan.protocol is Protocol.NATIVE:
+            return False
+        forcing = self.rung.kind in (RungKind.NATIVE, RungKind.HARD)
+        return not (forcing and self.profile.forced in (Forcing.ALWAYS, Forcing.WITHOUT_REASONING))
+
+    def _answering(self, shaped: Shaped, plan: Plan) -> Shaped:
+        """Return the request with its answer asked for as this upstream can be asked."""
+        way = AnswerWay.ALONE if self._alone else self.answer_way
+        asked = asked_apart(
+            shaped.request, way, self._answer_tool, plan, profile=self.profile, wording=self._wording, log=self.log
+        )
+        return shaped if asked is shaped.request else msgspec.structs.replace(shaped, request=asked)
+
+    @property
+    def answer_way(self) -> AnswerWay:
+        """How a structured answer is asked for on this rung."""
+        if self._request.output is None or self.rung.constrains or self.rung.kind is RungKind.ANSWER:
+            return AnswerWay.ASKED
+        return answer_way(self._request, self.plan, self.profile, kept=self._stored)
+
+    @property
+    def _answer_tool(self) -> Tool | None:
+        """The tool that takes the answer, where that is how it is asked for."""
+        if self._request.output is None or self._alone or self.answer_way is not AnswerWay.TOOL:
+            return None
+        return written_answer(self._request, self.profile, self._wording)
+
+    @property
+    def holds_answer(self) -> bool:
+        """Whether nothing may go out before it is known that it is the answer asked for."""
+        output = self._caller.output
+        return output is not None and (not self.profile.schema_output or self.answer_way is not AnswerWay.ASKED)
+
+    def _named_demand(self) -> Demand:
+        """Return the demand in the names the upstream knows."""
+        demand = self.plan.demand
+        if demand.choice is None:
+            return demand
+        return msgspec.structs.replace(demand, choice=self.names.choice(demand.choice))
+
+    def lookout(self) -> Lookout | None:
+        """Return what to look for in the text of the next reply, None for nothing."""
+        # A model may write a tool's own name all the same: it stands in prompts and in the history.
+        tools = self._offered
+        answer = self._answer_tool
+        if answer is not None:
+            tools += (answer,)
+        if not self.names.trivial:
+            tools += tuple(tool for tool in functions_of(self._caller.tools) if tool not in self._offered)
+        if self.plan.protocol is Protocol.OFF:
+            return None
+        native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT
+        if native and not tools:
+            return None
+        return Lookout(
+            tools=tools,
+            dialects=self.profile.dialects,
+            loose=self.reads_text,
+            separated=native or self.profile.separates_reasoning,
+            alone=self._alone_means(),
+            shown=self.shows,
+            demanded=self._is_demanded if self.settles_early else None,
+            call_start=self._call_start,
+        )
+
+    def _alone_means(self) -> Literal["reply", "anywhere", "never"]:
+        """Return what JSON without markup and a fence are; where nothing may be called they are the answer's text."""
+        if self.plan.demand.forbids and self._request.output is None:
+            return "never"
+        return "anywhere" if self.plan.demand.forced else "reply"
+
+    def _is_demanded(self, name: str, arguments: str) -> bool:
+        """Tell whether a call found in text is complete, on offer, valid and what the caller demanded."""
+        call = self.names.restore(ToolCall(id="", name=name, arguments=arguments))
+        found = Offered(functions_of(self._caller.tools)).find(call.name, call.namespace)
+        if found is None:
+            return False
+        tool = found[0]
+        checked = check_arguments(tool, call.arguments, null_is_absent=True)
+        meant = call.evolve(name=tool.name, namespace=tool.namespace)
+        return not (checked.problems or checked.truncated) and self.plan.demand.permits(meant)
+
+    def shows(self) -> bool:
+        """Tell whether the user asked to be shown JSON, an example or how a call is written (rule 63)."""
+        if self._shows is None:
+            self._shows = asks_to_be_shown(latest_input(self._caller).texts)
+        return self._shows
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether text is the primary channel for calls on this rung."""
+        return self.plan.protocol is Protocol.PROMPT or self.rung.kind is RungKind.TEXT
+
+    def case(self, token: str, prompt_bound: int, sent_limit: int | None = None) -> Case:
+        """Return what the current attempt's reply is judged by; `sent_limit` is the cap on tokens that was sent."""
+        return Case(
+            request=self._caller,
+            demand=self.plan.demand,
+            profile=self.profile,
+            controls=self._controls,
+            protocol=self.plan.protocol,
+            rung=self.rung,
+            names=self.names,
+            offered=self._offered,
+            token=token,
+            call_start=self._call_start,
+            prompt_bound=prompt_bound,
+            sent_limit=sent_limit,
+            answer_way=self.answer_way,
+            shows=self.shows,
+            answer_tool=self._answer_tool,
+        )
+
+    def settle(
+        self, judged: Judgement, *, released: bool, spoke: bool, called: bool = False, stateful: bool = False
+    ) -> Decision:
+        """Take a verdict and return what is done about it; the next attempt is then ready to be shaped."""
+        verdict = judged.verdict
+        if verdict in ACCEPTED:
+            return _ACCEPT
+        decision = decide(
+            verdict,
+            Situation(
+                limits=self._limits,
+                tried=self._tried.get(verdict, 0),
+                extra=self.extra,
+                rungs_left=self._place + 1 < len(self.plan.rungs),
+                forced=self.plan.demand.forced or self.rung.constrains,
+                greedy=self._request.temperature == 0,
+                reads_text=self.reads_text,
+                released=released,
+                spoke=spoke,
+                called=called,
+                stateful=stateful,
+                salvageable=judged.salvage is not None,
+                salvage=self._controls.salvage,
+                cut_call=judged.cut_call,
+                final_thought=self.profile.reasoning_only_final,
+                on_unmet=self._controls.on_unmet,
+                blocks=judged.blocks,
+            ),
+        )
+        match decision.remedy:
+            case Remedy.RESAMPLE:
+                self._tried[verdict] = self._tried.get(verdict, 0) + 1
+            case Remedy.REMIND:
+                self._tried[verdict] = self._tried.get(verdict, 0) + 1
+                self._remind(self._reminder_for(judged))
+            case Remedy.CLIMB:
+                self._climb(judged)
+            case Remedy.ACCEPT | Remedy.SALVAGE | Remedy.FAIL:
+                pass
+        return decision
+
+    @property
+    def _limits(self) -> Limits:
+        """The limits; an answer asked for in words is asked for once more (rule 84)."""
+        limits = self._controls.limits
+        if self.answer_way is AnswerWay.WORDS and limits.bad_answer > 1:
+            return msgspec.structs.replace(limits, bad_answer=1)
+        return limits
+
+    def _reminder_for(self, judged: Judgement) -> str:
+        words = self._wording
+        match judged.verdict:
+            case Verdict.TEXT_CALL:
+                return words.format_correction if self.reads_text else words.text_call
+            case Verdict.PHANTOM_CALL:
+                return words.phantom_call
+            case Verdict.UNKNOWN_TOOL:
+                return words.unknown_tool
+            case Verdict.BAD_ARGUMENTS:
+                return fill(words.bad_arguments, problem=judged.problem)
+            case Verdict.BAD_ANSWER:
+                return self._answer_again(judged.problem)
+            case Verdict.TRUNCATED:
+                return words.truncated
+            case Verdict.THINKING_ONLY:
+                return words.thinking_only
+            case _:
+                return words.empty
+
+    def _answer_again(self, problem: str) -> str:
+        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then."""
+        way, words = self.answer_way, self._wording
+        if way in (AnswerWay.TOOL, AnswerWay.WORDS):
+            self._alone = can_go_alone(self._request, self.profile)
+        tool = self._answer_tool
+        if tool is not None:
+            return fill(words.answer_again, problem=problem, tool=tool.name)
+        return fill(words.bad_answer, problem=problem)
+
+    def _remind(self, sentence: str) -> None:
+        self._reminder = user_turn(sentence)
+        self._shaped = None
+        self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
+
+    def _climb(self, judged: Judgement) -> None:
+        """Go to the next rung; a clean answer stays in context, followed by a user turn (rule 25)."""
+        self._missed.append(self.rung)
+        self._climbed.append(self.rung)
+        self._place += 1
+        self._shaped = None
+        self._reminder = None
+        answer = kept_answer(judged.reply.parts, self._offered) if judged.keeps else None
+        rung = self.rung
+        if judged.verdict is Verdict.TRUNCATED and judged.cut_call and not rung.constrains:
+            self._reminder = user_turn(self._wording.truncated)
+        elif rung == _FIRST_SOFT and answer is None:
+            pass  # its own directive says all
+        elif rung.kind in (RungKind.SOFT, RungKind.HARD, RungKind.NATIVE):
+            asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))
+            self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
+            if answer is not None:
+                self._kept += [answer, asked]
+            else:
+                self._reminder = asked
+        else:
+            self._kept.clear()  # another form of asking starts afresh
+
+    def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
+        """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
+        rejection, sign = read_rejection(error)
+        if not self.may_call:
+            return False, None
+        sent = self.shaped()
+        if rejection is Rejection.FORCE_UNSUPPORTED and _is_unforced(sent.request.tool_choice):
+            rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
+        if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
+            words = (error.message, error.param or "")
+            if any(map(_STREAM.search, words)):  # that it is streamed was not the caller's wish (rule 137)
+                return True, self._unstreamed(error)
+        if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
+            # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
+            learnt = self._refused_grammar(rejection, error, sent)
+            again = self.rung.constrains and self._skip()
+            self._shaped = None if again else sent
+            return again, learnt if again else None
+        self._refusals.add(rejection)
+        taught = lesson(rejection)
+        words = sign.words if sign is not None else ()
+        learnt = Lesson(taught[0], taught[1], str(rejection), words) if taught is not None else None
+        if learnt is not None and learnt.field == "forced" and not self.plan.reasoning:
+            # As far as is known nothing reasoned here, so that "without reasoning" would be forced again.
+            learnt = msgspec.structs.replace(learnt, value=Forcing.NEVER)
+        if learnt is not None and learnt.field == "schema_target":
+            tools = zip(functions_of(self._caller.tools), self._offered, strict=False)
+            named = [(own.parameters, there.name) for own, there in tools if own.parameters is not None]
+            learnt = msgspec.structs.replace(learnt, schemas=refused_schemas(named, error.message))
+        self._shaped = None
+        if self.rung.kind is RungKind.GRAMMAR and rejection in _ABOUT_GRAMMAR:
+            learnt = self._refused_grammar(rejection, error, sent)
+        elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
+            # It is not known whether it would be refused without tools as well.
+            learnt = Lesson("schema_with_tools", value=False, why=str(rejection), words=words)
+        again = self._mend(rejection, learnt)
+        # What would be sent again as it was would be refused again.
+        again = again and not self._repeats(sent)
+        lasting = sign is None or sign.lasting
+        return again, learnt if again and lasting else None
+
+    def _refused_grammar(self, rejection: Rejection, error: ErrorInfo, sent: Shaped) -> Lesson | None:
+        """Return what a refusal on the grammar rung teaches: that the server lacks its field, if it names it."""
+        if self.rung.kind is not RungKind.GRAMMAR or rejection not in _ABOUT_GRAMMAR:
+            return None
+        words = tuple(field for field in sent.extra if field in error.message or field == error.param)
+        if not words:
+            return None
+        why = "grammar_unsupported"
+        if self.profile.grammar_field is not None:
+            return Lesson("grammar_field", value=None, why=why, words=words)
+        return Lesson("grammar_output", value=False, why=why, words=words)
+
+    def _unstreamed(self, error: ErrorInfo) -> Lesson | None:
+        """Stop streaming for the rest of the turn; return what the refusal teaches about later ones."""
+        self.profile = msgspec.structs.replace(self.profile, streams_forced=False)
+        self._shaped = None
+        if error.status not in _LASTING:
+            return None
+        return Lesson("streams_forced", value=False, why="stream_refused", words=("stream",))
+
+    def _repeats(self, sent: Shaped) -> bool:
+        shaped = self.shaped()
+        return shaped.request == sent.request and shaped.extra == sent.extra
+
+    def _mend(self, rejection: Rejection, learnt: Lesson | None) -> bool:
+        match rejection:
+            case Rejection.PREFILL:
+                self._mends.append(remove_trailing_assistant)
+                self.log.add(AdaptationKind.HISTORY_MENDED, "messages", "the trailing assistant turn was refused")
+                return True
+            case Rejection.REASONING_STATE:
+                self._mends.append(self._without_reasoning)
+                self._kept = []
+                self.log.add(AdaptationKind.STATE_DROPPED, "reasoning", "the upstream refused it")
+                return True
+            case Rejection.PARALLEL_UNSUPPORTED:
+                self._mends.append(_without_parallel)
+                self.log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "refused; enforced here instead")
+                return True
+            case Rejection.SCHEMA_INEXPRESSIBLE:
+                return self._reduce_schemas() or self._skip()
+            case Rejection.OVERFLOW | Rejection.GENERATION:
+                return self._skip()
+            case _:
+                return (learnt is not None and self._replan(learnt)) or self._skip()
+
+    def _without_reasoning(self, request: Request) -> Request:
+        """Drop earlier reasoning; nothing binds the history then, so what could not be mended before is mended now."""
+        return mend_history(drop_reasoning(request), self.profile, self.issuer, self.log, self._wording)
+
+    def _replan(self, learnt: Lesson) -> bool:
+        """Plan anew with what was learnt; tell whether that changes what would be sent (rule 33)."""
+        profile = msgspec.structs.replace(self.profile, **{learnt.field: learnt.value})
+        controls = self._controls
+        if learnt.field == "protocol":
+            controls = msgspec.structs.replace(controls, protocol=None)
+        plan = make_plan(self._request, self.plan.demand, profile, controls)
+        if learnt.field == "forced" and not plan.reasoning:
+            plan = make_plan(
+                self._request,
+                self.plan.demand,
+                msgspec.structs.replace(profile, reasoning=ReasoningHabit.ALWAYS),
+                controls,
+            )
+        if learnt.field == "forced" and self.plan.demand.forced:  # else it was the answer's tool that was forced
+            self._climbed.append(self.rung)
+        untried = [place for place, rung in enumerate(plan.rungs) if rung not in self._climbed]
+        if not untried:
+            return False
+        if learnt.field == "schema_target":
+            self._request = compile_tools(self._request, profile, self.log)
+        if learnt.field == "reasoning_history":
+            self._mends.append(self._without_reasoning)
+        self.profile, self.plan, self._place = profile, plan, untried[0]
+        self._kept, self._reminder = [], None
+        return True
+
+    def _reduce_schemas(self) -> bool:
+        """Take the narrowest schemas known for the rest of this turn: one that is refused says nothing of others."""
+        if self.profile.schema_target is SchemaTarget.GEMINI:
+            return False
+        self.profile = msgspec.structs.replace(self.profile, schema_target=SchemaTarget.GEMINI)
+        request = compile_tools(self._request, self.profile, self.log)
+        output = request.output
+        if output is not None and output.schema is not None:
+            reduced = compile_schema(output.schema, SchemaTarget.GEMINI)
+            if reduced.schema is not output.schema:
+                self.log.add(AdaptationKind.SCHEMA_REDUCED, "answer", "; ".join(reduced.losses)[:300])
+                request = request.evolve(output=msgspec.structs.replace(output, schema=reduced.schema))
+        self._request = request
+        return True
+
+    def _skip(self) -> bool:
+        """Go past a rung that is refused; where that is the caller's own request, its refusal stands."""
+        if (self._place == 0 and not self.rung.constrains) or self._place + 1 >= len(self.plan.rungs):
+            return False
+        self._climbed.append(self.rung)
+        self._place += 1
+        self._reminder = None
+        return True
+
+
+def _is_unforced(choice: ToolChoice | None) -> bool:
+    return choice is not None and choice.mode in (ChoiceMode.AUTO, ChoiceMode.NONE)
+
+
+def _without_parallel(request: Request) -> Request:
+    return request.evolve(parallel_tool_calls=None)

@@ -1,0 +1,1 @@
+"""What the user's words ask for: tools, sums, files, examples."""
