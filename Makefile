@@ -19,7 +19,7 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
 # The types are checked beside the tests: one process each on two processors, and neither reads what the other prints.
-test: lint ## everything CI checks: lint, types and unit
+test: lint chromium ## everything CI checks: lint, types and unit
 	@$(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT INT TERM; \
 	$(BIN)/pytest -n auto --dist worksteal -q; unit=$$?; \
 	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \
@@ -30,10 +30,14 @@ lint: .venv/.ready-dev ## style and layer rules
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
+.PHONY: chromium
+chromium:
+	@sh tools/chromium
+
 types: .venv/.ready-dev ## pyright in strict mode
 	$(BIN)/basedpyright
 
-unit: .venv/.ready-dev ## the tests
+unit: .venv/.ready-dev chromium ## the tests
 	$(BIN)/pytest -n auto --dist worksteal -q
 
 test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
@@ -54,6 +58,7 @@ bench: .venv/.ready-dev ## what the gateway and the dialects cost, as ratios
 	$(BIN)/python benchmarks/client.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/dialects.py
+	$(BIN)/python benchmarks/page.py
 
 bench-compare: .venv/.ready-dev ## the gateway against an earlier run (OLD=…; NEW=… to compare two files)
 	@test -n "$(OLD)" || { echo "name the earlier run: make bench-compare OLD=old.json (written by: make bench JSON=old.json)"; exit 2; }

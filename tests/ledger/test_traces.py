@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mustcall.ledger import AttemptTrace, Contents, Ledger, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, Contents, Ledger, TurnFilter, TurnTrace, open_ledger
 
 ATTEMPT = AttemptTrace(
     number=1, rung="native", verdict="called", remedy="accept", digest="abc", seconds=0.5, sends=2, input_tokens=7
@@ -64,3 +64,57 @@ async def test_contents_by_setting(place: str, contents: Contents, request_kept:
         found = await ledger.get_turn("req_1")
         assert found is not None
         assert (found.request, found.reply) == (request_kept, reply_kept)
+
+
+async def test_turns_of_one_time_are_paged_by_their_ids(ledger: Ledger) -> None:
+    """A page ends at a turn, not at a time: what ended at the same moment is neither lost nor told twice."""
+    await ledger.put_turns([msgspec.structs.replace(TURN, id=f"req_{number}") for number in range(5)])
+    first = await ledger.turns(most=2)
+    assert [turn.id for turn in first] == ["req_4", "req_3"]
+    rest = await ledger.turns(before=first[-1].at, before_id=first[-1].id)
+    assert [turn.id for turn in rest] == ["req_2", "req_1", "req_0"]
+
+
+async def test_lists_hold_no_contents_and_know_whose_a_turn_is(ledger: Ledger) -> None:
+    """A list reads neither requests nor replies; session, client and tenant narrow it."""
+    named = msgspec.structs.replace(TURN, id="req_2", session="s", client="c", error="e", cost_usd=0.5, estimated=True)
+    await ledger.put_turns([TURN, named])
+    assert await ledger.get_turn("req_2") == named
+    for wanted in (TurnFilter(session="s"), TurnFilter(client="c"), TurnFilter(tenant="t", session="s")):
+        (found,) = await ledger.turns(wanted)
+        assert (found.id, found.request, found.reply, found.cost_usd, found.estimated) == ("req_2", b"", b"", 0.5, True)
+    assert await ledger.turns(TurnFilter(tenant="other")) == []
+
+
+async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
+    """Groups by model, outcome, first verdict and repair; attempts by remedy; kinds of adaptation once a turn."""
+    plain = msgspec.structs.replace(TURN, id="req_2", at=2000.0, adaptations=("call_promoted:f", "call_promoted:g"))
+    await ledger.put_turns([TURN, plain, msgspec.structs.replace(plain, id="req_3", tenant="u", cost_usd=0.25)])
+    sums = await ledger.sum_turns(since=500.0)
+    groups = {(group.first, group.mended): group for group in sums.groups}
+    assert groups["called", False].count == 1
+    assert (groups["called", True].count, groups["called", True].cost_usd) == (2, 0.25)
+    assert groups["called", True].input_tokens == 14
+    assert set(sums.attempts) == {("called", "accept", 3), ("", "", 3)}
+    assert sums.changes == (("call_promoted", 2), ("field_mapped", 1), ("value_clamped", 1))
+    assert sum(group.count for group in (await ledger.sum_turns(since=1500.0)).groups) == 2
+    assert sum(group.count for group in (await ledger.sum_turns(tenant="u")).groups) == 1
+
+
+@pytest.mark.parametrize(
+    ("contents", "whole", "stream"),
+    [
+        (Contents.FULL, b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n'),
+        (Contents.REDACTED, b'{"a":"[redacted email]"}', b""),
+        (Contents.NONE, b"", b""),
+    ],
+)
+async def test_raw_replies_by_setting(place: str, contents: Contents, whole: bytes, stream: bytes) -> None:
+    """Rule 136: a raw stream is kept in full or not at all, because its events can share a secret between them."""
+    raws = (b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n')
+    attempts = [msgspec.structs.replace(ATTEMPT, number=number, raw=raw) for number, raw in enumerate(raws, 1)]
+    async with open_ledger(place, contents=contents) as opened:
+        await opened.put_turns([msgspec.structs.replace(TURN, attempts=tuple(attempts))])
+        found = await opened.get_turn("req_1")
+    assert found is not None
+    assert [attempt.raw for attempt in found.attempts] == [whole, stream]

@@ -202,6 +202,8 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
         if settings.ledger.responses:
             how = "encrypted" if os.environ.get(LEDGER_KEY) else "unencrypted, prompts and answers included"
             click.echo(f"  stored responses are kept {how} ([ledger] responses = false, {LEDGER_KEY})")
+    if settings.server.ui:
+        click.echo(f"  page at {url}/ui: every turn, in a browser")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
     click.echo("Try it:")

@@ -266,7 +266,7 @@ def _summary(turn: TurnTrace) -> dict[str, Any]:
     """Return a turn without contents."""
     shown = msgspec.structs.asdict(msgspec.structs.replace(turn, request=b"", reply=b""))
     shown["attempts"] = [
-        {name: value for name, value in msgspec.structs.asdict(one).items() if name not in ("request", "reply")}
+        {name: value for name, value in msgspec.structs.asdict(one).items() if name not in ("request", "reply", "raw")}
         for one in turn.attempts
     ]
     return {name: value for name, value in shown.items() if name not in ("request", "reply")}

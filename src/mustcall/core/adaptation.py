@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Adaptation", "AdaptationKind", "AdaptationLog"]
+__all__ = ["REPAIRS", "Adaptation", "AdaptationKind", "AdaptationLog"]
 
 
 class AdaptationKind(StrEnum):
@@ -45,6 +45,23 @@ class AdaptationKind(StrEnum):
     ANSWER_REPLACED = "answer_replaced"
     REPORTED = "reported"
     LEARNT = "learnt"
+
+
+#: What mends a reply on its way to the caller: without it the model's reply would not have been what was asked for.
+REPAIRS = frozenset(
+    {
+        AdaptationKind.CALL_DROPPED,
+        AdaptationKind.CALL_PROMOTED,
+        AdaptationKind.ARGUMENTS_READ,
+        AdaptationKind.ARGUMENTS_COERCED,
+        AdaptationKind.ARGUMENTS_SALVAGED,
+        AdaptationKind.ARGUMENTS_EXPANDED,
+        AdaptationKind.MARKUP_STRIPPED,
+        AdaptationKind.FINISH_CORRECTED,
+        AdaptationKind.TEXT_DROPPED,
+        AdaptationKind.ANSWER_REPLACED,
+    }
+)
 
 
 class Adaptation(msgspec.Struct, frozen=True, order=True):

@@ -20,7 +20,6 @@ from mustcall.core.errors import (
     UpstreamUnavailable,
 )
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
@@ -33,7 +32,7 @@ from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
 from mustcall.engine.refusals import Refused, check_isolation, harvested, read_probe, told_of
-from mustcall.engine.restoring import restored
+from mustcall.engine.restoring import restored, without_empty_text
 from mustcall.engine.setting import Setting
 from mustcall.engine.spending.counting import Counting
 from mustcall.engine.teaching import Teaching
@@ -597,7 +596,5 @@ class Turn:
 
     def _new(self, reply: Reply) -> Reply:
         """Return a reply that does not go out as it came, without empty text."""
-        kept = [part for part in reply.parts if not (isinstance(part, Text) and not part.text)]
-        if len(kept) != len(reply.parts) and kept:
-            return reply.evolve(parts=tuple(kept))
-        return reply.evolve() if self._same_wire and not self._forwards else reply
+        new = without_empty_text(reply)
+        return reply.evolve() if new is reply and self._same_wire and not self._forwards else new

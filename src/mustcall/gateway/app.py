@@ -32,12 +32,16 @@ from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import Admission, Held, check_elements
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
-from mustcall.gateway.connections.receiving import Gone, headers_of, read_body
+from mustcall.gateway.connections.receiving import Gone, headers_of, path_of, read_body
+from mustcall.gateway.connections.repeated_failures import without_frames
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
+from mustcall.gateway.state.raw_replies import Tapping, tap
+from mustcall.gateway.state.recent_turns import Ring
 from mustcall.gateway.state.stored_responses import PREFIX as STORED
 from mustcall.gateway.state.trace_keeper import Keeper, TurnEnd
 from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
+from mustcall.gateway.ui.page import Inside, Page
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
 from mustcall.telemetry.stream import EventStream
@@ -68,15 +72,6 @@ _METRICS = "/metrics"
 _METHODS = {**dict.fromkeys((*_TURNS, _COUNT), "POST"), _MODELS: "GET", _METRICS: "GET"}
 #: What a path is called in the metrics; whatever else callers think of is `other`.
 _ROUTE_NAMES = {**{path: str(wire) for path, wire in _TURNS.items()}, _COUNT: "count_tokens", _MODELS: "models"}
-
-
-def _strip(path: str) -> str:
-    """Return a path below `/v1`, whichever way it was written."""
-    path = path.rstrip("/")
-    for prefix in ("/v1/", "/api/v1/"):
-        if path.startswith(prefix):
-            return path[len(prefix) - 1 :]
-    return path
 
 
 #: Our headers that a web page may read.
@@ -114,11 +109,14 @@ class Gateway:
         )
         self._hosts = allowed_hosts(settings)
         self._telling = Telling(settings, requests, self._state)
+        #: The last turns, where no ledger keeps them.
+        self._ring = Ring()
+        self._page = Page(self._inside)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            await (self._page if self._page.takes(scope) else self._http)(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -166,6 +164,9 @@ class Gateway:
         if service is not None:
             self._serve(service)
 
+    def _inside(self) -> Inside:
+        return Inside(self._settings, self._serve(), self._keeper, self._ring, self._metering, self.under_way)
+
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
@@ -204,7 +205,7 @@ class Gateway:
                 self._metering = meter(budget, self._clock, events=self.events)
             self._service = Service(
                 self._settings,
-                self._transport,
+                Tapping(self._transport) if keeper is not None and keeper.keeps_contents else self._transport,
                 self._clock,
                 self._metering,
                 keeper.memory if keeper is not None else None,
@@ -245,7 +246,7 @@ class Gateway:
             # The server ends what is left after its grace period. The caller gets a typed error all the same.
             problem: MustcallError = GatewayBusy("the gateway is stopping; try again in a moment")
         except MustcallError as error:
-            problem = _without_frames(error)
+            problem = without_frames(error)
         except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets a typed error
             _log.exception("request %s failed", call.request_id)
             problem = MustcallError("the gateway failed; the operator's log has the request id")
@@ -303,13 +304,12 @@ class Gateway:
             body = await read_body(call.receive, call.headers.get("content-length", ""), self._settings, held)
             if len(body) > self._settings.limits.body_elements:  # a value takes a byte at least
                 await check_elements(body, self._settings.limits.body_elements)
-            keeper = self._keeper
             self._admission.begin(key)
             try:
-                if keeper is None or not keeper.is_open or call.path == _COUNT:
+                if call.path == _COUNT:
                     await call.while_connected(self._answer(call, body))
                 else:
-                    await self._traced(call, body, keeper)
+                    await self._traced(call, body)
             finally:
                 self._admission.end(key)
         finally:
@@ -325,17 +325,19 @@ class Gateway:
             reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
             await call.send_reply(reply, codec_for(Wire.RESPONSES))
 
-    async def _traced(self, call: "_Call", body: bytes, keeper: Keeper) -> None:
-        """Answer a turn, and drop what it was into the queue of traces."""
+    async def _traced(self, call: "_Call", body: bytes) -> None:
+        """Answer a turn, and hand over what it was to who keeps turns."""
         began = monotonic()
+        keeper = self._keeper if self._keeper is not None and self._keeper.is_open else self._ring
         contents = keeper.keeps_contents
         call.kept = [] if contents else None
-        status = 0
+        taps = tap() if contents else ()
+        status, failure = 0, None
         try:
             await call.while_connected(self._answer(call, body))
             status = call.status
         except MustcallError as error:
-            status = status_of(error, codec_for(call.wire))
+            status, failure = status_of(error, codec_for(call.wire)), error
             raise
         finally:
             if call.progress.upstream:
@@ -350,8 +352,11 @@ class Gateway:
                     contents,
                     body if contents else b"",
                     tuple(call.kept or ()),
+                    tuple(taps),
+                    call.headers.get("user-agent", ""),
+                    failure,
                 )
-                keeper.traces.put(end)
+                keeper.put(end)
 
     async def _answer(self, call: "_Call", body: bytes) -> None:
         service = self._serve()
@@ -445,15 +450,6 @@ class Gateway:
         ]
 
 
-def _without_frames(error: MustcallError) -> MustcallError:
-    """Return the error without the frames it came through: one of them holds it, and others hold the request."""
-    told: BaseException | None = error
-    while told is not None:
-        told.__traceback__ = None
-        told = told.__cause__ or told.__context__
-    return error
-
-
 class _Call:
     """One HTTP request on its way through: what was asked, and the two ends of its connection."""
 
@@ -488,7 +484,7 @@ class _Call:
         self.headers: Mapping[str, str] = headers_of(scope)
         self.method: str = scope["method"]
         self.asked: str = scope["path"]
-        self.path = _strip(self.asked)
+        self.path = path_of(self.asked)
         self.query: str = scope["query_string"].decode("latin-1")
         self.wire = _TURNS.get(self.path) or (
             Wire.MESSAGES if self.path == _COUNT or "anthropic-version" in self.headers else Wire.CHAT

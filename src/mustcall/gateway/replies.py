@@ -12,7 +12,16 @@ from mustcall.engine.records import TurnRecord
 from mustcall.gateway.passing import passed
 from mustcall.wire.codec import Codec
 
-__all__ = ["Header", "Receive", "Scope", "Send", "error_body", "reply_headers", "retry_advice", "status_of"]
+__all__ = [
+    "Header",
+    "Receive",
+    "Scope",
+    "Send",
+    "error_body",
+    "reply_headers",
+    "retry_advice",
+    "status_of",
+]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

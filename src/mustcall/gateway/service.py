@@ -66,8 +66,8 @@ class Service:
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
-        self._transport = transport
-        self._clock = clock
+        self.transport = transport
+        self.clock = clock
         self._doors = settings.doors
         self._endpoints = {endpoint.name: endpoint for endpoint in settings.endpoints}
         if learnt is None and settings.ledger is not None:
@@ -155,7 +155,7 @@ class Service:
             fields=fields if body is came else None,
             trace=progress.trace,
         )
-        deadline = self._clock.monotonic() + self._settings.server.request_timeout
+        deadline = self.clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None
         if controls.session:
             key, by = caller_key(caller or headers), self._settings.session_by
@@ -193,7 +193,7 @@ class Service:
         progress.failed = partial(self._note, asked, token)
         if not failures:
             return False
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         known = failures.find(asked, now, controls.remember_failures)
         if known is None:
             return False
@@ -204,7 +204,7 @@ class Service:
         return True
 
     def _note(self, asked: Asked, token: str, error: MustcallError, record: TurnRecord | None) -> None:
-        self._failures.note(asked, error, f"req_{token}", record, self._clock.monotonic())
+        self._failures.note(asked, error, f"req_{token}", record, self.clock.monotonic())
 
     def _metered(
         self,
@@ -220,7 +220,7 @@ class Service:
         session = session_of(controls.session, caller_key(caller), self._settings.session_by)
         metering = self._metering
         if metering is None:  # the caller's own cap, and nothing else
-            metering, session = Metering(Budget(), self._clock), None
+            metering, session = Metering(Budget(), self.clock), None
         return self._turns.metered(
             metering,
             session,
@@ -251,12 +251,12 @@ class Service:
             timeouts=endpoint.timeouts,
         )
         answer = await send_patiently(
-            self._transport,
+            self.transport,
             call,
             endpoint.backoff,
             codec.decode_error,
-            clock=self._clock,
-            deadline=self._clock.monotonic() + self._settings.server.request_timeout,
+            clock=self.clock,
+            deadline=self.clock.monotonic() + self._settings.server.request_timeout,
             log=AdaptationLog(),
         )
         reply, counted = answer.reply, answer.error_body
@@ -284,7 +284,7 @@ class Service:
             memory=self._memory,
             holders=self._holders,
             endpoints=self._settings.endpoints,
-            transport=self._transport,
+            transport=self.transport,
         )
 
     async def models(self, headers: Mapping[str, str]) -> bytes:
@@ -329,7 +329,7 @@ class Service:
         same_wire = ("anthropic-version" in headers) == (endpoint.wire is Wire.MESSAGES)
         try:
             listing = await ask_models(
-                endpoint, self._transport, seconds=_MODELS_TIMEOUT, caller=headers, same_wire=same_wire
+                endpoint, self.transport, seconds=_MODELS_TIMEOUT, caller=headers, same_wire=same_wire
             )
         except MustcallError:
             return ()

@@ -21,6 +21,8 @@ from mustcall.ledger.values import (
     StoredResponse,
     TallyRow,
     TurnFilter,
+    TurnGroup,
+    TurnSums,
     TurnTrace,
 )
 
@@ -42,6 +44,8 @@ __all__ = [
     "StoredResponse",
     "TallyRow",
     "TurnFilter",
+    "TurnGroup",
+    "TurnSums",
     "TurnTrace",
     "default_contents",
     "default_place",

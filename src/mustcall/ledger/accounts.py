@@ -13,7 +13,7 @@ from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, Program, Row, ask
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check
 
-__all__ = ["Refused", "get_spending", "release", "reserve", "settle", "visit", "write_off"]
+__all__ = ["Refused", "get_spending", "list_spending", "release", "reserve", "settle", "visit", "write_off"]
 
 _BILLION = 1_000_000_000
 #: How often a refusal that the account then does not show is asked again.
@@ -96,6 +96,12 @@ def get_spending(session: str) -> Program[Spending]:
         return _spending(rows[0])
     rows = yield from ask(sql.NOW)
     return Spending(started=rows[0][0])
+
+
+def list_spending(most: int) -> Program[list[tuple[str, Spending, float]]]:
+    """Return the accounts that were used last, each with the time by the database's clock."""
+    rows = yield from ask(sql.ACCOUNT_LIST, most=most)
+    return [(row[0], _spending(row), float(row[-1])) for row in rows]
 
 
 def _move(session: str, spent: Charge, held: Row | None) -> Program[None]:

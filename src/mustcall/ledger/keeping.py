@@ -42,13 +42,16 @@ _CONTENTS = {
     "event": ("data",),
     "response": ("input", "body", "settings"),
     "turn": ("request", "reply"),
-    "attempt": ("request", "reply"),
+    "attempt": ("request", "reply", "raw"),
     "fact": ("value",),
 }
 #: The columns that hold contents, and are text.
 _TEXTS = {"attempt": ("problem",)}
 #: The columns that rows of earlier versions lack.
-_LATER = {"attempt": ("tool", "problem", "request", "reply")}
+_LATER = {
+    "turn": ("session", "client", "error", "cost_usd", "estimated"),
+    "attempt": ("tool", "problem", "request", "reply", "begun", "raw"),
+}
 
 
 def prune_older(age: float) -> Program[tuple[Pruned, bool]]:

@@ -30,6 +30,7 @@ from mustcall.ledger.values import (
     StoredResponse,
     TallyRow,
     TurnFilter,
+    TurnSums,
     TurnTrace,
 )
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip
@@ -210,9 +211,15 @@ class Ledger:
             lambda _: traces.put_turns(made() if callable(made) else made, self.contents), limit=self._limit
         )
 
-    async def turns(self, wanted: TurnFilter = _ANY, *, before: float = _ALWAYS, most: int = 100) -> list[TurnTrace]:
-        """Return turns, the newest first, with their attempts but not the contents of those."""
-        return await self.store.read(lambda _: traces.list_turns(wanted, before, most), limit=self._limit)
+    async def turns(
+        self, wanted: TurnFilter = _ANY, *, before: float = _ALWAYS, before_id: str = "", most: int = 100
+    ) -> list[TurnTrace]:
+        """Return turns, the newest first, with their attempts; no contents. The next page is `before` the last one."""
+        return await self.store.read(lambda _: traces.list_turns(wanted, before, before_id, most), limit=self._limit)
+
+    async def sum_turns(self, *, since: float = 0.0, tenant: str = "") -> TurnSums:
+        """Return what the turns since a time came to."""
+        return await self.store.read(lambda _: traces.sum_turns(since, tenant), limit=self._limit)
 
     async def get_turn(self, turn: str) -> TurnTrace | None:
         """Return one turn with its attempts."""
@@ -243,6 +250,10 @@ class Ledger:
     async def spending(self, session: str) -> Spending:
         """Return a session's account as it stands."""
         return await self.store.read(lambda _: accounts.get_spending(session), limit=self._limit)
+
+    async def accounts(self, *, most: int = 20) -> list[tuple[str, Spending, float]]:
+        """Return the sessions that were used last, with their accounts and the time by the database's clock."""
+        return await self.store.read(lambda _: accounts.list_spending(most), limit=self._limit)
 
     async def write_off(self, *, age: float) -> int:
         """Count as spent what was reserved more than `age` seconds ago and never settled; return how many."""

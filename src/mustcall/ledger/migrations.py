@@ -142,6 +142,23 @@ MIGRATIONS = (
             "ALTER TABLE mustcall_attempt ADD COLUMN reply {bytes}",
         ),
     ),
+    # Whose a turn was, what it cost, when each attempt began and the bytes of its reply. What lists are filtered by is
+    # in the index: a row's last columns stand behind its contents, and reading those for each row is slow. Names that
+    # callers choose are not in it, because an index of PostgreSQL takes no long value.
+    Migration(
+        "0009_turn_facts",
+        (
+            "ALTER TABLE mustcall_turn ADD COLUMN session TEXT",
+            "ALTER TABLE mustcall_turn ADD COLUMN client TEXT",
+            "ALTER TABLE mustcall_turn ADD COLUMN error TEXT",
+            "ALTER TABLE mustcall_turn ADD COLUMN cost_usd {real}",
+            "ALTER TABLE mustcall_turn ADD COLUMN estimated {int}",
+            "ALTER TABLE mustcall_attempt ADD COLUMN begun {real}",
+            "ALTER TABLE mustcall_attempt ADD COLUMN raw {bytes}",
+            "DROP INDEX mustcall_turn_at",
+            "CREATE INDEX mustcall_turn_listed ON mustcall_turn (at, id, outcome, tenant, session, client, cost_usd)",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -158,10 +175,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "turn": (
         *("id", "at", "wire", "model", "upstream", "protocol", "force", "outcome", "status", "seconds", "tenant"),
         *("response", "input_tokens", "output_tokens", "adaptations", "request", "reply"),
+        *("session", "client", "error", "cost_usd", "estimated"),
     ),
     "attempt": (
         *("turn", "number", "rung", "verdict", "remedy", "digest", "seconds", "sends", "error", "input_tokens"),
-        *("output_tokens", "tool", "problem", "request", "reply"),
+        *("output_tokens", "tool", "problem", "request", "reply", "begun", "raw"),
     ),
     "account": (
         *("session", "started", "cost", "tokens", "calls", "egress", "estimated", "held_cost", "held_tokens"),

@@ -3,6 +3,7 @@
 Nothing here decides anything: `journal`, `responses`, `traces`, `shared` and `keeping` say when which is used.
 """
 
+from mustcall.core.adaptation import REPAIRS
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Statement
 
@@ -24,7 +25,10 @@ _KINDS = {
     "seconds": "float8",
     "request": "bytes",
     "reply": "bytes",
-    **dict.fromkeys(("status", "input_tokens", "output_tokens", "number", "sends"), "int8"),
+    "raw": "bytes",
+    "begun": "float8",
+    "cost_usd": "float8",
+    **dict.fromkeys(("status", "input_tokens", "output_tokens", "number", "sends", "estimated"), "int8"),
 }
 
 
@@ -128,13 +132,14 @@ HOLDER_GET = Statement("SELECT id FROM mustcall_holder WHERE id = :id AND tenant
 
 TURN_PUT = _insert_many("turn")
 ATTEMPT_PUT = _insert_many("attempt")
-_TURNS = f"""FROM mustcall_turn WHERE at < :before
-    {" ".join(f"AND (:{name} = '' OR {name} = :{name})" for name in ("model", "upstream", "outcome"))}
+_WANTED = ("model", "upstream", "outcome", "session", "client", "tenant")
+_TURNS = f"""FROM mustcall_turn WHERE (at, id) < (:before, :before_id)
+    {" ".join(f"AND (:{name} = '' OR {name} = :{name})" for name in _WANTED)}
     AND (:verdict = '' OR EXISTS (
         SELECT 1 FROM mustcall_attempt a WHERE a.turn = mustcall_turn.id AND a.verdict = :verdict))
-    ORDER BY at DESC LIMIT :most"""
-_NO_CONTENTS = {"request": "NULL", "reply": "NULL"}
-TURN_LIST = Statement(f"SELECT {', '.join(TABLES['turn'])} {_TURNS}")
+    ORDER BY at DESC, id DESC LIMIT :most"""
+_NO_CONTENTS = {"request": "NULL", "reply": "NULL", "raw": "NULL"}
+TURN_LIST = Statement(f"SELECT {', '.join(_NO_CONTENTS.get(name, name) for name in TABLES['turn'])} {_TURNS}")
 TURN_LIST_ATTEMPTS = Statement(
     f"""SELECT {", ".join(_NO_CONTENTS.get(name, name) for name in TABLES["attempt"])} FROM mustcall_attempt
     WHERE turn IN (SELECT id {_TURNS}) ORDER BY turn, number"""
@@ -142,6 +147,26 @@ TURN_LIST_ATTEMPTS = Statement(
 TURN_GET = Statement(f"SELECT {', '.join(TABLES['turn'])} FROM mustcall_turn WHERE id = :id")
 ATTEMPT_LIST = Statement(
     f"SELECT {', '.join(TABLES['attempt'])} FROM mustcall_attempt WHERE turn = :turn ORDER BY number"
+)
+# What turns came to, by what their first attempt was and whether a reply was mended. The patterns are values, because
+# the databases do not agree on how a percent sign is written.
+MENDED = {f"mended_{chr(97 + number)}": f"%{kind}:%" for number, kind in enumerate(sorted(REPAIRS))}
+_MENDED = " OR ".join(f"t.adaptations LIKE :{name}" for name in MENDED)
+TURN_GROUPS = Statement(
+    f"""SELECT t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended, COUNT(*),
+    SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0)) FROM mustcall_turn t
+    LEFT JOIN mustcall_attempt a ON a.turn = t.id AND a.number = 1
+    WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant)
+    GROUP BY t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC LIMIT :most"""
+)
+ATTEMPT_GROUPS = Statement(
+    """SELECT a.verdict, a.remedy, COUNT(*) FROM mustcall_turn t JOIN mustcall_attempt a ON a.turn = t.id
+    WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant) GROUP BY a.verdict, a.remedy
+    ORDER BY COUNT(*) DESC LIMIT :most"""
+)
+CHANGE_GROUPS = Statement(
+    """SELECT adaptations, COUNT(*) FROM mustcall_turn WHERE at >= :since AND adaptations <> ''
+    AND (:tenant = '' OR tenant = :tenant) GROUP BY adaptations ORDER BY COUNT(*) DESC LIMIT :most"""
 )
 
 # Money. No row from ACCOUNT_RESERVE is a refusal: a cap is reached, counting what still runs. Cost is in billionths.
@@ -194,6 +219,9 @@ ACCOUNT_MOVE = Statement(
 )
 ACCOUNT_GET = Statement(
     f"SELECT {', '.join(TABLES['account'])}, {{now}} FROM mustcall_account WHERE session = :session"
+)
+ACCOUNT_LIST = Statement(
+    f"SELECT {', '.join(TABLES['account'])}, {{now}} FROM mustcall_account ORDER BY updated DESC LIMIT :most"
 )
 HOST_PUT = Statement(
     """INSERT INTO mustcall_host (session, host) SELECT :session, :host

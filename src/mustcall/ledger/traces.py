@@ -1,17 +1,25 @@
 """Turns as they are kept: one row each, one for each attempt, with as much of their contents as the operator wants."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from mustcall.core.adaptation import REPAIRS
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, AskMany, Program, Row
 from mustcall.ledger.redacting import keep
-from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnTrace
+from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnGroup, TurnSums, TurnTrace
 
-__all__ = ["get_turn", "list_turns", "put_turns"]
+__all__ = ["count_changes", "get_turn", "is_mended", "list_turns", "put_turns", "sum_turns"]
+
+#: The most groups that are told; what callers name is without end, what is told is not.
+_MOST_GROUPS = 1000
+#: Columns that rows from earlier versions lack, with what is meant by that.
+_TURN_LATER: dict[str, Any] = {"session": "", "client": "", "error": "", "cost_usd": 0.0, "estimated": 0}
+_ATTEMPT_LATER: dict[str, Any] = {"tool": "", "problem": "", "begun": 0.0}
 
 _TURN = tuple(name for name in TurnTrace.__struct_fields__ if name != "attempts")
 _ATTEMPT = AttemptTrace.__struct_fields__
@@ -27,6 +35,7 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
         row = {name: getattr(turn, name) for name in _TURN}
         row["model"] = turn.model.replace("\0", "")  # which PostgreSQL's text cannot hold
         row["adaptations"] = "\n".join(turn.adaptations).replace("\0", "")
+        row["estimated"] = int(turn.estimated)
         if turn.request or turn.reply:
             row["request"], row["reply"] = keep(turn.request, contents), keep(turn.reply, contents)
         rows.append(row)
@@ -35,15 +44,23 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
             named["turn"] = turn.id
             for column in ("request", "reply"):
                 named[column] = keep(named[column], contents)
+            named["raw"] = _kept_raw(attempt.raw, contents)
             named["tool"] = attempt.tool.replace("\0", "")
             named["problem"] = keep(attempt.problem.replace("\0", "").encode(), contents).decode("utf-8", "replace")
             attempts.append(named)
     yield [AskMany(sql.TURN_PUT, rows), *([AskMany(sql.ATTEMPT_PUT, attempts)] if attempts else [])]
 
 
-def list_turns(wanted: TurnFilter, before: float, most: int) -> Program[list[TurnTrace]]:
+def _kept_raw(raw: bytes, contents: Contents) -> bytes:
+    """Return what may be kept of a raw reply: a secret that is spread over the events of a stream cannot be masked."""
+    if contents is Contents.REDACTED and raw.lstrip()[:1] not in (b"{", b"["):
+        return b""
+    return keep(raw, contents)
+
+
+def list_turns(wanted: TurnFilter, before: float, before_id: str, most: int) -> Program[list[TurnTrace]]:
     """Return turns, the newest first, with their attempts; no contents are read."""
-    named = {**msgspec.structs.asdict(wanted), "before": before, "most": most}
+    named = {**msgspec.structs.asdict(wanted), "before": before, "before_id": before_id, "most": most}
     rows, attempts = yield [Ask(sql.TURN_LIST, named), Ask(sql.TURN_LIST_ATTEMPTS, named)]
     found: dict[str, list[AttemptTrace]] = {}
     for row in attempts:
@@ -60,11 +77,49 @@ def get_turn(turn: str) -> Program[TurnTrace | None]:
     return msgspec.structs.replace(_turn(turns[0]), attempts=tuple(map(_attempt, attempts)))
 
 
+def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
+    """Return what the turns since a time came to; those of one tenant where one is named."""
+    named = {"since": since, "tenant": tenant, "most": _MOST_GROUPS}
+    turns, attempts, changes = yield [
+        Ask(sql.TURN_GROUPS, {**named, **sql.MENDED}),
+        Ask(sql.ATTEMPT_GROUPS, named),
+        Ask(sql.CHANGE_GROUPS, named),
+    ]
+    return TurnSums(
+        groups=tuple(map(_group, turns)),
+        attempts=tuple((verdict or "", remedy or "", int(count)) for verdict, remedy, count in attempts),
+        changes=count_changes((tuple(kinds.split("\n")), int(count)) for kinds, count in changes),
+    )
+
+
+def count_changes(turns: Iterable[tuple[Iterable[str], int]]) -> tuple[tuple[str, int], ...]:
+    """Count turns by the kinds of their adaptations, each kind once for a turn; the most frequent first."""
+    counted: Counter[str] = Counter()
+    for adaptations, count in turns:
+        for kind in {entry.partition(":")[0] for entry in adaptations}:
+            counted[kind] += count
+    return tuple(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
+
+
+def is_mended(adaptations: Iterable[str]) -> bool:
+    """Tell whether one of a turn's adaptations mended a reply."""
+    return any(entry.partition(":")[0] in REPAIRS for entry in adaptations)
+
+
+def _group(row: Row) -> TurnGroup:
+    """Return a group; PostgreSQL adds integers up to numerics."""
+    named = dict(zip(TurnGroup.__struct_fields__, row, strict=True))
+    for name in ("count", "input_tokens", "output_tokens"):
+        named[name] = int(named[name])
+    named["mended"] = bool(named["mended"])
+    return msgspec.convert(named, TurnGroup)
+
+
 def _attempt(row: Row) -> AttemptTrace:
     named = dict(zip(TABLES["attempt"][1:], row[1:], strict=True))
-    for column in ("tool", "problem"):
-        named[column] = named[column] or ""
-    for column in ("request", "reply"):
+    for column, usual in _ATTEMPT_LATER.items():
+        named[column] = named[column] or usual
+    for column in ("request", "reply", "raw"):
         named[column] = bytes(named[column] or b"")
     return msgspec.convert(named, AttemptTrace)
 
@@ -72,5 +127,8 @@ def _attempt(row: Row) -> AttemptTrace:
 def _turn(row: Row) -> TurnTrace:
     named = dict(zip(TABLES["turn"], row, strict=True))
     named["adaptations"] = tuple(named["adaptations"].split("\n")) if named["adaptations"] else ()
-    named["request"], named["reply"] = bytes(named["request"]), bytes(named["reply"])
+    for column, usual in _TURN_LATER.items():
+        named[column] = named[column] or usual
+    named["estimated"] = bool(named["estimated"])
+    named["request"], named["reply"] = bytes(named["request"] or b""), bytes(named["reply"] or b"")
     return msgspec.convert(named, TurnTrace)

@@ -23,6 +23,9 @@ __all__ = [
     "RunStatus",
     "StoredResponse",
     "TallyRow",
+    "TurnFilter",
+    "TurnGroup",
+    "TurnSums",
     "TurnTrace",
 ]
 
@@ -194,6 +197,10 @@ class AttemptTrace(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     request: bytes = b""
     reply: bytes = b""
+    #: Seconds after the first attempt began.
+    begun: float = 0.0
+    #: The body of the upstream's answer as it came; contents too.
+    raw: bytes = b""
 
 
 class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +224,14 @@ class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptTrace, ...] = ()
     request: bytes = b""
     reply: bytes = b""
+    #: A digest of the session's name and the caller's key; the program that called, by its own name.
+    session: str = ""
+    client: str = ""
+    #: The code of the error that the caller got.
+    error: str = ""
+    #: What all attempts cost; `estimated` if a price or a count is not known.
+    cost_usd: float = 0.0
+    estimated: bool = False
 
 
 class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +242,36 @@ class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     #: The verdict of at least one attempt.
     verdict: str = ""
+    session: str = ""
+    client: str = ""
+    #: Whose turns; a digest of the caller's key.
+    tenant: str = ""
+
+
+class TurnGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Turns of a model with the same outcome, whose first attempt had the same verdict; `mended`: with a repair."""
+
+    upstream: str
+    model: str
+    outcome: str | None
+    #: The verdict of the first attempt; None where there was none.
+    first: str | None
+    mended: bool
+    count: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    cost_usd: float = 0.0
+
+
+class TurnSums(msgspec.Struct, frozen=True, kw_only=True):
+    """What turns came to: by model, by what attempts were and what was done about it, by kind of adaptation."""
+
+    groups: tuple[TurnGroup, ...] = ()
+    #: Verdict, remedy, attempts.
+    attempts: tuple[tuple[str, str, int], ...] = ()
+    #: Kind of adaptation, turns.
+    changes: tuple[tuple[str, int], ...] = ()
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ a restart forgets is forgotten; the ledger is for those who need more.
 
 import threading
 from collections import OrderedDict
+from typing import Any
 
 from mustcall.policy.failures.breaker import Breaker, BreakerRule, CallEnd, admit, record, wait_left
 from mustcall.policy.failures.breaker_classes import FailureClass
@@ -89,6 +90,13 @@ class MemoryMeter:
             account = self._accounts.get(session)
             return Spending(started=self._clock.monotonic()) if account is None else account.spending
 
+    def accounts(self, most: int) -> list[tuple[str, Spending, float]]:
+        """Return the sessions that were used last, with their accounts and the time by the meter's clock."""
+        with self._lock:
+            last = list(reversed(self._accounts.items()))[:most]
+            now = self._clock.monotonic()
+            return [(session, account.spending, now) for session, account in last]
+
     def _account(self, session: str) -> _Account:
         account = self._accounts.get(session)
         if account is not None:
@@ -144,6 +152,21 @@ class MemoryBreakers:
                     for each in breakers
                 },
             )
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return every breaker that has counted a failure: its name, state, failures and seconds since it changed."""
+        with self._lock:
+            now = self._clock.monotonic()
+            return [
+                {
+                    "name": f"{upstream}/{failure}",
+                    "state": str(breaker.state),
+                    "failures": breaker.failures,
+                    "ago": now - breaker.since,
+                }
+                for upstream, breakers in self._breakers.items()
+                for failure, breaker in breakers.items()
+            ]
 
     async def forgo(self, upstream: str, rule: BreakerRule) -> None:
         """Take note that an allowed call told nothing."""

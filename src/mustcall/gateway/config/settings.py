@@ -88,6 +88,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cors_origins: tuple[str, ...] = ()
     #: Who may read `/metrics`: whoever may call, everybody, or nobody.
     metrics: MetricsAccess = "key"
+    #: Whether the page at `/ui` is served.
+    ui: bool = True
     #: What the log says: `info` has a line for each request, `warning` only what went wrong.
     log_level: LogLevel = "info"
     #: `text` for people, `json` for programs; `auto` is text on a terminal.

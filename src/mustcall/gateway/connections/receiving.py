@@ -1,4 +1,4 @@
-"""Reads the headers of one request, and its body within a size, a time and a rate. No refused body is kept."""
+"""Reads the path and headers of one request, and its body within a size, a time and a rate. No refused body is kept."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -10,7 +10,7 @@ from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import Held
 from mustcall.gateway.replies import Header, Receive, Scope
 
-__all__ = ["Gone", "headers_of", "read_body"]
+__all__ = ["Gone", "headers_of", "path_of", "read_body"]
 
 
 class Gone(Exception):
@@ -82,3 +82,12 @@ async def _rest_of_body(receive: Receive, message: MutableMapping[str, Any], set
 
 def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than this gateway takes: {limit} bytes (max_body_bytes)")
+
+
+def path_of(asked: str) -> str:
+    """Return a path below `/v1`, whichever way it was written."""
+    path = asked.rstrip("/")
+    for prefix in ("/v1/", "/api/v1/"):
+        if path.startswith(prefix):
+            return path[len(prefix) - 1 :]
+    return path

@@ -21,7 +21,7 @@ from mustcall.engine.records import TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of
 from mustcall.policy.failures.backoff import is_transient
 
-__all__ = ["Asked", "Failures", "Known"]
+__all__ = ["Asked", "Failures", "Known", "without_frames"]
 
 #: Seconds after which a failure is forgotten whatever a setting says, and how many are remembered.
 _LONGEST = 600.0
@@ -116,3 +116,12 @@ class Failures:
             self._sizes[known.size] -= 1
             if not self._sizes[known.size]:
                 del self._sizes[known.size]
+
+
+def without_frames(error: MustcallError) -> MustcallError:
+    """Return the error without the frames it came through: one of them holds it, and others hold the request."""
+    told: BaseException | None = error
+    while told is not None:
+        told.__traceback__ = None
+        told = told.__cause__ or told.__context__
+    return error

@@ -12,7 +12,7 @@ from time import time
 
 import msgspec
 
-from mustcall.core.errors import ConfigError, LedgerError
+from mustcall.core.errors import ConfigError, LedgerError, MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
@@ -20,7 +20,9 @@ from mustcall.engine.records import Progress
 from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.gateway.config.environment import over
+from mustcall.gateway.replies import error_body
 from mustcall.gateway.state.conversation_state import Memory, tenant_of_key
+from mustcall.gateway.state.raw_replies import Tap, raw_replies
 from mustcall.gateway.state.response_owners import Holders
 from mustcall.ledger import (
     OFF,
@@ -40,8 +42,9 @@ from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import Count, Tallies, Tally
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
+from mustcall.wire.registry import codec_for
 
-__all__ = ["Keeper", "LedgerSettings", "TurnEnd", "read_age", "read_size"]
+__all__ = ["Keeper", "LedgerSettings", "TurnEnd", "client_of", "describe", "read_age", "read_size", "said"]
 
 #: Seconds between two removals of what is old.
 _SWEEP = 3600.0
@@ -56,6 +59,9 @@ _LAST_SHARE = 2.0
 #: with every turn.
 _RENEW = 3600.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
+#: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
+_PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
+_LONGEST_CLIENT = 40
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -137,6 +143,11 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     contents: bool
     request: bytes
     reply: tuple[bytes, ...]
+    #: What came from the upstream, call by call.
+    taps: tuple[Tap, ...] = ()
+    #: The caller's own name for itself, and the error it got.
+    agent: str = ""
+    failure: MustcallError | None = None
 
 
 class Keeper:
@@ -162,6 +173,10 @@ class Keeper:
         self._told: dict[tuple[str, str, str, str], float] = {}
         #: Whether there is anything to write to.
         self.is_open = False
+
+    def put(self, end: TurnEnd) -> None:
+        """Drop a finished turn into the queue of traces."""
+        self.traces.put(end)
 
     def metering(self, budget: Budget, clock: Clock, *, events: EventStream = PROCESS) -> Metering:
         """Return a budget whose accounts and breakers all replicas share."""
@@ -325,8 +340,8 @@ def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
     return fact.at > row.at + (_RENEW if same else 0.0)
 
 
-def _said(reply: Reply) -> bytes:
-    """Return what an attempt's reply says, as JSON."""
+def said(reply: Reply) -> bytes:
+    """Return what a reply says, as JSON."""
     parts: list[JsonObject] = []
     for part in reply.parts:
         match part:
@@ -343,10 +358,21 @@ def _said(reply: Reply) -> bytes:
     return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
 
 
-def describe(end: TurnEnd) -> TurnTrace:
-    """Return the trace of a finished turn."""
+def client_of(agent: str) -> str:
+    """Return the program of a `User-Agent`: its first product, without a version."""
+    found = _PRODUCT.match(agent)
+    return found[0][:_LONGEST_CLIENT] if found else ""
+
+
+def describe(end: TurnEnd, *, digests: bool = True) -> TurnTrace:
+    """Return the trace of a finished turn; `digests` of what was sent cost a pass over it."""
     record = end.progress.record
     attempts = record.attempts if record is not None else []
+    failure = end.failure
+    reply = b"".join(end.reply)
+    if end.contents and failure is not None and not reply:
+        reply = error_body(failure, codec_for(end.wire), end.id)
+    raws = raw_replies(end.taps, [attempt.sends for attempt in attempts])
     usage = record.usage if record is not None else None
     return TurnTrace(
         id=end.id,
@@ -369,7 +395,7 @@ def describe(end: TurnEnd) -> TurnTrace:
                 rung=str(attempt.rung.kind),
                 verdict=str(attempt.verdict) if attempt.verdict is not None else None,
                 remedy=str(attempt.remedy) if attempt.remedy is not None else None,
-                digest=attempt.digest,
+                digest=attempt.digest if digests else attempt.sent,
                 seconds=attempt.seconds,
                 sends=attempt.sends,
                 error=attempt.error,
@@ -378,10 +404,17 @@ def describe(end: TurnEnd) -> TurnTrace:
                 tool=attempt.tool,
                 problem=attempt.problem,
                 request=attempt.body if end.contents else b"",
-                reply=_said(attempt.reply) if end.contents and attempt.reply is not None else b"",
+                reply=said(attempt.reply) if end.contents and attempt.reply is not None else b"",
+                begun=attempt.started - attempts[0].started,
+                raw=raw,
             )
-            for number, attempt in enumerate(attempts, 1)
+            for number, (attempt, raw) in enumerate(zip(attempts, raws, strict=True), 1)
         ),
         request=end.request,
-        reply=b"".join(end.reply),
+        reply=reply,
+        session=end.progress.session,
+        client=client_of(end.agent),
+        error=type(failure).code if failure is not None else "",
+        cost_usd=record.cost_usd if record is not None else 0.0,
+        estimated=record.estimated if record is not None else False,
     )

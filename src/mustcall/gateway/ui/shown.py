@@ -1,0 +1,75 @@
+"""Turns as the page gets them: JSON without bytes, and what the caller got in the same words as what the model said."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from mustcall.core.assembler import Assembler
+from mustcall.core.errors import MustcallError
+from mustcall.core.origin import Wire
+from mustcall.gateway.state.trace_keeper import said
+from mustcall.ledger import AttemptTrace, TurnTrace
+from mustcall.ledger.traces import is_mended
+from mustcall.wire.codec import Provenance
+from mustcall.wire.registry import codec_for
+from mustcall.wire.sse import SseDecoder
+
+__all__ = ["summary", "whole"]
+
+_CONTENTS = ("request", "reply", "raw")
+
+
+def summary(turn: TurnTrace) -> dict[str, Any]:
+    """Return a turn for a list: no contents."""
+    shown = _plain(turn)
+    shown["attempts"] = [_plain(attempt) for attempt in turn.attempts]
+    shown["mended"] = is_mended(turn.adaptations)
+    return shown
+
+
+def whole(turn: TurnTrace) -> dict[str, Any]:
+    """Return a turn with all that is kept of it."""
+    shown = summary(turn)
+    shown["request"], shown["reply"] = _text(turn.request), _text(turn.reply)
+    shown["delivered"] = _parts(turn)
+    for told, attempt in zip(shown["attempts"], turn.attempts, strict=True):
+        told["request"], told["raw"] = _text(attempt.request), _text(attempt.raw)
+        told["reply"] = _json(attempt.reply)
+    return shown
+
+
+def _plain(value: TurnTrace | AttemptTrace) -> dict[str, Any]:
+    return {name: held for name, held in msgspec.structs.asdict(value).items() if name not in _CONTENTS}
+
+
+def _text(contents: bytes) -> str | None:
+    return contents.decode("utf-8", "replace") if contents else None
+
+
+def _json(contents: bytes) -> Any:
+    if not contents:
+        return None
+    try:
+        return json.loads(contents)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parts(turn: TurnTrace) -> Any:
+    """Return what the caller got, read as its wire has it; None for an error, or where it cannot be read."""
+    if not turn.reply or turn.status != 200 or turn.wire not in set(Wire):
+        return None
+    codec = codec_for(Wire(turn.wire))
+    provenance = Provenance(token="shown")  # noqa: S106  names the reply, opens nothing
+    try:
+        if turn.reply.lstrip()[:1] == b"{":
+            reply = codec.decode_reply(turn.reply, provenance)
+        else:
+            decoder, assembler = codec.stream_decoder(provenance), Assembler()
+            for event in (*decoder.feed_all(SseDecoder().feed(turn.reply)), *decoder.close()):
+                assembler.feed(event)
+            reply = assembler.reply()
+        return _json(said(reply))
+    except (MustcallError, ValueError, RecursionError):
+        return None
