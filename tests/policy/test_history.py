@@ -117,6 +117,27 @@ def test_clean_history_is_the_same_object(wire: Wire, body: dict[str, Any]) -> N
     assert _sent(wire, body) == body
 
 
+def test_talk_and_calls_in_order_are_the_same_object() -> None:
+    """Rule 105: the history most clients send, talk and calls with their results, comes back as the same object."""
+    call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    talk = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": "so?"},
+    ]
+    calls = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "r"},
+    ]
+    for messages in (talk, [*talk, *calls]):
+        body: dict[str, Any] = {"model": "m", "messages": messages}
+        request = codec_for(Wire.CHAT).decode_request(msgspec.json.encode(body))
+        log = AdaptationLog()
+        assert mend_history(request, Profile(), "me", log) is request
+        assert log.entries == ()
+        assert _sent(Wire.CHAT, body) == body
+
+
 @pytest.mark.parametrize("parts", [(), (Text(text=""),), (Text(text=" \n"), Text(text=""))])
 def test_empty_user_content_is_backfilled(parts: tuple[Text, ...]) -> None:
     """Rule 103: a user turn that says nothing gets a word, and it is noted."""
