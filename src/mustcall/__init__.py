@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mustcall.core.errors import BudgetSpent as BudgetSpent
     from mustcall.core.errors import CallerError as CallerError
     from mustcall.core.errors import ConfigError as ConfigError
+    from mustcall.core.errors import ContentsNotKept as ContentsNotKept
     from mustcall.core.errors import EmptyReply as EmptyReply
     from mustcall.core.errors import ErrorInfo as ErrorInfo
     from mustcall.core.errors import FenceLost as FenceLost
@@ -97,6 +98,7 @@ _HOMES = {
         "BudgetSpent",
         "CallerError",
         "ConfigError",
+        "ContentsNotKept",
         "EmptyReply",
         "ErrorInfo",
         "FenceLost",

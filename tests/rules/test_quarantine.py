@@ -22,6 +22,9 @@ LIMITS = {Wire.CHAT: "max_completion_tokens", Wire.RESPONSES: "max_output_tokens
 REFUSAL = "Invalid schema for function: it is not accepted"
 ANSWER = Turn(Say("It is sunny."))
 SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NARROW: Json = {"type": "object", "properties": {"days": {"type": "number"}}, "required": ["days"]}
+#: What a probe leaves out.
+NOT_PROBED = ("tool_choice", "stream", "stream_options")
 RICH: Json = {"type": "object", "properties": {"days": {"type": "number", "multipleOf": 0.5}}, "required": ["days"]}
 
 
@@ -46,6 +49,11 @@ def asked(wire: Wire, count: int, *, schema: Json = SCHEMA, **more: Any) -> Json
     return {"model": "m", "messages": talk, "tools": tools, **limit, **more}
 
 
+def streamed(body: Json, wire: Wire) -> Json:
+    """The same request as it is sent under a force: as a stream, so that it can end with the call."""
+    return {**body, "stream": True, **({"stream_options": {"include_usage": True}} if wire is Wire.CHAT else {})}
+
+
 def names(body: Json) -> list[str]:
     """The names of the tools on offer."""
     return [one.get("name") or one["function"]["name"] for one in body.get("tools", [])]
@@ -68,8 +76,16 @@ def without(body: Json, *gone: str) -> Json:
 
 def probe(body: Json, wire: Wire, *gone: str) -> Json:
     """What only shows whether the other tools are taken."""
-    left = {name: value for name, value in without(body, *gone).items() if name not in ("tool_choice", "stream")}
+    left = {name: value for name, value in without(body, *gone).items() if name not in NOT_PROBED}
     return {**left, LIMITS[wire]: 16}
+
+
+def all_known(bodies: list[Json], body: Json, wire: Wire) -> bool:
+    """Whether each is the caller's request without some tools, as an attempt or as a probe, and nothing else."""
+    gone = [[name for name in names(body) if name not in names(one)] for one in bodies]
+    return all(
+        one == without(body, *left) or one == probe(body, wire, *left) for one, left in zip(bodies, gone, strict=True)
+    )
 
 
 def ask(gateway: RunningGateway, wire: Wire, body: Json, key: str = "a") -> Response:
@@ -117,6 +133,7 @@ def test_the_calls_are_bounded_wherever_the_tool_stands(wire: Wire, count: int) 
             sent = [one.body for one in upstream.requests]
         assert answer.status == 200
         assert len(sent) - 1 <= most
+        assert all_known(sent, body, wire)
         assert sent[-1] == without(body, bad)
         assert dropped(answer) == [bad]
 
@@ -133,8 +150,10 @@ def test_it_is_found_across_wires(caller: Wire, upstream_wire: Wire) -> None:
         sent = [one.body for one in upstream.requests]
         ask(gateway, caller, body)
         later = [one.body for one in upstream.requests[len(sent) :]]
+    with ScriptedUpstream([ANSWER]) as healthy, RunningGateway(f"{upstream_wire}={healthy.base_url}") as gateway:
+        ask(gateway, caller, body)
+        first = dict(healthy.requests[0].body)  # the request on the upstream's wire
     assert answer.status == 200
-    first = sent[0]
     assert sent == [first, probe(first, upstream_wire, "t0", "t1"), without(first, "t2")]
     assert later == [without(first, "t2")]
     assert dropped(answer) == ["t2"]
@@ -164,7 +183,8 @@ def test_a_schema_is_narrowed_before_its_tool_is_left_out(wire: Wire) -> None:
         answer = ask(gateway, wire, body)
         sent = [one.body for one in upstream.requests]
     assert answer.status == 200
-    assert [names(one) for one in sent] == [["t0", "t1", "t2"]] * 2
+    narrowed = {**body, "tools": [body["tools"][0], tool("t1", wire, NARROW), body["tools"][2]]}
+    assert sent == [body, narrowed]
     assert dropped(answer) == []
 
 
@@ -178,10 +198,7 @@ def test_narrowing_in_vain_is_taken_back_and_not_learnt(wire: Wire) -> None:
         ask(gateway, wire, body)
         last = upstream.requests[-1].body
     assert first.status == 200
-    assert sent[0] == body
-    assert names(sent[1]) == names(body)
-    assert "multipleOf" not in json.dumps(sent[1])
-    assert sent[2:] == [probe(body, wire, "t0", "t1"), without(body, "t2")]
+    assert sent == [body, asked(wire, 4, schema=NARROW), probe(body, wire, "t0", "t1"), without(body, "t2")]
     assert last == without(body, "t2")
     assert len(sent) - 1 <= math.log2(4) + 2
 
@@ -201,7 +218,9 @@ def test_a_demanded_tool_that_is_refused_is_a_typed_error_that_names_it(wire: Wi
     script = refusing("t2", message=message)
     with ScriptedUpstream(script) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         answer = ask(gateway, wire, body)
-        assert len(upstream.requests) - 1 <= math.log2(4) + 2
+        sent = [one.body for one in upstream.requests]
+    assert len(sent) - 1 <= math.log2(4) + 2
+    assert all_known(sent, streamed(body, wire), wire)
     assert answer.status == 400
     assert b"forced_tool_refused" in answer.body or wire is Wire.MESSAGES
     assert b"the upstream refuses the tool 't2', which the request demands" in answer.body
@@ -214,12 +233,12 @@ def test_a_demand_for_any_tool_is_met_by_the_others(wire: Wire) -> None:
     script = refusing("t2", answer=Turn(Call("t0", {"city": "Oslo"})))
     with ScriptedUpstream(script) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         answer = ask(gateway, wire, body)
-        last = upstream.requests[-1].body
+        sent = [one.body for one in upstream.requests]
     assert answer.status == 200
     assert answer.headers["x-mustcall-outcome"] == "calls"
     assert answer.headers["x-mustcall-force"] == "met"
-    assert names(last) == ["t0", "t1", "t3"]
-    assert last["tool_choice"] == CHOICES[wire][0]
+    assert all_known(sent, streamed(body, wire), wire)
+    assert sent[-1] == without(streamed(body, wire), "t2")
 
 
 @pytest.mark.parametrize("wire", list(Wire))
@@ -237,10 +256,12 @@ def test_streams_are_served_too(wire: Wire) -> None:
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_a_caller_who_sets_the_ceiling_keeps_it(most: int) -> None:
     """Rules 9, 96: what a request says about extra calls holds for these, too."""
-    body = asked(Wire.CHAT, 16, mustcall={"limits": {"extra_calls": most}})
+    body = asked(Wire.CHAT, 16)
     with ScriptedUpstream(refusing("t9")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
-        answer = ask(gateway, Wire.CHAT, body)
-        assert len(upstream.requests) == 1 + most
+        answer = ask(gateway, Wire.CHAT, {**body, "mustcall": {"limits": {"extra_calls": most}}})
+        sent = [one.body for one in upstream.requests]
+    assert len(sent) == 1 + most
+    assert all_known(sent, body, Wire.CHAT)
     assert answer.status == 400
 
 
@@ -251,10 +272,10 @@ def test_two_refused_tools_that_nobody_names_leave_the_refusal_as_it_is() -> Non
         answer = ask(gateway, Wire.CHAT, body)
         assert len(upstream.requests) - 1 <= math.log2(8) + 2
         again = ask(gateway, Wire.CHAT, body)
-        first = upstream.requests[-1]
+        sent = [one.body for one in upstream.requests]
     assert (answer.status, again.status) == (400, 400)
     assert REFUSAL.encode() in answer.body
-    assert first.body != {}
+    assert all_known(sent, body, Wire.CHAT)
 
 
 def test_two_refused_tools_that_are_named_are_both_left_out() -> None:
@@ -282,7 +303,9 @@ def test_what_one_key_learns_changes_nothing_for_another() -> None:
         ask(gateway, Wire.CHAT, body, "a")
         made = len(upstream.requests)
         ask(gateway, Wire.CHAT, body, "b")
-        assert upstream.requests[made].body == body
+        sent = [one.body for one in upstream.requests]
+    assert sent[made] == body
+    assert all_known(sent, body, Wire.CHAT)
 
 
 def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
@@ -296,7 +319,9 @@ def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
         made = len(upstream.requests)
         with RunningGateway(settings=settings) as gateway:
             ask(gateway, Wire.CHAT, body)
-            assert [one.body for one in upstream.requests[made:]] == [without(body, "t2")]
+            sent = [one.body for one in upstream.requests]
+    assert sent[made:] == [without(body, "t2")]
+    assert all_known(sent, body, Wire.CHAT)
     shown = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place, "--json"])
     assert shown.exit_code == 0, shown.output
     assert '"tool:' in shown.stdout
@@ -310,7 +335,9 @@ def test_words_of_the_request_teach_nothing() -> None:
         ask(gateway, Wire.CHAT, body)
         made = len(upstream.requests)
         answer = ask(gateway, Wire.CHAT, body)
-        assert upstream.requests[made].body == body
+        sent = [one.body for one in upstream.requests]
+    assert sent[made] == body
+    assert all_known(sent, body, Wire.CHAT)
     assert answer.status == 200
 
 
@@ -320,6 +347,11 @@ def test_a_tool_of_the_same_name_and_another_schema_is_tried() -> None:
     with ScriptedUpstream(refusing("t2")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         ask(gateway, Wire.CHAT, body)
         made = len(upstream.requests)
-        body["tools"][2] = tool("t2", Wire.CHAT, {**SCHEMA, "required": []})
-        ask(gateway, Wire.CHAT, body)
-        assert upstream.requests[made].body == body
+        other = {**body, "tools": list(body["tools"])}
+        days = {"city": {"type": "string"}, "day": {"type": "string"}}
+        other["tools"][2] = tool("t2", Wire.CHAT, {**SCHEMA, "properties": days})
+        ask(gateway, Wire.CHAT, other)
+        sent = [one.body for one in upstream.requests]
+    assert sent[made] == other
+    assert all_known(sent[:made], body, Wire.CHAT)
+    assert all_known(sent[made:], other, Wire.CHAT)

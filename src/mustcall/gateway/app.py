@@ -189,7 +189,7 @@ class Gateway:
         if self._settings.ledger is not None:
             keeper = self._keeper = Keeper(self._settings.ledger)
             await keeper.open()
-            keeper.listen(self._serve().learnt)
+            await keeper.listen(self._serve().learnt)
 
     def _serve(self, before: Service | None = None) -> Service:
         """Return the service, made on first use because its connections belong to the running loop.

@@ -52,6 +52,8 @@ _SWEEP = 3600.0
 _WRITE_OFF = 3600.0
 #: Seconds after which a ledger that could not be opened is tried again.
 _OPEN_AGAIN = 10.0
+#: Seconds that the start of a gateway waits for what was learnt before.
+_FIRST_SHARE = 2.0
 #: Seconds between two exchanges of what was learnt, and how long the last one may take when the gateway stops.
 _SHARE = 30.0
 _LAST_SHARE = 2.0
@@ -191,13 +193,21 @@ class Keeper:
         await self._try_to_open()
         self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
 
-    def listen(self, learnt: Learnt) -> None:
-        """Begin to share what turns learn, and to hear of breakers that other replicas opened."""
+    async def listen(self, learnt: Learnt) -> None:
+        """Begin to share what turns learn, and to hear of breakers that other replicas opened.
+
+        What the ledger knows is there when this returns, so that the first turn has it. A slow ledger is left behind.
+        """
         loop = asyncio.get_running_loop()
-        self._sharing = loop.create_task(self._share(learnt))
+        shared = asyncio.Event()
+        self._sharing = loop.create_task(self._share(learnt, shared))
         self._tasks.append(self._sharing)
         if self._breakers is not None:
             self._tasks.append(loop.create_task(self._hear(self._breakers)))
+        if self.is_open:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_SHARE):
+                    await shared.wait()
 
     async def _hear(self, breakers: LedgerBreakers) -> None:
         await self._until_open()
@@ -207,7 +217,7 @@ class Keeper:
         while not self.is_open:  # noqa: ASYNC110  once in ten seconds, if ever
             await asyncio.sleep(_OPEN_AGAIN)
 
-    async def _share(self, learnt: Learnt) -> None:
+    async def _share(self, learnt: Learnt, shared: asyncio.Event) -> None:
         await self._until_open()
         last = False
         while True:
@@ -215,6 +225,7 @@ class Keeper:
                 await self.share_facts(learnt)
             except LedgerError as error:
                 self.notices.failed("what was learnt is not shared", error)
+            shared.set()
             if last:
                 return
             with contextlib.suppress(TimeoutError):
