@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError, LedgerUnavailable
+from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import load_settings
 from mustcall.gateway.state.trace_keeper import Keeper, LedgerSettings, read_age, read_size
 from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
@@ -19,10 +20,16 @@ from mustcall.policy.facts.profile import Profile
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, Tally
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.wire.registry import codec_for
 from support.http import call, post
 from support.remembering import gateway_with_ledger
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
+ASKED: dict[Wire, dict[str, Any]] = {
+    Wire.CHAT: ASK,
+    Wire.RESPONSES: {"model": "m", "input": "Hello, I am ann@example.com"},
+    Wire.MESSAGES: {**ASK, "max_tokens": 50},
+}
 TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
@@ -62,19 +69,26 @@ async def test_a_turn_is_traced(tmp_path: Path) -> None:
     assert b"ann@example.com" not in place.read_bytes()
 
 
+@pytest.mark.parametrize("wire", list(Wire))
 @pytest.mark.parametrize("stream", [False, True])
-async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool) -> None:
-    """Request and reply are there in full, or with what is masked."""
+async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool, wire: Wire) -> None:
+    """Rule 136: request and reply are there in full, or with what is masked, wherever a stream was cut."""
+    asked = {**ASKED[wire], "stream": stream}
     for contents, shown in ((Contents.FULL, b"ann@example.com"), (Contents.REDACTED, b"[redacted email]")):
         place = tmp_path / f"{contents}.db"
         with (
             ScriptedUpstream(lambda _: Turn(Say("Hello, ann@example.com."))) as served,
-            gateway_with_ledger(place, f"chat={served.base_url}", contents=contents) as gateway,
+            gateway_with_ledger(place, f"{wire}={served.base_url}", contents=contents) as gateway,
         ):
-            await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", {**ASK, "stream": stream})
+            answer = await asyncio.to_thread(post, f"{gateway.base_url}{codec_for(wire).path}", asked)
         (traced,) = await turns(place)
         assert shown in traced.request
-        assert shown in traced.reply or stream
+        if contents is Contents.FULL:
+            assert traced.reply == answer.body
+        else:
+            assert shown in traced.reply
+            assert b"example" not in traced.reply
+            assert traced.reply.startswith(b"{")
 
 
 async def test_a_ledger_that_cannot_be_opened_is_gone_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -48,3 +48,11 @@ def test_settings() -> None:
     ]
     assert redact(b"") == b""
     assert redact(b"\xff ann@example.com") == "\ufffd [redacted email]".encode()
+
+
+@pytest.mark.parametrize("begin", [b"data: ", b"event: x\ndata: ", b": ping\n\ndata: ", b"\r\nid: 1\ndata: "])
+def test_streams_are_not_masked_piece_by_piece(begin: bytes) -> None:
+    """Rule 136: a secret spread over the events of a stream is found by no pattern, so none of the stream is kept."""
+    stream = begin + b'{"t":"sk-proj-abcd"}\n\ndata: {"t":"efghijklmnop1234"}\n\n'
+    assert keep(stream, Contents.REDACTED) == b""
+    assert keep(stream, Contents.FULL) == stream

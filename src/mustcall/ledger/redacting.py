@@ -34,6 +34,9 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("number", re.compile(r"()(?<![\w.])\+?\d(?:[ -]?\d){11,18}(?!\w|\.\d)")),
 )
 
+#: How a stream of events begins.
+_EVENTS = re.compile(rb"\s*(?:(?:data|event|id|retry):|:)")
+
 #: Fields whose text is a secret whatever it looks like.
 _SECRET_FIELDS = frozenset(
     {"authorization", "api_key", "apikey", "api-key", "x-api-key", "password", "passwd", "secret", "access_token"}
@@ -46,7 +49,8 @@ def keep(contents: bytes, setting: Contents) -> bytes:
         case Contents.FULL:
             return contents
         case Contents.REDACTED:
-            return redact(contents)
+            # A secret can be spread over the events of a stream, where no pattern finds it.
+            return b"" if _EVENTS.match(contents) else redact(contents)
         case Contents.NONE:
             return b""
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from time import time
 
@@ -24,6 +25,7 @@ from mustcall.gateway.replies import error_body
 from mustcall.gateway.state.conversation_state import Memory, tenant_of_key
 from mustcall.gateway.state.raw_replies import Tap, raw_replies
 from mustcall.gateway.state.response_owners import Holders
+from mustcall.gateway.state.whole_replies import in_one_piece
 from mustcall.ledger import (
     OFF,
     AttemptTrace,
@@ -163,7 +165,8 @@ class Keeper:
         self.ledger: Ledger = open_ledger(place, contents=settings.contents)
         self.memory = Memory(self.ledger, self.notices) if settings.responses else None
         self.holders = Holders(self.ledger, self.notices)
-        self.traces = TraceQueue(self.ledger, describe, self.notices)
+        redacts = settings.contents is Contents.REDACTED
+        self.traces = TraceQueue(self.ledger, partial(describe, joins=redacts), self.notices)
         self.keeps_contents = settings.contents is not Contents.NONE
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None
@@ -375,14 +378,19 @@ def client_of(agent: str) -> str:
     return found[0][:_LONGEST_CLIENT] if found else ""
 
 
-def describe(end: TurnEnd, *, digests: bool = True) -> TurnTrace:
-    """Return the trace of a finished turn; `digests` of what was sent cost a pass over it."""
+def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> TurnTrace:
+    """Return the trace of a finished turn; `digests` of what was sent cost a pass over it.
+
+    `joins` makes a stream one piece, so that what is masked in it is found wherever the stream was cut.
+    """
     record = end.progress.record
     attempts = record.attempts if record is not None else []
     failure = end.failure
     reply = b"".join(end.reply)
     if end.contents and failure is not None and not reply:
         reply = error_body(failure, codec_for(end.wire), end.id)
+    if joins:
+        reply = in_one_piece(reply, end.wire, int(end.at))
     raws = raw_replies(end.taps, [attempt.sends for attempt in attempts])
     usage = record.usage if record is not None else None
     return TurnTrace(

@@ -5,15 +5,11 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.gateway.state.trace_keeper import said
+from mustcall.gateway.state.whole_replies import read_back
 from mustcall.ledger import AttemptTrace, TurnTrace
 from mustcall.ledger.traces import is_mended
-from mustcall.wire.codec import Provenance
-from mustcall.wire.registry import codec_for
-from mustcall.wire.sse import SseDecoder
 
 __all__ = ["summary", "whole"]
 
@@ -60,16 +56,5 @@ def _parts(turn: TurnTrace) -> Any:
     """Return what the caller got, read as its wire has it; None for an error, or where it cannot be read."""
     if not turn.reply or turn.status != 200 or turn.wire not in set(Wire):
         return None
-    codec = codec_for(Wire(turn.wire))
-    provenance = Provenance(token="shown")  # noqa: S106  names the reply, opens nothing
-    try:
-        if turn.reply.lstrip()[:1] == b"{":
-            reply = codec.decode_reply(turn.reply, provenance)
-        else:
-            decoder, assembler = codec.stream_decoder(provenance), Assembler()
-            for event in (*decoder.feed_all(SseDecoder().feed(turn.reply)), *decoder.close()):
-                assembler.feed(event)
-            reply = assembler.reply()
-        return _json(said(reply))
-    except (MustcallError, ValueError, RecursionError):
-        return None
+    reply = read_back(turn.reply, Wire(turn.wire))
+    return None if reply is None else _json(said(reply))
