@@ -1,7 +1,9 @@
 """`import mustcall`: what is public, that it is all there, and that it costs nothing until it is used."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,20 @@ def test_every_error_can_be_imported() -> None:
     """What may be raised can be caught by its class: every error of the tree is importable from the package."""
     for name in errors.__all__:
         assert getattr(mustcall, name) is getattr(errors, name)
+
+
+def test_docs_import_from_public_places_only() -> None:
+    """What the docs and examples import comes from the package, its test kit, its tools, its ledger or its events."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "examples").glob("*.py")]
+    named = {
+        (page.name, found)
+        for page in pages
+        for found in re.findall(r"^from (mustcall[a-z_.]*) import", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    public = ("mustcall.testing", "mustcall.toolkit", "mustcall.ledger", "mustcall.telemetry")
+    assert len(named) > 10
+    assert [one for one in sorted(named) if one[1] != "mustcall" and not one[1].startswith(public)] == []
 
 
 def test_no_other_name_is_there() -> None:

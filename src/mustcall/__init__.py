@@ -77,13 +77,19 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
+    from mustcall.engine.spending.accounts import MemoryMeter as MemoryMeter
     from mustcall.engine.spending.purse import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
+    from mustcall.engine.tooling.definition import SourcedTool as SourcedTool
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
     from mustcall.policy.facts.controls import Controls, Limits
     from mustcall.policy.facts.controls import OnUnmet as OnUnmet
+    from mustcall.policy.failures.breaker import BreakerRule as BreakerRule
     from mustcall.policy.limits.budget import Caps
+    from mustcall.policy.limits.budget import ModelPrice as ModelPrice
+    from mustcall.policy.limits.budget import Price as Price
+    from mustcall.policy.limits.budget import TurnCap as TurnCap
     from mustcall.policy.words.grounding import GroundingRule
 
 __version__ = "0.1.0"
@@ -164,11 +170,20 @@ _HOMES = {
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),
+    "mustcall.engine.spending.accounts": ("MemoryMeter",),
     "mustcall.engine.spending.purse": ("Budget",),
-    "mustcall.engine.tooling.definition": ("FunctionTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"),
+    "mustcall.engine.tooling.definition": (
+        "FunctionTool",
+        "SourcedTool",
+        "ToolContext",
+        "ToolReturn",
+        "ToolSettings",
+        "ToolSource",
+    ),
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
-    "mustcall.policy.limits.budget": ("Caps",),
+    "mustcall.policy.failures.breaker": ("BreakerRule",),
+    "mustcall.policy.limits.budget": ("Caps", "ModelPrice", "Price", "TurnCap"),
     "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
     "mustcall.policy.words.grounding": ("GroundingRule",),
 }
