@@ -15,7 +15,11 @@ from mustcall.core.events import Event
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
-from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.records import Progress
+from mustcall.engine.turns import Turns
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, build_reply, stream_reply
@@ -115,15 +119,34 @@ class Outcome(msgspec.Struct):
     headers: Mapping[str, str]
 
 
+async def passed(
+    request: Inbound,
+    to: Endpoint,
+    transport: FakeTransport,
+    clock: FakeClock | None = None,
+    *,
+    model: str | None = None,
+    deadline: float = 2_000_000.0,
+) -> WholeReply | StreamedReply:
+    """Pass a request on under protocol `off`."""
+    return await Turns(transport, clock or FakeClock()).take(
+        request,
+        to,
+        model,
+        asked="m",
+        controls=Controls(protocol=Protocol.OFF),
+        progress=Progress(),
+        deadline=deadline,
+    )
+
+
 async def carry(
     request: Inbound, theirs: Wire, *replies: FakeReply | MustcallError, model: str | None = None, retries: int = 0
 ) -> Outcome:
     """Make one exchange and read its answer to the end; every reply is closed, however it ends."""
     transport = FakeTransport(replies)
     try:
-        answer = await exchange(
-            request, endpoint(theirs, retries=retries), model, transport, FakeClock(), deadline=2_000_000.0
-        )
+        answer = await passed(request, endpoint(theirs, retries=retries), transport, model=model)
         match answer:
             case WholeReply():
                 body = answer.body

@@ -1,8 +1,8 @@
-"""Carries one caller's request to an upstream and brings its reply back on the caller's wire.
+"""Passes one caller's request on to an upstream of the same wire, and its reply back, byte for byte (protocol `off`).
 
-Where both sides speak the same wire and nothing has to change, bytes are forwarded: the request as it came, the
-reply as it comes. Otherwise the request is decoded, encoded for the upstream, and the reply translated back, events
-as they arrive. A failure before the first byte is raised as a typed error; after it, it is the stream's last event.
+Nothing is read that need not be: a reply is only decoded where it has another form than was asked for, a stream for a
+whole one or the other way round. A failure before the first byte is raised as a typed error; after it, it is the
+stream's last event. Across wires `off` is a turn like others (`engine.turn`).
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import (
-    InvalidRequest,
     MustcallError,
     UpstreamGarbage,
     UpstreamRejected,
@@ -32,12 +31,10 @@ from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
-from mustcall.wire.binding import Binding, StreamBinding
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.codec import Provenance, Stamp
 from mustcall.wire.opening import Fields
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import holds_seal
 from mustcall.wire.sse import Silence, SseDecoder, SseFramer
 
 __all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream"]
@@ -108,45 +105,24 @@ async def exchange(
 ) -> WholeReply | StreamedReply:
     """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`."""
     log = AdaptationLog()
-    mine, theirs = codec_for(inbound.wire), codec_for(endpoint.wire)
-    request: Request | None = None
-    if mine is theirs and not holds_seal(inbound.body):
-        body = inbound.body if model is None else rename_model(inbound.body, model)
-    else:
-        request = mine.decode_request(inbound.body)
-        outgoing = request if model is None else request.evolve(model=model)
-        most = endpoint.max_output_tokens
-        if most is not None and request.max_tokens is not None and request.max_tokens > most:
-            log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
-            outgoing = outgoing.evolve(max_tokens=most)
-        target = Target(issuer=endpoint.issuer(outgoing.model), default_max_tokens=endpoint.default_max_tokens)
-        try:
-            body = msgspec.json.encode(theirs.encode_request(outgoing, target, log))
-        except RecursionError:  # what can just be read cannot always be written
-            raise InvalidRequest("the body is nested too deeply") from None
-    same_wire = mine is theirs
-    headers = request_headers(endpoint, inbound.headers, same_wire=same_wire, stream=inbound.stream)
-    if inbound.trace is not None:
-        headers |= inbound.trace.outgoing(1)
+    codec = codec_for(endpoint.wire)
     call = UpstreamCall(
-        url=endpoint.base_url + theirs.path + (f"?{inbound.query}" if same_wire and inbound.query else ""),
-        headers=headers,
-        body=body,
+        url=endpoint.base_url + codec.path + (f"?{inbound.query}" if inbound.query else ""),
+        headers=request_headers(endpoint, inbound.headers, same_wire=True, stream=inbound.stream),
+        body=inbound.body if model is None else rename_model(inbound.body, model),
         timeouts=endpoint.timeouts,
     )
     answer = await send_patiently(
-        transport, call, endpoint.backoff, theirs.decode_error, clock=clock, deadline=deadline, log=log
+        transport, call, endpoint.backoff, codec.decode_error, clock=clock, deadline=deadline, log=log
     )
-    sent = model or (request.model if request is not None else "")
-    issuer = endpoint.issuer(sent)
-    crossing = _Crossing(inbound, request, endpoint, log, int(clock.now()), issuer=issuer, limits=limits)
+    passing = _Passing(inbound, log, int(clock.now()), issuer=endpoint.issuer(model or ""), limits=limits)
     try:
         if answer.error_body is not None:
-            return crossing.error(answer, answer.error_body)
+            return passing.error(answer, answer.error_body)
         async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
             if inbound.stream:
-                return await crossing.stream(answer.reply)
-            return await crossing.whole(answer.reply)
+                return await passing.stream(answer.reply)
+            return await passing.whole(answer.reply)
     except TimeoutError:
         await answer.reply.close()
         raise UpstreamTimeout("the upstream's answer did not begin within the time for this request") from None
@@ -155,48 +131,33 @@ async def exchange(
         raise
 
 
-class _Crossing:
-    """The way back of one exchange: from the upstream's wire to the caller's."""
+class _Passing:
+    """The way back of one exchange."""
 
-    def __init__(
-        self,
-        inbound: Inbound,
-        request: Request | None,
-        endpoint: Endpoint,
-        log: AdaptationLog,
-        created: int,
-        *,
-        issuer: str,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, inbound: Inbound, log: AdaptationLog, created: int, *, issuer: str, limits: Limits) -> None:
         self._limits = limits
         self._inbound = inbound
-        self._decoded = request
-        self._mine = codec_for(inbound.wire)
-        self._theirs = codec_for(endpoint.wire)
-        self._same_wire = inbound.wire is endpoint.wire
+        self._codec = codec_for(inbound.wire)
         self._log = log
-        self._provenance = Provenance(issuer=issuer, token=inbound.token, crosses=not self._same_wire)
+        self._provenance = Provenance(issuer=issuer, token=inbound.token)
         self._stamp = inbound.stamp(created)
 
     @property
     def _request(self) -> Request:
-        """The caller's request, decoded once and only if the way back needs it."""
-        if self._decoded is None:
-            self._decoded = self._mine.decode_request(self._inbound.body)
-        return self._decoded
+        """The caller's request, decoded only if the way back needs it."""
+        return self._codec.decode_request(self._inbound.body)
 
     def error(self, answer: Answer, body: bytes) -> WholeReply | StreamedReply:
-        """Return an upstream's error status: as it is on the same wire, in the caller's shape otherwise."""
+        """Return an upstream's error status: as it is, or in the wire's shape if it is not."""
         status, headers = answer.reply.status, answer.reply.headers
-        if self._same_wire and is_error_body(body):
+        if is_error_body(body):
             return self._whole(status, body, headers)
-        info = self._theirs.decode_error(status, body)
-        if self._inbound.stream and info.code in self._mine.streamed_errors:
-            encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
+        info = self._codec.decode_error(status, body)
+        if self._inbound.stream and info.code in self._codec.streamed_errors:
+            encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
             return self._stream(_nothing(), encoder.feed(Failed(info)), headers)
         return self._whole(
-            status, msgspec.json.encode(self._mine.encode_error(info, self._inbound.request_id)), headers
+            status, msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id)), headers
         )
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
@@ -207,13 +168,9 @@ class _Crossing:
             return self._whole(200, body, reply.headers)
         body = await reply.read()
         await reply.close()
-        if self._same_wire:
-            if not is_reply(self._mine.wire, body):
-                self._check_not_error(body)
-                raise not_a_reply(self._mine.wire, body)
-        else:
-            decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
-            body = self._encode(decoded)
+        if not is_reply(self._codec.wire, body):
+            self._check_not_error(body)
+            raise not_a_reply(self._codec.wire, body)
         return self._whole(reply.status, body, reply.headers)
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
@@ -223,12 +180,9 @@ class _Crossing:
             await reply.close()
             self._check_not_error(body)
             self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
-            decoded = self._bound(self._theirs.decode_reply(body, self._provenance))
-            chunks = self._encode_all(decoded)
-        elif self._same_wire:
-            chunks = self._forward(reply)
+            chunks = self._encode_all(self._codec.decode_reply(body, self._provenance))
         else:
-            chunks = self._translate(reply)
+            chunks = self._forward(reply)
         # Until the first bytes are there nothing was sent, so a failure can still be a plain error with a status.
         first = await anext(chunks, None)
         if first is None:
@@ -246,17 +200,14 @@ class _Crossing:
     def _encode(self, reply: Reply) -> bytes:
         """Write a reply for the caller."""
         try:
-            return msgspec.json.encode(self._mine.encode_reply(reply, self._request, self._stamp, self._log))
+            return msgspec.json.encode(self._codec.encode_reply(reply, self._request, self._stamp, self._log))
         except RecursionError:
             raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
-
-    def _bound(self, reply: Reply) -> Reply:
-        return Binding(self._request, self._theirs.wire).restore_reply(reply)
 
     def _check_not_error(self, body: bytes) -> None:
         """Raise for an error that was sent as a success."""
         if is_error_body(body):
-            raise UpstreamRejected(self._theirs.decode_error(502, body))
+            raise UpstreamRejected(self._codec.decode_error(502, body))
 
     async def _assemble(self, reply: UpstreamReply) -> Reply:
         assembler = Assembler()
@@ -267,7 +218,7 @@ class _Crossing:
         return assembler.reply()
 
     async def _encode_all(self, reply: Reply) -> AsyncGenerator[bytes]:
-        encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
+        encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
         try:
             whole = b"".join(encoder.feed(event) for event in unroll(reply))
         except RecursionError:
@@ -280,7 +231,7 @@ class _Crossing:
         failure: MustcallError | None = None
         closed = False
         last = b""
-        marks = self._mine.closing_marks
+        marks = self._codec.closing_marks
         try:
             async with aclosing(reply.chunks()) as pieces:
                 async for piece in pieces:
@@ -301,28 +252,22 @@ class _Crossing:
         if not closed:
             # A server may hang up right after its last line, without the blank one that ends the event.
             rest = framer.close() if failure is None else b""
-            if rest and any(self._mine.closes(event) for event in SseDecoder().feed(rest + b"\n\n")):
+            if rest and any(self._codec.closes(event) for event in SseDecoder().feed(rest + b"\n\n")):
                 yield rest + b"\n\n"
             closed = self._has_closed(framer)
         if not closed:
             failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
             if not last:
                 raise failure
-            yield self._mine.encode_stream_error(failure.info(), self._inbound.request_id, last)
+            yield self._codec.encode_stream_error(failure.info(), self._inbound.request_id, last)
 
     def _has_closed(self, framer: SseFramer) -> bool:
-        return any(self._mine.closes(event) for event in framer.last_events())
+        return any(self._codec.closes(event) for event in framer.last_events())
 
     async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
-        """Yield the events of each piece that arrives, bound to the caller's tools; a failure is the last of them."""
+        """Yield the events of each piece that arrives; a failure is the last of them."""
         sse, silence = SseDecoder(self._limits), Silence(self._limits)
-        decoder = self._theirs.stream_decoder(self._provenance)
-        binding = Binding(self._request, self._theirs.wire)
-        bind = StreamBinding(binding).feed
-
-        def bound(events: list[Event]) -> list[Event]:
-            return events if binding.trivial else [restored for event in events for restored in bind(event)]
-
+        decoder = self._codec.stream_decoder(self._provenance)
         try:
             try:
                 async with aclosing(reply.chunks()) as pieces:
@@ -332,34 +277,17 @@ class _Crossing:
                             silence.end()
                         else:
                             silence.note(piece)
-                        yield bound(events)
+                        yield events
                         if events and isinstance(events[-1], Ended | Failed):
                             await drain(pieces)
                             return
-                yield bound(decoder.feed_all(sse.close()) + decoder.close())
+                yield decoder.feed_all(sse.close()) + decoder.close()
             finally:
                 await reply.close()
         except MustcallError as error:
             yield [Failed(error.info())]
         except RecursionError:
             yield [Failed(UpstreamGarbage("the upstream's stream is nested too deeply").info())]
-
-    async def _translate(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
-        """Write the reply's events on the caller's wire, those of one piece together."""
-        encoder = self._mine.stream_encoder(self._request, self._stamp, self._log)
-        begun = False
-        async with aclosing(self._batches(reply)) as batches:
-            async for events in batches:
-                if not begun:
-                    for event in events:
-                        if isinstance(event, Failed) and event.error.code not in self._mine.streamed_errors:
-                            raise UpstreamRejected(event.error)
-                data = b"".join(map(encoder.feed, events))
-                if data:
-                    begun = True
-                    yield data
-                if events and isinstance(events[-1], Failed):
-                    return
 
 
 async def drain(pieces: AsyncGenerator[bytes]) -> None:

@@ -38,6 +38,7 @@ from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import codec_for
+from mustcall.wire.sealing import holds_seal
 
 __all__ = ["House", "Turns", "set_course"]
 
@@ -193,7 +194,8 @@ class Turns:
         goes through it, and it must `follow` the turn.
         """
         profile = self.profile(endpoint, model or asked, inbound.tenant)
-        if (controls.protocol or profile.protocol) is Protocol.OFF:
+        off = (controls.protocol or profile.protocol) is Protocol.OFF
+        if off and inbound.wire is endpoint.wire and not holds_seal(inbound.body):
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             progress.record = TurnRecord(protocol=str(Protocol.OFF))
             transport = self._transport if metered is None else metered
