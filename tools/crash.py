@@ -147,9 +147,9 @@ def main() -> int:
         tally["points"] = struck
         wrong += found
     for number in range(asked.zombies):
-        # In the middle of an effect nothing can stop a process that sleeps: it acts when it wakes up. Calls of one step run
-        # together, so that one of them may be there wherever the process is stopped. A tool that is run again because
-        # it was not seen to act is therefore left out.
+        # In the middle of an effect nothing can stop a process that sleeps: it acts when it wakes up. Calls of one step
+        # run together, so that one of them may be there wherever the process is stopped. A tool that is run again
+        # because it was not seen to act is therefore left out.
         job = Arena(place, folder, lease=_ZOMBIE_LEASE, tools=(*ONCE, AGAIN)).job(2 * 10**7 + seed + number)
         stopped, found = wake_a_zombie(job, dice.randint(2, 7), effects=bool(number % 2))
         tally += {"zombies": 1, "fenced": int(stopped)}
