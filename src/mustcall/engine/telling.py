@@ -52,7 +52,7 @@ def turn_ended(
         progress.model,
         wire,
         len(attempts),
-        "passed" if record.outcome is None else str(record.outcome),
+        record.outcome or "passed",
         route,
         status,
         seconds,
@@ -60,7 +60,9 @@ def turn_ended(
         record.protocol,
         record.force,
         error,
-        tuple([_attempt(attempt, began) for attempt in attempts]),
+        (_attempt(attempts[0], began),)
+        if len(attempts) == 1
+        else tuple([_attempt(attempt, began) for attempt in attempts]),
         record.adaptations,
         record.calls,
         usage.input_tokens,
@@ -85,17 +87,17 @@ def turn_ended(
 def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
     usage = attempt.usage or _NOTHING
     return AttemptEnd(
-        after=attempt.started - began,
-        seconds=attempt.seconds,
-        first_byte=attempt.first_byte,
-        rung=attempt.rung.kind,
-        verdict="" if attempt.verdict is None else str(attempt.verdict),
-        remedy=attempt.remedy or "",
-        sends=attempt.sends,
-        error=attempt.error or "",
-        tool=attempt.tool,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
+        attempt.started - began,
+        attempt.seconds,
+        attempt.first_byte,
+        attempt.rung.kind,
+        attempt.verdict or "",
+        attempt.remedy or "",
+        attempt.sends,
+        attempt.error or "",
+        attempt.tool,
+        usage.input_tokens,
+        usage.output_tokens,
     )
 
 
