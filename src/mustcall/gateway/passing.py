@@ -3,7 +3,7 @@
 A withheld header is listed with its reason. What no row names passes, so that headers of tomorrow do too (rule 112).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,17 +96,21 @@ def withheld(name: str) -> Withheld | None:
     return next((row for row in WITHHELD if row.covers(name)), None)
 
 
-def passed(upstream: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
+def passed(upstream: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
     left = MOST_PASSED
-    listed = upstream.get("connection", "").lower()
-    hops = frozenset(name.strip() for name in listed.split(",")) if listed not in ("", "keep-alive", "close") else None
+    listed = upstream.get("connection", "")
+    hops = None
+    if listed and listed.lower() not in ("keep-alive", "close"):
+        hops = frozenset(name.strip() for name in listed.lower().split(","))
+    found: list[tuple[str, str]] = []
     for name, value in upstream.items():
         if withheld(name) is None and (hops is None or name not in hops):
             left -= len(name) + len(value) + 4
             if left < 0:
-                return
-            yield name, value
+                break
+            found.append((name, value))
+    return found
 
 
 def markdown() -> str:
