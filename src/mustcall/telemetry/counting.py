@@ -143,7 +143,9 @@ class Counts:
         if cell is None:
             cell = self._cells[key] = _Cell()
         cell.turns += 1
-        _observe(cell.seconds, event.seconds)
+        seconds, buckets = event.seconds, cell.seconds
+        buckets[bisect_left(BOUNDS, seconds)] += 1  # as `_observe`, which would be a call for each turn
+        buckets[-1] += seconds
         if not upstream:
             return
         calls = event.calls
@@ -157,7 +159,9 @@ class Counts:
         for attempt in event.attempts:
             verdict = attempt.verdict
             verdicts[verdict] = verdicts.get(verdict, 0) + 1
-            _observe(cell.attempts, attempt.seconds)
+            seconds, buckets = attempt.seconds, cell.attempts
+            buckets[bisect_left(BOUNDS, seconds)] += 1
+            buckets[-1] += seconds
             if attempt.first_byte:
                 _observe(cell.first, attempt.first_byte)
         if event.held is not None:
