@@ -40,9 +40,14 @@ def turn_ended(
             parent="" if trace is None else trace.parent,
         )
     attempts = record.attempts
-    began = attempts[0].started if attempts else 0.0
-    usage = record.usage or _NOTHING
     cost = record.cost
+    if len(attempts) == 1:  # most turns
+        only = attempts[0]
+        ends, usage, calls = (_attempt(only, only.started),), only.usage or _NOTHING, only.sends
+    else:
+        began = attempts[0].started if attempts else 0.0
+        ends = tuple([_attempt(attempt, began) for attempt in attempts])
+        usage, calls = record.usage or _NOTHING, record.calls
     # Built for every turn, so by position, which is four times as fast; what only traces say is added where they are.
     ended = TurnEnded(
         at,
@@ -60,11 +65,9 @@ def turn_ended(
         record.protocol,
         record.force,
         error,
-        (_attempt(attempts[0], began),)
-        if len(attempts) == 1
-        else tuple([_attempt(attempt, began) for attempt in attempts]),
+        ends,
         record.adaptations,
-        record.calls,
+        calls,
         usage.input_tokens,
         usage.output_tokens,
         cost.cost_usd,

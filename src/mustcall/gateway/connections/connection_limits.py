@@ -158,7 +158,8 @@ class FrontProtocol(JoiningProtocol):
             return
         self._size += len(data)
         _take(self, data)
-        if self._size:
+        # The next head can begin behind a request that came whole.
+        if self._size or len(self.headers) > self.front.limits.header_count:
             self._check_begun()
 
     def _take_in_slices(self, data: bytes) -> None:
@@ -167,7 +168,7 @@ class FrontProtocol(JoiningProtocol):
             piece = data[start : start + _SLICE]
             self._size += len(piece)
             _take(self, piece)
-            if self._size:
+            if self._size or len(self.headers) > self.front.limits.header_count:
                 self._check_begun()
             if self._refused or self.transport.is_closing():
                 return
