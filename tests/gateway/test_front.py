@@ -1,13 +1,18 @@
 """What a connection may do before any key is known, over raw sockets."""
 
+import asyncio
 import errno
 import logging
+import re
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from unittest.mock import Mock
 
 import msgspec
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from mustcall.core.errors import ForeignOrigin
 from mustcall.core.limits import DEFAULTS, Limits
@@ -63,6 +68,60 @@ def test_heads_are_bounded() -> None:
         assert _ask(place, HEAD + b"x: " + b"y" * 300_000) == 431
         assert _ask(place, b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\n\r\n") == 431
         assert _ask(place, HEAD + b"x: %b\r\n\r\n" % (b"y" * 60_000) + BODY) == 200
+
+
+def _after_one(place: tuple[str, int], more: bytes) -> list[int]:
+    """Return the statuses of the answers to a request and what comes behind it in the same bytes."""
+    with socket.create_connection(place) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(HEAD + b"\r\n" + BODY + more)
+        connection.settimeout(30)
+        said = b""
+        with suppress(ConnectionError):
+            while piece := connection.recv(65_536):
+                said += piece
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", said)]
+
+
+def test_headers_are_counted_wherever_a_head_begins() -> None:
+    """Too many behind a whole request, behind a body in chunks, or behind a long body end the connection."""
+    more = b"x: y\r\n" * 200
+    with _gateway(head_seconds=60.0) as place:
+        assert 200 not in _after_one(place, b"GET / HTTP/1.1\r\n" + more)[1:]
+        assert 200 not in _after_one(place, b"GET / HTTP/1.1\r\n" + more * 100)[1:]
+        chunked = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+        chunked += b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+        assert _ask(place, chunked + b"x: y\r\n" * 100 + b"\r\n") == 200
+        assert _ask(place, chunked + more + b"\r\n") == 431
+        assert _ask(place, chunked + more) == 431
+
+
+def test_one_step_of_the_loop_reads_a_bounded_number_of_headers() -> None:
+    """However many headers come at once, they are counted after each slice and the rest is not looked at."""
+    front = Front(DEFAULTS)
+    config = uvicorn.Config(_nothing, http=front.protocol(), lifespan="off", log_config=None)
+    config.load()
+    loop = asyncio.new_event_loop()
+    try:
+        connection = front.protocol()(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+        transport = Mock(spec=asyncio.Transport)
+        transport.get_extra_info.return_value = None
+        transport.is_closing.return_value = False
+
+        async def read() -> None:
+            connection.connection_made(transport)
+            connection.data_received(b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 60_000)
+
+        loop.run_until_complete(read())
+    finally:
+        loop.close()
+    assert len(connection.headers) <= 65_536 // 4
+    assert b" 431 " in transport.write.call_args.args[0]
+    transport.close.assert_called_once()
+
+
+async def _nothing(scope: object, receive: object, send: object) -> None:
+    """Serve nothing."""
 
 
 def test_a_large_body_is_no_large_head() -> None:

@@ -5,7 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.reply.announced_calls import announces_call
+from mustcall.policy.reply.announced_calls import (
+    _OPENERS,  # pyright: ignore[reportPrivateUsage]  the table itself
+    announces_call,
+)
 
 TOOLS = (Tool(name="get_weather"), Tool(name="files.read"), Tool(name="Search"))
 
@@ -82,3 +85,10 @@ def test_never_raises_and_looks_at_the_end_only(pieces: list[str]) -> None:
 def test_repeated_words_end(unit: str) -> None:
     """Rule 133: long runs of phrases are looked at in bounded time."""
     assert announces_call(unit * 100_000 + ". I'll use get_weather", TOOLS)
+
+
+@pytest.mark.parametrize("opener", _OPENERS)
+@pytest.mark.parametrize("end", [" call the weather tool.", " use weather."])
+def test_every_opener_announces(opener: str, end: str) -> None:
+    """The quick look that most texts end with lets none of the phrases through."""
+    assert announces_call(f"Right. {opener.capitalize()}{end}", (Tool(name="weather", parameters={}),))

@@ -16,6 +16,8 @@ __all__ = ["UNKNOWN", "Lookout", "mentions_called"]
 
 UNKNOWN = "unknown"
 WINDOW = 400
+#: So many names are looked for one by one before any markup is: a text without them has nothing to report.
+_FEW = 16
 _BEFORE = r"[<\[{(|=:\"'>「『@#$/\\.]"
 # A tag on a line of its own, and the name on the next: `<my_code>`, `get_weather(…)`.
 _LINE_BEFORE = r"(?<=[>\]])[ \t]{0,8}\r?\n[ \t]{0,8}"
@@ -142,7 +144,10 @@ class Lookout:
 
 def mentions_called(text: str, offered: Offered) -> bool:
     """Tell whether an offered name stands behind markup anywhere in a text: without one there is nothing to report."""
-    return bool(offered.names) and _names(offered.names).search(f"{text}\n") is not None
+    names = offered.names
+    if not names or (len(names) <= _FEW and not any(map(text.__contains__, names))):
+        return False
+    return _names(names).search(f"{text}\n") is not None
 
 
 @lru_cache(maxsize=64)

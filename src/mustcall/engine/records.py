@@ -210,6 +210,7 @@ class Progress:
         "session",
         "spoke",
         "streams",
+        "tenant",
         "trace",
         "upstream",
     )
@@ -230,6 +231,8 @@ class Progress:
         self.upstream = ""
         #: The session as accounts know it, where the caller named one or something is counted.
         self.session = ""
+        #: A digest of the caller's key, where it has one and that was asked for.
+        self.tenant = ""
         #: When the first piece of a stream went out to the caller, in the clock's monotonic seconds.
         self.spoke: float | None = None
         #: The span of the turn, where somebody traces; the caller's body, where contents are told.

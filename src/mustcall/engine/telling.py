@@ -40,9 +40,14 @@ def turn_ended(
             parent="" if trace is None else trace.parent,
         )
     attempts = record.attempts
-    began = attempts[0].started if attempts else 0.0
-    usage = record.usage or _NOTHING
     cost = record.cost
+    if len(attempts) == 1:  # most turns
+        only = attempts[0]
+        ends, usage, calls = (_attempt(only, only.started),), only.usage or _NOTHING, only.sends
+    else:
+        began = attempts[0].started if attempts else 0.0
+        ends = tuple([_attempt(attempt, began) for attempt in attempts])
+        usage, calls = record.usage or _NOTHING, record.calls
     # Built for every turn, so by position, which is four times as fast; what only traces say is added where they are.
     ended = TurnEnded(
         at,
@@ -52,7 +57,7 @@ def turn_ended(
         progress.model,
         wire,
         len(attempts),
-        "passed" if record.outcome is None else str(record.outcome),
+        record.outcome or "passed",
         route,
         status,
         seconds,
@@ -60,9 +65,9 @@ def turn_ended(
         record.protocol,
         record.force,
         error,
-        tuple([_attempt(attempt, began) for attempt in attempts]),
+        ends,
         record.adaptations,
-        record.calls,
+        calls,
         usage.input_tokens,
         usage.output_tokens,
         cost.cost_usd,
@@ -85,17 +90,17 @@ def turn_ended(
 def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
     usage = attempt.usage or _NOTHING
     return AttemptEnd(
-        after=attempt.started - began,
-        seconds=attempt.seconds,
-        first_byte=attempt.first_byte,
-        rung=attempt.rung.kind,
-        verdict="" if attempt.verdict is None else str(attempt.verdict),
-        remedy=attempt.remedy or "",
-        sends=attempt.sends,
-        error=attempt.error or "",
-        tool=attempt.tool,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
+        attempt.started - began,
+        attempt.seconds,
+        attempt.first_byte,
+        attempt.rung.kind,
+        attempt.verdict or "",
+        attempt.remedy or "",
+        attempt.sends,
+        attempt.error or "",
+        attempt.tool,
+        usage.input_tokens,
+        usage.output_tokens,
     )
 
 

@@ -276,26 +276,15 @@ class Gateway:
         if call.method == "OPTIONS" and self._settings.server.cors_origins:
             await call.send_whole(204, b"", [])
             return
-        server = self._settings.server
-        expected = _METHODS.get(call.path)
-        if call.path == _METRICS and not serves_metrics(self._settings):
-            expected = None
-        if call.path.startswith(STORED):
-            expected = call.method  # which methods a stored response takes is known there
-        if expected is None:
-            raise UnknownRoute(
-                f"nothing is served at {call.asked!r}; the gateway serves POST /v1/chat/completions, /v1/responses, "
-                "/v1/messages, /v1/messages/count_tokens, GET /v1/models, /metrics, and GET and DELETE /v1/responses/ID"
-            )
-        if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
-            raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", allowed=expected)
-        if call.path != _METRICS or server.metrics == "key":
+        if call.path not in _TURNS or call.method != "POST":
+            self._check_route(call)
+        if call.path != _METRICS or self._settings.server.metrics == "key":
             self._authorise(call.headers)
         if call.path == _METRICS:
             await call.send_whole(200, self._telling.page(), [(b"content-type", CONTENT_TYPE)])
             return
         key = caller_key(call.headers) if self._keys else None
-        if call.path == _MODELS or call.path.startswith(STORED):
+        if call.path == _MODELS or (call.path not in _TURNS and call.path.startswith(STORED)):
             with self._admission.slot(key):
                 await self._look_up(call)
             return
@@ -314,6 +303,21 @@ class Gateway:
                 self._admission.end(key)
         finally:
             held.give_back()
+
+    def _check_route(self, call: "_Call") -> None:
+        """Raise for a path that is not served, or not by this method."""
+        expected = _METHODS.get(call.path)
+        if call.path == _METRICS and not serves_metrics(self._settings):
+            expected = None
+        if call.path.startswith(STORED):
+            expected = call.method  # which methods a stored response takes is known there
+        if expected is None:
+            raise UnknownRoute(
+                f"nothing is served at {call.asked!r}; the gateway serves POST /v1/chat/completions, /v1/responses, "
+                "/v1/messages, /v1/messages/count_tokens, GET /v1/models, /metrics, and GET and DELETE /v1/responses/ID"
+            )
+        if call.method != expected and not (call.method == "HEAD" and expected == "GET"):
+            raise WrongMethod(f"{call.asked} takes {expected}, not {call.method}", allowed=expected)
 
     async def _look_up(self, call: "_Call") -> None:
         """Answer what needs no turn: the list of models, and stored responses."""
@@ -348,7 +352,7 @@ class Gateway:
                     call.wire,
                     status,
                     call.progress,
-                    caller_key(call.headers),
+                    None,  # the turn knows whose it is
                     contents,
                     body if contents else b"",
                     tuple(call.kept or ()),

@@ -8,20 +8,22 @@ __all__ = ["line_of"]
 
 def line_of(ended: TurnEnded) -> RequestLine:
     """Return the line of a request."""
+    attempts, adaptations = ended.attempts, ended.adaptations
+    # Built for every request, so by position.
     return RequestLine(
-        at=ended.at,
-        request_id=ended.request_id,
-        route=ended.route,
-        status=ended.status,
-        seconds=ended.seconds,
-        outcome=ended.class_,
-        model=ended.model,
-        upstream=ended.upstream,
-        calls=ended.calls,
-        verdicts=tuple([attempt.verdict or attempt.error or "none" for attempt in ended.attempts]),
-        force=ended.force,
-        input_tokens=ended.input_tokens,
-        output_tokens=ended.output_tokens,
-        adaptations=tuple(dict.fromkeys([str(entry.kind) for entry in ended.adaptations])),
-        error=ended.error,
+        ended.at,
+        ended.request_id,
+        ended.route,
+        ended.status,
+        ended.seconds,
+        ended.class_,
+        ended.model,
+        ended.upstream,
+        ended.calls,
+        tuple([attempt.verdict or attempt.error or "none" for attempt in attempts]),
+        ended.force,
+        ended.input_tokens,
+        ended.output_tokens,
+        tuple(dict.fromkeys([str(entry.kind) for entry in adaptations])) if adaptations else (),
+        ended.error,
     )

@@ -3,7 +3,7 @@
 A withheld header is listed with its reason. What no row names passes, so that headers of tomorrow do too (rule 112).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,17 +96,27 @@ def withheld(name: str) -> Withheld | None:
     return next((row for row in WITHHELD if row.covers(name)), None)
 
 
-def passed(upstream: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
+@lru_cache(maxsize=64)
+def _passing(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of an answer's headers are not withheld; an upstream sends the same ones every time."""
+    return tuple([name for name in names if withheld(name) is None])
+
+
+def passed(upstream: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
+    found = [(name, upstream[name]) for name in _passing(tuple(upstream))]
+    listed = upstream.get("connection")
+    if listed and listed.lower() not in ("keep-alive", "close"):
+        hops = frozenset(name.strip() for name in listed.lower().split(","))
+        found = [header for header in found if header[0] not in hops]
+    if sum(map(len, upstream)) + sum(map(len, upstream.values())) + 4 * len(upstream) <= MOST_PASSED:
+        return found
     left = MOST_PASSED
-    listed = upstream.get("connection", "").lower()
-    hops = frozenset(name.strip() for name in listed.split(",")) if listed not in ("", "keep-alive", "close") else None
-    for name, value in upstream.items():
-        if withheld(name) is None and (hops is None or name not in hops):
-            left -= len(name) + len(value) + 4
-            if left < 0:
-                return
-            yield name, value
+    for count, (name, value) in enumerate(found):
+        left -= len(name) + len(value) + 4
+        if left < 0:
+            return found[:count]
+    return found
 
 
 def markdown() -> str:

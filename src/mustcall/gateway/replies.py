@@ -42,8 +42,8 @@ def reply_headers(
     """Return the headers of an answer: the upstream's that pass, and ours."""
     ours = request_id.encode()
     headers: list[Header] = [(b"content-type", content_type), (b"x-mustcall-request-id", ours)]
-    for name, value in passed(upstream):
-        headers.append((name.encode("latin-1"), value.encode("latin-1", "replace")))
+    if upstream:
+        headers += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in passed(upstream)]
     if "request-id" not in upstream:
         headers.append((b"request-id", ours))
     if "x-request-id" not in upstream:

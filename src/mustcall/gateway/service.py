@@ -117,6 +117,7 @@ class Service:
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         came, fields = body, _opened(body)
+        tenant = progress.tenant = tenant_of(caller or headers)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -124,7 +125,7 @@ class Service:
             repeats |= self._recall(asked, controls, token, progress)
         memory, keeps, held = self._memory, None, None
         if memory is not None and wire is Wire.MESSAGES and fields is not None and "thread" in fields:
-            keeps, body = await memory.recall_thread(body, tenant_of(caller or headers), token)
+            keeps, body = await memory.recall_thread(body, tenant, token)
             headers = without_threads(headers)
         if body is not came:
             came, fields = body, open_body(body)
@@ -138,9 +139,9 @@ class Service:
             endpoint = msgspec.structs.replace(endpoint, backoff=_NO_TRIES)
         progress.model, progress.upstream = seen.model, endpoint.name
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
-            keeps, body = await memory.recall_response(body, tenant_of(caller or headers), token)
+            keeps, body = await memory.recall_response(body, tenant, token)
         if self._holders is not None and wire is Wire.RESPONSES and endpoint.keeps_responses:
-            held = await self._holders.check_body(body, tenant_of(caller or headers))
+            held = await self._holders.check_body(body, tenant)
         inbound = Inbound(
             wire=wire,
             body=body,
@@ -149,7 +150,7 @@ class Service:
             stream=seen.stream,
             token=token,
             request_id=f"req_{token}",
-            tenant=tenant_of(caller or headers),
+            tenant=tenant,
             stored=keeps is not None and keeps.stores,
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,

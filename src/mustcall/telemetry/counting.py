@@ -30,6 +30,8 @@ _UNKNOWN = frozenset({"", Verdict.REJECTED, Verdict.UNAVAILABLE})
 _STATES = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 Key = tuple[str, ...]
+#: Route, status, error, upstream, model, outcome, force.
+_Kind = tuple[str, int, str, str, str, str, str]
 
 
 class ModelNames:
@@ -100,7 +102,7 @@ class Counts:
     def __init__(self, models: ModelNames) -> None:
         self._models = models
         self._added: dict[Key, float] = {}
-        self._cells: dict[Key, _Cell] = {}
+        self._cells: dict[_Kind, _Cell] = {}
         #: The state of each breaker that ever changed.
         self.breakers: dict[tuple[str, str], float] = {}
 
@@ -136,23 +138,30 @@ class Counts:
     def _turn(self, event: TurnEnded) -> None:
         upstream = event.upstream if event.class_ else ""
         model = self._models.label(event) if upstream else ""
-        key = (event.route, str(event.status), event.error, upstream, model, event.class_, event.force)
+        key = (event.route, event.status, event.error, upstream, model, event.class_, event.force)
         cell = self._cells.get(key)
         if cell is None:
             cell = self._cells[key] = _Cell()
         cell.turns += 1
-        _observe(cell.seconds, event.seconds)
+        seconds, buckets = event.seconds, cell.seconds
+        buckets[bisect_left(BOUNDS, seconds)] += 1  # as `_observe`, which would be a call for each turn
+        buckets[-1] += seconds
         if not upstream:
             return
-        cell.calls += event.calls
-        if event.calls > 1:
-            cell.extra += event.calls - 1
+        calls = event.calls
+        cell.calls += calls
+        if calls > 1:
+            cell.extra += calls - 1
         cell.read += event.input_tokens
         cell.written += event.output_tokens
         cell.cost += event.cost_usd
+        verdicts = cell.verdicts
         for attempt in event.attempts:
-            cell.verdicts[attempt.verdict] = cell.verdicts.get(attempt.verdict, 0) + 1
-            _observe(cell.attempts, attempt.seconds)
+            verdict = attempt.verdict
+            verdicts[verdict] = verdicts.get(verdict, 0) + 1
+            seconds, buckets = attempt.seconds, cell.attempts
+            buckets[bisect_left(BOUNDS, seconds)] += 1
+            buckets[-1] += seconds
             if attempt.first_byte:
                 _observe(cell.first, attempt.first_byte)
         if event.held is not None:
@@ -172,7 +181,7 @@ def _observe(buckets: list[float], seconds: float) -> None:
     buckets[-1] += seconds
 
 
-def _spread(key: Key, cell: _Cell, added: dict[Key, float], observed: dict[Key, list[float]]) -> None:
+def _spread(key: _Kind, cell: _Cell, added: dict[Key, float], observed: dict[Key, list[float]]) -> None:
     """Add what turns of one kind came to to the families."""
     route, status, error, upstream, model, outcome, force = key
 
@@ -184,7 +193,7 @@ def _spread(key: Key, cell: _Cell, added: dict[Key, float], observed: dict[Key, 
             known = observed.get(labels)
             observed[labels] = seen if known is None else [one + more for one, more in zip(known, seen, strict=True)]
 
-    add(cell.turns, "requests", route, "gone" if status == "0" else status)
+    add(cell.turns, "requests", route, str(status) if status else "gone")
     observe(cell.seconds, "request_duration", route)
     if error:
         add(cell.turns, "errors", error)

@@ -74,7 +74,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=str.lo
     class_: str = msgspec.field(default="", name="class")
 
 
-class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AttemptEnd(msgspec.Struct, frozen=True, gc=False):
     """One attempt of a finished turn. Times are in seconds; `after` counts from the beginning of the turn."""
 
     after: float

@@ -29,7 +29,7 @@ _LAST = 2.0
 _LONGEST = 100
 
 
-class RequestLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestLine(msgspec.Struct, frozen=True, gc=False):
     """What is said of one request. `verdicts` are those of its attempts, in order."""
 
     at: float
@@ -53,9 +53,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def as_json(line: RequestLine) -> str:
     """Return a line for programs."""
-    told: dict[str, Any] = {"event": "request"}
-    for name in RequestLine.__struct_fields__:
-        told[name] = getattr(line, name)
+    told: dict[str, Any] = {"event": "request", **msgspec.structs.asdict(line)}
     told["at"] = stamp(line.at)
     told["seconds"] = round(line.seconds, 4)
     told["model"] = line.model[:_LONGEST]
@@ -64,7 +62,7 @@ def as_json(line: RequestLine) -> str:
 
 def as_text(line: RequestLine) -> str:
     """Return a line for people."""
-    words = [time.strftime("%H:%M:%S", time.localtime(line.at)), str(line.status or "gone"), line.route]
+    words = [_local_second(int(line.at)), str(line.status or "gone"), line.route]
     if line.model:
         words.append(f"{_name(line.model)} at {line.upstream}" if line.upstream else _name(line.model))
     if line.outcome or line.error:
@@ -160,6 +158,12 @@ def _name(text: str) -> str:
 def stamp(seconds: float) -> str:
     """Return a time for programs."""
     return f"{_second(int(seconds))}.{int(seconds % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _local_second(seconds: int) -> str:
+    """Return a time of day where the terminal is."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 @lru_cache(maxsize=4)

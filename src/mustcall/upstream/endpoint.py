@@ -1,6 +1,7 @@
 """An upstream as configured: where it is, which wire it speaks, whose key opens it."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -72,7 +73,13 @@ def request_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire:
 
 def forwarded(caller: Mapping[str, str]) -> dict[str, str]:
     """Return the caller's headers that an upstream of the same wire sees, its key not counted."""
-    return {name: value for name, value in caller.items() if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)}
+    return {name: caller[name] for name in _forwarded_names(tuple(caller))}
+
+
+@lru_cache(maxsize=64)
+def _forwarded_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of a caller's headers are forwarded; a client sends the same ones every time."""
+    return tuple([name for name in names if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)])
 
 
 def _key_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire: bool) -> dict[str, str]:

@@ -10,7 +10,7 @@ byte of an answer came. docs/decisions/http-client.md says why.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -112,71 +112,59 @@ class HttpReply:
         """Yield the body as it arrives, in pieces that are read in a few milliseconds."""
         coding = self.headers.get("content-encoding")
         if coding is None:
-            return self._turns()
+            return self._pieces(self._limits.reply_bytes)
         return in_turns(inflated(self._pieces(), coding, self._limits.inflate_ratio), self._limits)
 
-    async def _turns(self) -> AsyncGenerator[bytes]:
-        """Do as `in_turns` with `_pieces`, without the cost of one within the other: most streams come this way."""
-        left = self._limits.reply_bytes
+    async def _pieces(self, most: int | None = None) -> AsyncGenerator[bytes]:
+        """Yield the body as it is on the wire; the idle time runs while there is nothing to yield.
+
+        With `most` do as `in_turns` does, without the cost of one generator within another: most streams come this way.
+        """
+        left = most or 0
         idle = self._call.timeouts.idle
         connection = self._connection
         while connection is not None:
             if connection.pieces:
                 piece = connection.take()
-                left -= len(piece)
-                if left < 0:
-                    self._release()
-                    raise failures.answer_too_large(self._limits.reply_bytes)
                 last = connection.phase is _DONE
                 if last:
                     self._release()
-                for start in range(PIECE, len(piece), PIECE):
-                    yield piece[start - PIECE : start]
-                    await asyncio.sleep(0)
-                yield piece if len(piece) <= PIECE else piece[-(len(piece) % PIECE or PIECE) :]
+                if most is not None:
+                    left -= len(piece)
+                    if left < 0:
+                        self._release()
+                        raise failures.answer_too_large(most)
+                    if len(piece) > PIECE:
+                        for start in range(PIECE, len(piece), PIECE):
+                            yield piece[start - PIECE : start]
+                            await asyncio.sleep(0)
+                        piece = piece[-(len(piece) % PIECE or PIECE) :]
+                yield piece
                 if last:
                     return
                 if self._connection is None:
                     raise failures.closed_early(self._call)  # by our own `close`
-            elif await self._more(connection, idle):
+            elif connection.phase is _DONE:
+                self._release()
                 return
-
-    async def _pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it is on the wire; the idle time runs while there is nothing to yield."""
-        connection = self._connection
-        idle = self._call.timeouts.idle
-        while connection is not None:
-            if connection.pieces:
-                piece = connection.take()
-                if connection.phase is _DONE:
+            else:
+                if connection.phase is _BROKEN:
+                    self._fail(connection)
+                try:
+                    await connection.wait(idle)
+                except BaseException:
                     self._release()
-                    yield piece
-                    return
-                yield piece
-                if self._connection is None:
-                    raise failures.closed_early(self._call)  # by our own `close`
-            elif await self._more(connection, idle):
-                return
+                    raise
+                if self._connection is None:  # given back by `close` while this waited: what comes now is another's
+                    raise failures.closed_early(self._call)
 
-    async def _more(self, connection: Connection, idle: float) -> bool:
-        """Wait for more of the answer; return whether it has ended."""
-        if connection.phase is _DONE:
-            self._release()
-            return True
-        if connection.phase is _BROKEN:
-            error = connection.error
-            self._release()
-            if isinstance(error, TimeoutError):
-                raise failures.answer_stopped(self._call)
-            raise _typed(error, self._call) from error
-        try:
-            await connection.wait(idle)
-        except BaseException:
-            self._release()
-            raise
-        if self._connection is None:  # given back by `close` while this waited: what comes now is another's
-            raise failures.closed_early(self._call)
-        return False
+    def _fail(self, connection: Connection) -> NoReturn:
+        """Raise what the end of a broken connection means."""
+        error = connection.error
+        self._release()
+        if isinstance(error, TimeoutError):
+            raise failures.answer_stopped(self._call)
+        raise _typed(error, self._call) from error
 
     async def close(self) -> None:
         """Return the connection to the pool if the answer has arrived to its end, cut it off otherwise."""

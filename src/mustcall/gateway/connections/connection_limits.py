@@ -10,7 +10,7 @@ import errno
 import os
 from collections import Counter
 from time import monotonic
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -29,12 +29,19 @@ _log = log_of("mustcall.gateway")
 
 _SWEEP_SECONDS = 1.0
 _QUIET_SECONDS = 10.0
+#: Bytes that are parsed before headers are counted. It bounds the headers of one step of the loop: counting each one
+#: as it comes would cost every request more than all its other limits.
+_SLICE = 64 * 1024
 _MANY_FILES = 65_536
 _STATUS = {
     408: "Request Timeout",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
 }
+#: Called by name: `super()` would look each of them up for every request.
+_take = JoiningProtocol.data_received
+_take_head = JoiningProtocol.on_headers_complete
+_take_end = JoiningProtocol.on_message_complete
 _CODES = {408: "request_timeout", 431: "headers_too_large", 503: "gateway_busy"}
 
 
@@ -117,9 +124,9 @@ class FrontProtocol(JoiningProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._address: str | None = None
+        #: Whether a head is being read or waited for; a body otherwise.
         self._in_head = True
-        self._in_body = False
-        #: When what is being read began, 0 if nothing has, and how many bytes of it came.
+        #: When what is being read began, 0 if that is not known yet, and how many bytes of it came.
         self._began = 0.0
         self._size = 0
         self._refused = False
@@ -143,40 +150,63 @@ class FrontProtocol(JoiningProtocol):
             self._address = None
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; those of a head are counted."""
+        """Take bytes; those of a head are counted. A request that comes whole, as most do, needs no time taken."""
         if self._refused:
             return
+        if len(data) > _SLICE:
+            self._take_in_slices(data)
+            return
         self._size += len(data)
-        if self._in_head and not self._began:
-            self._began = self.loop.time()
-        super().data_received(data)
-        if self._in_head and self._size > self.front.limits.header_bytes:
-            self._refuse_head(f"more than {self.front.limits.header_bytes} bytes ([limits] header_bytes)")
+        _take(self, data)
+        # The next head can begin behind a request that came whole.
+        if self._size or len(self.headers) > self.front.limits.header_count:
+            self._check_begun()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, unless there are too many."""
-        super().on_header(name, value)
+    def _take_in_slices(self, data: bytes) -> None:
+        """Take many bytes: headers are counted after each slice, wherever in it a head begins."""
+        for start in range(0, len(data), _SLICE):
+            piece = data[start : start + _SLICE]
+            self._size += len(piece)
+            _take(self, piece)
+            if self._size or len(self.headers) > self.front.limits.header_count:
+                self._check_begun()
+            if self._refused or self.transport.is_closing():
+                return
+
+    def _check_begun(self) -> None:
+        """Check the size of what is not complete, and take the time of its beginning."""
+        if not self._began:
+            self._began = self.loop.time()
         limits = self.front.limits
-        if len(self.headers) > limits.header_count:
+        headers = cast("list[tuple[bytes, bytes]] | None", self.headers)  # None before the first request
+        if headers is not None and len(headers) > limits.header_count:
             self._refuse_head(f"more than {limits.header_count} headers ([limits] header_count)")
-            raise ValueError  # ends the parsing; the parser turns it into its own error, which is not answered again
+        elif self._in_head and self._size > limits.header_bytes:
+            self._refuse_head(f"more than {limits.header_bytes} bytes ([limits] header_bytes)")
 
     def on_headers_complete(self) -> None:
         """Go on to the body."""
-        if self._size > self.front.limits.header_bytes and sum(map(_size_of, self.headers)) + len(self.url) > (
-            self.front.limits.header_bytes
-        ):
-            self._refuse_head(f"more than {self.front.limits.header_bytes} bytes ([limits] header_bytes)")
-            raise ValueError
+        limits = self.front.limits
+        if len(self.headers) > limits.header_count:
+            self._end_parsing(f"more than {limits.header_count} headers ([limits] header_count)")
+        if self._size > limits.header_bytes and sum(map(_size_of, self.headers)) + len(self.url) > limits.header_bytes:
+            self._end_parsing(f"more than {limits.header_bytes} bytes ([limits] header_bytes)")
         self._in_head = False
-        self._in_body = True
-        super().on_headers_complete()
+        _take_head(self)
 
     def on_message_complete(self) -> None:
         """Wait for the next head."""
-        super().on_message_complete()
-        self._in_head, self._in_body = True, False
-        self._began, self._size = 0.0, 0
+        if len(self.headers) > self.front.limits.header_count:  # with those after a body in chunks
+            self._end_parsing(f"more than {self.front.limits.header_count} headers ([limits] header_count)")
+        _take_end(self)
+        self._in_head = True
+        self._began = 0.0
+        self._size = 0
+
+    def _end_parsing(self, reason: str) -> NoReturn:
+        """Refuse a head; the parser makes its own error of what is raised, and that is not answered again."""
+        self._refuse_head(reason)
+        raise ValueError
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, unless it was answered as something else."""
@@ -201,9 +231,7 @@ class FrontProtocol(JoiningProtocol):
                     "slow head",
                     f"the head was not complete within {limits.head_seconds:g} s ([limits] head_seconds)",
                 )
-        elif self._in_body and now - self._began > limits.body_seconds + self._size / max(
-            1, limits.body_bytes_per_second
-        ):
+        elif now - self._began > limits.body_seconds + self._size / max(1, limits.body_bytes_per_second):
             # The task that waits for the body hears of a closed connection, and ends.
             self.refuse(408, "slow body", "the body came too slowly ([limits] body_seconds)")
 

@@ -6,12 +6,11 @@ looks like is worked out when somebody looks: most are never looked at.
 
 from collections import Counter, deque
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.engine.records import Progress
+from mustcall.engine.records import Progress, TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.trace_keeper import TurnEnd, describe
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
@@ -20,9 +19,10 @@ from mustcall.ledger.traces import count_changes, is_mended
 __all__ = ["Ring"]
 
 _ANY = TurnFilter()
+_replace = msgspec.structs.replace
 
 
-class _Held(NamedTuple):
+class _Held(msgspec.Struct, frozen=True, gc=False):
     """A turn that nobody has looked at."""
 
     id: str
@@ -30,9 +30,19 @@ class _Held(NamedTuple):
     seconds: float
     wire: Wire
     status: int
-    progress: Progress
+    record: TurnRecord
+    model: str
+    upstream: str
+    session: str
     agent: str
     tenant: str
+
+    @property
+    def progress(self) -> Progress:
+        """The turn as far as it is kept."""
+        seen = Progress()
+        seen.record, seen.model, seen.upstream, seen.session = self.record, self.model, self.upstream, self.session
+        return seen
 
     def described(self) -> TurnTrace:
         """Return the turn as it is shown."""
@@ -54,17 +64,27 @@ class Ring:
 
     def put(self, end: TurnEnd) -> None:
         """Take a finished turn. Of its record only figures are kept, not the conversation."""
-        record = end.progress.record
+        progress = end.progress
+        record = progress.record
         if record is None or end.failure is not None:  # rare, and an error holds more than figures
             self._held.append(_figures(end))
             return
-        attempts = [msgspec.structs.replace(one, body=b"", reply=None, problem="") for one in record.attempts]
-        seen = Progress()
-        seen.record = msgspec.structs.replace(record, attempts=attempts)
-        seen.model, seen.upstream = end.progress.model, end.progress.upstream
-        seen.session = end.progress.session
-        tenant = tenant_of_key(end.key)
-        self._held.append(_Held(end.id, end.at, end.seconds, end.wire, end.status, seen, end.agent, tenant))
+        attempts = [_replace(one, body=b"", reply=None, problem="") for one in record.attempts]
+        self._held.append(
+            _Held(
+                end.id,
+                end.at,
+                end.seconds,
+                end.wire,
+                end.status,
+                _replace(record, attempts=attempts),
+                progress.model,
+                progress.upstream,
+                progress.session,
+                end.agent,
+                progress.tenant or tenant_of_key(end.key),
+            )
+        )
 
     @property
     def _turns(self) -> list[TurnTrace]:

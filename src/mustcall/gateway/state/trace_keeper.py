@@ -141,7 +141,7 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     wire: Wire
     status: int
     progress: Progress
-    #: The caller's key. It is digested before anything is written.
+    #: The caller's key, for a turn that does not know its tenant. It is digested before anything is written.
     key: str | None
     #: Whether requests and replies are kept; then `request` and `reply` are the caller's.
     contents: bool
@@ -404,7 +404,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
         outcome=str(record.outcome) if record is not None and record.outcome is not None else None,
         status=end.status,
         seconds=end.seconds,
-        tenant=tenant_of_key(end.key),
+        tenant=end.progress.tenant or tenant_of_key(end.key),
         input_tokens=usage.input_tokens if usage is not None else 0,
         output_tokens=usage.output_tokens if usage is not None else 0,
         adaptations=tuple(f"{entry.kind}:{entry.subject}" for entry in record.adaptations) if record else (),

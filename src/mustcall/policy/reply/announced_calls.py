@@ -42,6 +42,8 @@ _VERBS = ("call", "calling", "use", "using", "invoke", "invoking", "run", "runni
 _STARTS = ("calling", "invoking", "executing")
 _NO_ANNOUNCEMENTS = ("if you", "would you", "should you", "whenever you")
 _SIGNS = _OPENERS + _STARTS
+#: Each of the signs holds one of these. Most texts hold none of them, and looking for every sign takes longer.
+_TRACES = ("i'", "i ", "let", "we'", "we ", "calling", "invoking", "executing")
 
 #: A full stop inside a name (`files.read`) does not end a sentence.
 _SENTENCE = re.compile(r"[^.!?\n]*+(?:\.(?=\w)[^.!?\n]*+)*+[.!?\n]?")
@@ -57,7 +59,7 @@ _WORD = re.compile(r"[\w.\-]+")
 def announces_call(text: str, tools: Iterable[Tool | ProviderTool]) -> bool:
     """Tell whether the end of a text announces a call of a tool on offer."""
     tail = text[-_TAIL:].replace("\u2019", "'").casefold()
-    if not any(map(tail.__contains__, _SIGNS)):
+    if not any(map(tail.__contains__, _TRACES)) or not any(map(tail.__contains__, _SIGNS)):
         return False
     names = {tool.name.casefold() for tool in tools if isinstance(tool, Tool)}
     return bool(names) and any(_announces(sentence, names) for sentence in _SENTENCE.findall(tail))
