@@ -67,7 +67,7 @@ def check_compared(*, every: bool = False) -> None:
     for script in _ended:
         script.check()
     if every:
-        for tally in list(_tallies):
+        for tally in _tallies:
             if tally.turns:  # else the test asked it itself
                 tally.comparing.end(tally.calls, tally.turns)
                 tally.comparing.check()

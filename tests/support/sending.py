@@ -45,14 +45,15 @@ def carried(
     stream: bool | None = None,
     choice: str | None = None,
     limit: int | None = None,
+    tools: bool = True,
 ) -> dict[str, Any]:
-    """Return what is sent for `asked(mine, tools=True)`, with the tools in the words of the other side.
+    """Return what is sent for `asked(mine, tools=tools)`, with the tools in the words of the other side.
 
     `stream` is whether the upstream streams, where that is not what the caller asked for; `limit` the caller's limit.
     """
     stream = asks_stream if stream is None else stream
     crosses = mine is not theirs
-    body = {**asked(theirs, tools=True), "tools": _tools(mine, theirs)}
+    body = {**asked(theirs), **({"tools": _tools(mine, theirs)} if tools else {})}
     if crosses and theirs is Wire.RESPONSES:
         body["input"] = [typed_item({"role": "user", "content": "hi"})]
         body["include"] = ["reasoning.encrypted_content"]
