@@ -12,8 +12,9 @@ from mustcall.core.origin import Wire
 from mustcall.policy.facts.wording import Wording
 from support.exchanging import SCHEMA, TOOLS, asked
 from support.forcing import Assistant, User, choice_on, join_users, turns_on, typed_item
+from support.sdk import Ask
 
-__all__ = ["as_schema_answer", "carried", "with_steps"]
+__all__ = ["as_schema_answer", "carried", "carried_from_sdk", "with_steps"]
 
 _TEXT = {
     "type": "object",
@@ -71,6 +72,33 @@ def carried(
         if theirs is Wire.CHAT and (crosses or not asks_stream):
             body["stream_options"] = {"include_usage": True}
     return with_steps(theirs, body, *steps, crosses=crosses)
+
+
+def carried_from_sdk(mine: str, theirs: str, *, stream: bool) -> dict[str, Any]:
+    """Return what is sent for the plain `Ask` of an official SDK: a system prompt and a question."""
+    told, question = Ask().system, {"role": "user", "content": Ask().user}
+    system = {"role": "system", "content": told}
+    crosses = mine != theirs
+    body: dict[str, Any] = {"model": Ask().model}
+    if theirs == "chat":
+        body["messages"] = [system, question]
+        if mine == "responses":  # `store` was said, and has a place there
+            body["store"] = False
+    elif theirs == "messages":
+        body |= {"system": told, "messages": [question], "max_tokens": 8192 if crosses else 4096}
+    else:
+        turns = [system, question] if mine == "chat" else [question]  # chat keeps its system prompt among the turns
+        body["input"] = [typed_item(turn) for turn in turns] if crosses else turns
+        body |= {"store": False, "include": ["reasoning.encrypted_content"]}
+        if mine != "chat":
+            body["instructions"] = told
+    if mine == "messages" and crosses:
+        body[_LIMITS[Wire(theirs)]] = 4096
+    if stream:
+        body["stream"] = True
+        if theirs == "chat":
+            body["stream_options"] = {"include_usage": True}
+    return body
 
 
 def as_schema_answer(mine: Wire, theirs: Wire, **asking: Any) -> dict[str, Any]:
