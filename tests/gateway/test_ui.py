@@ -18,6 +18,7 @@ from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import Contents, TurnTrace, open_ledger
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
+from support.compared import check_compared, forget
 from support.http import Response, call, post
 from support.laddering import climbed
 from support.remembering import gateway_with_ledger
@@ -408,8 +409,10 @@ async def test_a_copied_test_passes(tmp_path: Path) -> None:
         told = (await asyncio.to_thread(visit.get, f"/ui/api/turns/{listed['id']}")).json
         assert [one.body for one in upstream.requests] == climbed("chat", FORCED)[:2]
     names: dict[str, Any] = {}
+    check_compared(every=True)  # what was sent so far; the copy is a test of its own
     exec(compile(told["copies"]["pytest"], "copied", "exec"), names)  # noqa: S102  the text under test
     await asyncio.to_thread(names[f"test_{listed['id']}"])
+    forget()
     compile(told["copies"]["python"], "copied", "exec")
 
 
