@@ -86,6 +86,7 @@ async def test_retry_after_is_waited_for() -> None:
     busy = FakeReply(BUSY, status=429, headers={"retry-after": "4"})
     transport, clock = FakeTransport([busy, FakeReply(b"ok")]), FakeClock()
     await send(transport, clock)
+    assert transport.calls == [CALL, CALL]
     assert clock.sleeps == [4.0]
 
 
