@@ -34,7 +34,7 @@ sys.dont_write_bytecode = False
 
 _HERE = Path(__file__).parent
 #: The folders whose tests compare the body of every upstream call once a turn came to several.
-_COMPARING = frozenset({"engine", "gateway", "rules"})
+_COMPARING = frozenset({"engine", "gateway", "rules", "telemetry", "upstream"})
 
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
