@@ -130,7 +130,7 @@ def _note_calls() -> None:
 
 def _note_turns() -> None:
     """Note each turn, and each exchange of a turn that is forwarded without being read."""
-    begin, send = Turn.__init__, exchange.send_patiently
+    begin, send = Turn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
 
     def beginning(self: Turn, *args: Any, **named: Any) -> None:
         begin(self, *args, **named)
@@ -141,7 +141,7 @@ def _note_turns() -> None:
         return await send(transport, call, *args, **named)
 
     Turn.__init__ = beginning
-    exchange.send_patiently = forwarding
+    exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _tally(upstream: object) -> _Tally:

@@ -86,7 +86,7 @@ async def test_before_a_structured_answer(wire: str, step: int, stream: bool) ->
     called = said(wire, number, ("get_weather", {"city": "Oslo"}))
     after = [*asked, *called, *results(wire, number, wrapped("Sunny in Oslo"))]
     system = [{"role": "system", "content": told}] if wire == "chat" else []
-    fields = {} if wire == "chat" else {"system" if wire == "messages" else "instructions": told}
+    fields: dict[str, Any] = {} if wire == "chat" else {"system" if wire == "messages" else "instructions": told}
     sends = [ask_body(wire, [*system, *turns], stream=stream, **fields) for turns in (asked, after)]
     assert bodies == [sends[0], sends[step], sends[1]]
     assert (result.output, [each.result for each in result.calls if each.ok]) == ({"sky": "blue"}, ["Sunny in Oslo"])
