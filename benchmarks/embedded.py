@@ -10,6 +10,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -220,12 +221,17 @@ def _run(gateway: RunningGateway, asked: list[Asked], scores: dict[str, Score], 
             score.seconds += time.perf_counter() - began
 
 
-def main() -> None:
-    """Ask everything and print the table."""
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line: how many prompts through mustcall, and how many to the model alone."""
     parser = argparse.ArgumentParser(description="How often a demanded call is made and valid on the embedded model.")
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--bare", type=int, default=50)
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Ask everything and print the table."""
+    options = read_options()
     pull(find_weights(FALLBACK), Store())
     flag = f"local:chat=embedded:{FALLBACK}"
     asked = prompts(options.prompts)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -31,6 +32,11 @@ os.environ.pop("DATABASE_URL", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+_HERE = Path(__file__).parent
+#: The folders whose tests compare the body of every upstream call once a turn came to several. Elsewhere the subject is
+#: another: evals and replays also call the upstream themselves, and an adversary's replies decide what is asked again.
+_COMPARING = frozenset({"engine", "gateway", "rules", "telemetry", "toolkit", "upstream"})
+
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
 settings.load_profile(PROFILE)
@@ -49,11 +55,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[:] = shuffled(items, seed)
 
 
+def _compares(item: pytest.Item) -> bool:
+    return item.path.relative_to(_HERE).parts[0] in _COMPARING
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Watch the upstreams of a test before the first of them starts."""
+    if _compares(item):
+        from support.compared import watch_upstreams  # noqa: PLC0415  tests of other folders need not import it
+
+        watch_upstreams()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Fail a test that made several upstream calls and did not compare the body of each (rule 118).
 
-    In tests/rules that holds for every upstream behind a gateway, elsewhere for those of the shared stages.
+    In the folders of `_COMPARING` that holds for every upstream, elsewhere for those of the shared stages.
     """
     compared = sys.modules.get("support.compared")
     if compared is not None:
@@ -61,7 +80,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     result = yield
     compared = sys.modules.get("support.compared")
     if compared is not None:
-        compared.check_compared(every=item.path.parent.name == "rules")
+        compared.check_compared(every=_compares(item))
     return result
 
 

@@ -20,6 +20,7 @@ from mustcall.policy.request.plan import RungKind
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
+from support.compared import leave
 from support.http import post
 
 PATHS = {Wire.CHAT: "/v1/chat/completions", Wire.RESPONSES: "/v1/responses", Wire.MESSAGES: "/v1/messages"}
@@ -65,6 +66,7 @@ def settle(
     body: Mapping[str, Any], wire: Wire, upstream: ScriptedUpstream, flag: str, house: House
 ) -> tuple[list[Any], list[Any]]:
     """Return the bodies that were shown, and those a gateway sent to an upstream that never calls the tool."""
+    leave(upstream, "what was sent is compared with what is shown, both without a provider's stamps")
     endpoint = settings_from_flags(flag).endpoints[0]
     shown = [rung.body for rung in explain(json.dumps(body).encode(), wire, endpoint, body["model"], house).rungs]
     with RunningGateway(flag, house=house) as gateway:

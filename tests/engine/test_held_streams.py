@@ -15,11 +15,14 @@ from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Turn
 from mustcall.testing.render import Stamp, build_error, build_reply, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from support.compared import read_raw
 from support.exchanging import SSE, asked, assembled, decoded, endpoint, inbound, pairs, streaming, wires
+from support.sending import carried
 
 SAID = "Let me look that up.\n\n"
 CALL = Turn(Call("weather", {"city": "Bern"}))
@@ -135,7 +138,7 @@ async def test_an_answer_in_one_piece_is_tried_again(wire: Wire, broken: bytes) 
     transport = FakeTransport([first, answer(wire, CALL)])
     body, _ = await take(wire, transport, FakeClock())
     assert [call.name for call in assembled(wire, body).calls] == ["weather"]
-    assert len(transport.calls) == 2
+    assert [call.body for call in transport.calls] == [asking(wire)] * 2
     assert first.closed
 
 
@@ -163,6 +166,9 @@ async def test_the_limit_that_was_sent_decides(mine: Wire, theirs: Wire, stream:
             pass
     assert progress.record is not None
     assert [attempt.verdict for attempt in progress.record.attempts] == [Verdict.TRUNCATED, Verdict.CALLED]
+    assert [read_raw(call.body or b"") for call in transport.calls] == [
+        carried(mine, theirs, *steps, asks_stream=stream, limit=64) for steps in ((), (Wording().truncated,))
+    ]
 
 
 @wires
@@ -180,7 +186,9 @@ async def test_a_stream_that_is_tried_again_needs_signs_of_life(wire: Wire, stre
 
     busy = FakeReply(json.dumps(build_error(Fail(529, "Overloaded"), wire, Stamp(0))).encode(), status=529)
     first = FakeReply(b"", headers=SSE) if broken else busy
-    await take(wire, FakeTransport([first, answer(wire, CALL, stream=stream)]), Watched(), stream=stream, seen=progress)
+    transport = FakeTransport([first, answer(wire, CALL, stream=stream)])
+    await take(wire, transport, Watched(), stream=stream, seen=progress)
+    assert [call.body for call in transport.calls] == [asking(wire, stream=stream)] * 2
     assert seen == [stream]
 
 

@@ -36,10 +36,14 @@ _STILL = 10
 _DEAR = (ModelPrice(model="*", price=Price(input=1.0, output=1000.0)),)
 
 
+def _asking(*, stream: bool = False) -> bytes:
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}).encode()
+
+
 async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = False) -> WholeReply | StreamedReply:
     """Take one turn without a gateway, on the account `s`."""
     endpoint = ENDPOINT
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}).encode()
+    body = _asking(stream=stream)
     inbound = Inbound(
         wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
     )
@@ -139,9 +143,10 @@ async def test_a_call_that_timed_out_costs_its_input_if_it_was_sent(sent: bool, 
     late = UpstreamTimeout("late")
     late.sent = sent
     clock, meter = FakeClock(), MemoryMeter()
-    turns = Turns(FakeTransport([late] * 9), clock)
+    transport = FakeTransport([late] * 9)
     with pytest.raises(UpstreamTimeout):
-        await take(turns, Metering(Budget(prices=_DEAR), clock, meter=meter), "t")
+        await take(Turns(transport, clock), Metering(Budget(prices=_DEAR), clock, meter=meter), "t")
+    assert [call.body for call in transport.calls] == [_asking()] * (1 + ENDPOINT.backoff.retries)
     account = await meter.spending("s")
     assert (account.spent.tokens > 0, account.spent.estimated, account.running) == (spent, spent, 0)
 

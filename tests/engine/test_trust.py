@@ -9,11 +9,14 @@ from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt, read_overrides
 from mustcall.testing import Call, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from support.compared import read_raw
 from support.exchanging import SSE, asked, endpoint, inbound, wires
+from support.sending import with_steps
 
 GOOD = Turn(Call("weather", {"city": "Bern"}))
 BAD = Turn(Call("weather", {"city": 7}))
@@ -46,7 +49,11 @@ class Model:
             deadline=self.clock.monotonic() + 100,
         )
         assert isinstance(got, StreamedReply)
-        return 1 + len([piece async for piece in got.chunks])
+        told = Wording().bad_arguments.format(problem="weather: city: string")
+        sends = [body, with_steps(self.wire, body, told)][: len(answers)]
+        pieces = 1 + len([piece async for piece in got.chunks])
+        assert [read_raw(call.body or b"") for call in transport.calls] == sends
+        return pieces
 
 
 @wires

@@ -33,7 +33,10 @@ from mustcall.testing import Call, Fail, Say, Think, Turn
 from mustcall.testing.render import Stamp, build_error, build_reply, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.seam import UpstreamCall
+from support.compared import leave, read_raw
 from support.exchanging import SSE, asked, assembled, decoded, endpoint, inbound, pairs, said, streaming, wires
+from support.forcing import Assistant
+from support.sending import as_schema_answer, carried, with_steps
 from support.splits import splits
 
 DEADLINE = 2_000_000.0
@@ -45,6 +48,18 @@ MARKUP = Turn(Say('<tool_call>{"name": "weather", "arguments": {"city": "Bern"}}
 CUT = Turn(Say("Hm."), Call("weather", '{"city": "Be'), finish="tool_calls")
 WRITTEN = Turn(Say('{"name": "weather", "arguments": {"city": "Bern"}}'))
 NATIVE = Controls(protocol=Protocol.NATIVE)
+#: The tool as the system prompt tells of it where calls are made in text.
+TOLD = """You can call tools. To call one, write exactly this, with the tool's name and its arguments:
+
+<tool_call>
+{"name": "TOOL_NAME", "arguments": {"PARAMETER": "VALUE"}}
+</tool_call>
+
+Write nothing after a call; its result will be given to you. These are the tools:
+
+## weather
+Parameters:
+- city (string, optional)"""
 
 
 def body_of(wire: Wire, *, stream: bool = False, **fields: Any) -> dict[str, Any]:
@@ -60,11 +75,6 @@ def force(wire: Wire, name: str = "weather") -> Any:
         Wire.RESPONSES: {"type": "function", "name": name},
         Wire.MESSAGES: {"type": "tool", "name": name},
     }[wire]
-
-
-def constraint(wire: Wire, body: dict[str, Any]) -> Any:
-    """What a request holds its answer to, None for nothing."""
-    return body.get({Wire.CHAT: "response_format", Wire.RESPONSES: "text", Wire.MESSAGES: "output_config"}[wire])
 
 
 def answer(wire: Wire, turn: Turn, *, stream: bool, number: int = 0, **fields: Any) -> FakeReply:
@@ -115,9 +125,16 @@ async def take(
     turns: Turns | None = None,
     progress: Progress | None = None,
     model: str = "m",
+    sends: Sequence[dict[str, Any]] | None = None,
+    left: str | None = None,
 ) -> Taken:
-    """Take one turn and read its answer to the end; every reply that was used is closed, however it ends."""
+    """Take one turn and read its answer to the end; every reply that was used is closed, however it ends.
+
+    `sends` are the bodies that the upstream must get, `left` says why a test does not look at them.
+    """
     transport = FakeTransport(answers)
+    if left is not None:
+        leave(transport, left)
     turns = turns or Turns(transport, FakeClock(), House())
     turns._transport = transport  # pyright: ignore[reportPrivateUsage]
     progress = progress or Progress()
@@ -139,13 +156,15 @@ async def take(
     finally:
         used = answers[: len(transport.calls)]
         assert all(reply.closed for reply in used if isinstance(reply, FakeReply))
+        if sends is not None:
+            assert [read_raw(body) for body in raw_bodies(transport.calls)] == sends
     assert progress.record is not None
     raw = raw_bodies(transport.calls)
     return Taken(
         status=got.status,
         pieces=pieces,
         streamed=isinstance(got, StreamedReply),
-        sent=[json.loads(body) for body in raw],
+        sent=[read_raw(body) for body in raw],
         raw=raw,
         record=progress.record,
         kinds={str(entry.kind) for entry in got.adaptations},
@@ -238,6 +257,16 @@ async def test_off_is_the_plain_exchange(wire: Wire) -> None:
     assert (taken.record.protocol, taken.record.attempts) == ("off", [])
 
 
+def room(wire: Wire) -> int | None:
+    """The limit that `body_of` sets, where its wire needs one."""
+    return 500 if wire is Wire.MESSAGES else None
+
+
+def shortened(mine: Wire, theirs: Wire) -> list[dict[str, Any]]:
+    """What is sent for a stream whose first call was cut: the request, and once more with the wish for less."""
+    return [carried(mine, theirs, *steps, asks_stream=True, limit=room(mine)) for steps in ((), (WORDS.truncated,))]
+
+
 # --- retries ---------------------------------------------------------------------------------------------------------
 
 
@@ -246,13 +275,10 @@ async def test_off_is_the_plain_exchange(wire: Wire) -> None:
 async def test_text_calls_are_discarded_and_tried_again(wire: Wire, stream: bool) -> None:
     """Rules 45, 46, 47, 53: same bytes, then a reminder; not one byte of the markup reaches the caller."""
     answers = [answer(wire, turn, stream=stream, number=number) for number, turn in enumerate([MARKUP, MARKUP, CALL])]
-    taken = await take(request_of(wire, stream=stream), wire, *answers, controls=NATIVE)
-    assert taken.raw[0] == taken.raw[1]
-    first, last = taken.sent[0], taken.sent[2]
-    key = "input" if wire is Wire.RESPONSES else "messages"
-    assert {**last, key: None} == {**first, key: None}
-    assert WORDS.text_call in json.dumps(last[key])
-    assert "tool_call>" not in json.dumps(last)
+    request = request_of(wire, stream=stream)
+    taken = await take(request, wire, *answers, controls=NATIVE)
+    assert taken.raw[:2] == [request.body] * 2
+    assert taken.sent[2:] == [with_steps(wire, body_of(wire, stream=stream), WORDS.text_call)]
     assert b"tool_call>" not in taken.body
     assert [attempt.verdict for attempt in taken.record.attempts] == [
         Verdict.TEXT_CALL,
@@ -268,8 +294,10 @@ async def test_text_calls_are_discarded_and_tried_again(wire: Wire, stream: bool
 async def test_spent_text_calls_are_a_typed_error(wire: Wire, stream: bool) -> None:
     """Rules 47, 48: two retries, then the error with the record of every attempt."""
     answers = [answer(wire, MARKUP, stream=stream) for _ in range(3)]
+    body = body_of(wire, stream=stream)
+    sends = [body, body, with_steps(wire, body, WORDS.text_call)]
     with pytest.raises(TextToolCallError) as caught:
-        await take(request_of(wire, stream=stream), wire, *answers, controls=NATIVE)
+        await take(request_of(wire, stream=stream), wire, *answers, controls=NATIVE, sends=sends)
     assert caught.value.details is not None
     assert [entry["remedy"] for entry in caught.value.details["attempts"]] == ["resample", "remind", "fail"]
     assert "tool_call>" not in json.dumps(caught.value.details)
@@ -293,7 +321,7 @@ async def test_only_calls_are_added_to_released_text(mine: Wire, theirs: Wire) -
     """Rules 29, 135: after text went out, the next attempt's call is added and its text is dropped."""
     again = Turn(Say("Dropped."), Call("weather", {"city": "Bern"}))
     answers = [answer(theirs, CUT, stream=True), answer(theirs, again, stream=True, number=1)]
-    taken = await take(request_of(mine, stream=True), theirs, *answers)
+    taken = await take(request_of(mine, stream=True), theirs, *answers, sends=shortened(mine, theirs))
     reply = taken.reply(mine)
     assert said(reply) == "Hm."
     assert [json.loads(call.arguments) for call in reply.calls] == [{"city": "Bern"}]
@@ -304,7 +332,7 @@ async def test_only_calls_are_added_to_released_text(mine: Wire, theirs: Wire) -
 async def test_after_released_text_failure_is_an_event(mine: Wire, theirs: Wire) -> None:
     """Rule 135: text went out, the call stays cut: the stream ends with the wire's own error."""
     answers = [answer(theirs, CUT, stream=True, number=number) for number in range(2)]
-    taken = await take(request_of(mine, stream=True), theirs, *answers)
+    taken = await take(request_of(mine, stream=True), theirs, *answers, sends=shortened(mine, theirs))
     last = decoded(mine, taken.body)[-1]
     assert isinstance(last, Failed)
     assert last.error.message.startswith("TruncatedReply: ")
@@ -316,7 +344,7 @@ async def test_a_refusal_after_released_text_is_an_event(mine: Wire, theirs: Wir
     """Rule 135, contract 8: also where the next attempt is refused with an error the wire streams by itself."""
     words = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
     answers = [answer(theirs, CUT, stream=True), refusal(theirs, Fail(400, words))]
-    taken = await take(request_of(mine, stream=True), theirs, *answers)
+    taken = await take(request_of(mine, stream=True), theirs, *answers, sends=shortened(mine, theirs))
     last = decoded(mine, taken.body)[-1]
     assert isinstance(last, Failed)
     assert words in last.error.message
@@ -329,9 +357,11 @@ async def test_the_ceiling_bounds_everything(wire: Wire, stream: bool) -> None:
     controls = Controls(limits=Limits(extra_calls=3, text_call=9, truncated=9, empty=9, bad_arguments=9))
     cycle = [Turn(Say(" ")), Turn(Call("weather", '{"city')), Turn(Call("weather", {"city": [1]})), Turn(Say(" "))]
     answers = [answer(wire, turn, stream=stream) for turn in cycle]
-    progress = Progress()
+    progress, body = Progress(), body_of(wire, stream=stream)
+    misfit = WORDS.bad_arguments.format(problem="weather: city: string")
+    sends = [body, *[with_steps(wire, body, words) for words in (WORDS.empty, WORDS.truncated, misfit)]]
     with pytest.raises(MustcallError) as caught:
-        await take(request_of(wire, stream=stream), wire, *answers, controls=controls, progress=progress)
+        await take(request_of(wire, stream=stream), wire, *answers, controls=controls, progress=progress, sends=sends)
     assert caught.value.code == "empty"
     assert progress.record is not None
     assert progress.record.calls == 4
@@ -345,7 +375,9 @@ async def test_usage_is_the_delivered_attempts(wire: Wire, stream: bool) -> None
     turns = [Turn(Say(" "), usage=usages[0]), Turn(Say("Yes."), usage=usages[1])]
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if wire is Wire.CHAT and stream else {}
     answers = [answer(wire, turn, stream=stream, number=number, **fields) for number, turn in enumerate(turns)]
-    taken = await take(request_of(wire, stream=stream, **fields), wire, *answers)
+    body = body_of(wire, stream=stream, **fields)
+    sends = [body, with_steps(wire, body, WORDS.empty)]
+    taken = await take(request_of(wire, stream=stream, **fields), wire, *answers, sends=sends)
     if stream:
         usage = taken.reply(wire).usage
         assert usage is not None
@@ -369,13 +401,13 @@ async def test_a_missed_force_is_held_and_climbs(mine: Wire, theirs: Wire, strea
     The force is streamed, whoever asks (rule 137); what is constrained ends by itself.
     """
     answers = [answer(theirs, TEXT, stream=True), answer(theirs, WRITTEN, stream=stream, number=1)]
-    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers)
+    sends = [
+        carried(mine, theirs, asks_stream=stream, stream=True, choice="weather", limit=room(mine)),
+        as_schema_answer(mine, theirs, asks_stream=stream, limit=room(mine)),
+    ]
+    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers, sends=sends)
     assert b"rain" not in taken.body
     assert b"weather" in taken.body
-    assert [sent.get("tool_choice") for sent in taken.sent] == [force(theirs), None]
-    assert [sent.get("stream", False) for sent in taken.sent] == [True, stream]
-    assert [constraint(theirs, sent) is not None for sent in taken.sent] == [False, True]
-    assert "It is going to rain." not in json.dumps(taken.sent[1])
     assert [attempt.verdict for attempt in taken.record.attempts] == [Verdict.FORCE_MISSED, Verdict.CALLED]
     assert taken.record.force == "met"
 
@@ -387,13 +419,15 @@ async def test_an_answer_stays_in_context_of_a_directive(mine: Wire, theirs: Wir
     answers = [answer(theirs, turn, stream=True, number=number) for number, turn in enumerate([TEXT, CALL])]
     house = House(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
     turns = Turns(FakeTransport(()), FakeClock(), house)
-    taken = await take(request_of(mine, stream=stream, tool_choice=force(mine)), theirs, *answers, turns=turns)
+    first, second = (words.format(tool="weather") for words in WORDS.call_named[:2])
+    sends = [
+        carried(mine, theirs, *steps, asks_stream=stream, stream=True, choice=choice, limit=room(mine))
+        for steps, choice in (((), "weather"), ((first, Assistant("It is going to rain."), second), "auto"))
+    ]
+    request = request_of(mine, stream=stream, tool_choice=force(mine))
+    taken = await take(request, theirs, *answers, turns=turns, sends=sends)
     assert b"rain" not in taken.body
     assert b"weather" in taken.body
-    assert [sent.get("stream") for sent in taken.sent] == [True, True]
-    assert taken.sent[0]["tool_choice"] == force(theirs)
-    assert taken.sent[1]["tool_choice"] in ("auto", {"type": "auto"})
-    assert "It is going to rain." in json.dumps(taken.sent[1])
     assert taken.record.force == "met"
 
 
@@ -405,14 +439,24 @@ async def test_an_unmet_force_by_setting() -> None:
     def turns() -> list[FakeReply]:
         return [answer(Wire.CHAT, TEXT, stream=stream) for stream in streamed]
 
+    chat = (Wire.CHAT, Wire.CHAT)
+    firm = (WORDS.call_any[0], Assistant("It is going to rain."), WORDS.call_any[1])
+    in_text = carried(*chat, WORDS.call_any[0], stream=True)
+    del in_text["tools"]
+    in_text["messages"].insert(0, {"role": "system", "content": TOLD})
+    sends = [
+        carried(*chat, stream=True, choice="required"),
+        as_schema_answer(*chat),
+        carried(*chat, *firm, stream=True, choice="auto"),
+        in_text,
+    ]
     with pytest.raises(ForceUnmet) as caught:
-        await take(request, Wire.CHAT, *turns())
+        await take(request, Wire.CHAT, *turns(), sends=sends)
     assert caught.value.details is not None
     assert caught.value.details["text"] == "It is going to rain."
     rungs = [attempt["rung"] for attempt in caught.value.details["attempts"]]
     assert rungs == ["native", "schema", "soft", "text"]
-    taken = await take(request, Wire.CHAT, *turns(), controls=Controls(on_unmet=OnUnmet.ANSWER))
-    assert [sent.get("stream", False) for sent in taken.sent] == list(streamed)
+    taken = await take(request, Wire.CHAT, *turns(), controls=Controls(on_unmet=OnUnmet.ANSWER), sends=sends)
     assert (taken.record.force, taken.record.outcome) == ("unmet", OutcomeKind.ANSWER)
     assert b"rain" in taken.body
 
@@ -426,20 +470,21 @@ async def test_a_refused_force_is_learnt_for_the_process(configured: bool) -> No
     model = "claude-haiku-5-5"  # its profile says that it can be forced while it thinks
     facts = read_overrides([{"models": [model], "forced": "always"}]) if configured else ()
     turns = Turns(FakeTransport(()), FakeClock(), House(overrides=facts))
-    request = request_of(
-        Wire.MESSAGES,
-        model=model,
-        tool_choice=force(Wire.MESSAGES),
-        thinking={"type": "enabled", "budget_tokens": 100},
-    )
+    fields: dict[str, Any] = {
+        "model": model,
+        "tool_choice": force(Wire.MESSAGES),
+        "thinking": {"type": "enabled", "budget_tokens": 100},
+    }
+    request = request_of(Wire.MESSAGES, **fields)
     words = "Thinking may not be enabled when tool_choice forces tool use."
-    forced, soft = force(Wire.MESSAGES), {"type": "auto"}
-    for number, choices in enumerate([[forced, soft], [forced, soft] if configured else [soft]]):
-        replies = [refusal(Wire.MESSAGES, Fail(400, words))] if len(choices) > 1 else []
+    forced = body_of(Wire.MESSAGES, **fields)
+    soft = {**forced, "tool_choice": {"type": "auto"}}
+    soft = with_steps(Wire.MESSAGES, soft, WORDS.call_named[0].format(tool="weather"))
+    for number, sends in enumerate([[forced, soft], [forced, soft] if configured else [soft]]):
+        replies = [refusal(Wire.MESSAGES, Fail(400, words))] if len(sends) > 1 else []
         replies.append(answer(Wire.MESSAGES, CALL, stream=False, number=number))
-        taken = await take(request, Wire.MESSAGES, *replies, turns=turns, model=model)
-        assert [sent["tool_choice"] for sent in taken.sent] == choices
-        assert ("learnt" in taken.kinds) is (len(choices) > 1)
+        taken = await take(request, Wire.MESSAGES, *replies, turns=turns, model=model, sends=sends)
+        assert ("learnt" in taken.kinds) is (len(sends) > 1)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -454,9 +499,9 @@ async def test_streams_cut_after_every_event(wire: Wire) -> None:
     for count in range(1, len(events) - 1):
         cut = FakeReply(*events[:count], UpstreamUnavailable("cut"), headers=SSE)
         taken = await take(request, wire, cut, FakeReply(*events, headers=SSE), retries=2)
+        assert taken.raw == [request.body] * len(taken.raw)
         if len(taken.sent) == 2:
             retried += 1
-            assert taken.raw[0] == taken.raw[1]
             assert said(taken.reply(wire)) == "It is going to rain."
         else:
             broken += 1
@@ -526,8 +571,9 @@ async def test_no_retry_without_the_least_time(wire: Wire, left: float, sent: in
     clock, progress = FakeClock(), Progress()
     busy = refusal(wire, Fail(503, "Overloaded"))
     transport = FakeTransport([busy, answer(wire, Turn(Say("hi")), stream=False)])
+    request = request_of(wire)
     taken = await Turns(transport, clock, House()).take(
-        request_of(wire),
+        request,
         endpoint(wire, retries=2),
         None,
         asked="m",
@@ -535,7 +581,8 @@ async def test_no_retry_without_the_least_time(wire: Wire, left: float, sent: in
         progress=progress,
         deadline=clock.monotonic() + left,
     )
-    assert (len(transport.calls), taken.status) == (sent, 200 if sent == 2 else 503)
+    assert raw_bodies(transport.calls) == [request.body] * sent
+    assert taken.status == (200 if sent == 2 else 503)
 
 
 @wires
@@ -543,10 +590,10 @@ async def test_transport_retries_count_under_the_ceiling(wire: Wire) -> None:
     """Rules 96, 111: retries of the transport have their own counter, and the one ceiling over both."""
     busy = [refusal(wire, Fail(529, "Overloaded")) for _ in range(2)]
     empty = [answer(wire, Turn(Say(" ")), stream=False) for _ in range(1)]
+    controls = Controls(limits=Limits(extra_calls=2, empty=9))
+    sends = [body_of(wire)] * 3
     with pytest.raises(MustcallError) as caught:
-        await take(
-            request_of(wire), wire, *busy, *empty, retries=2, controls=Controls(limits=Limits(extra_calls=2, empty=9))
-        )
+        await take(request_of(wire), wire, *busy, *empty, retries=2, controls=controls, sends=sends)
     assert caught.value.code == "empty"
 
 
@@ -576,7 +623,8 @@ async def test_leaving_closes_the_upstream(wire: Wire) -> None:
 async def test_the_record_can_be_in_the_body(wire: Wire) -> None:
     """Rule 114: with `metadata` the body carries attempts, verdicts and the state of the force."""
     answers = [answer(wire, Turn(Say(" ")), stream=False), answer(wire, TEXT, stream=False, number=1)]
-    taken = await take(request_of(wire), wire, *answers, controls=Controls(metadata=True))
+    sends = [body_of(wire), with_steps(wire, body_of(wire), WORDS.empty)]
+    taken = await take(request_of(wire), wire, *answers, controls=Controls(metadata=True), sends=sends)
     told = json.loads(taken.body)["mustcall"]
     assert [entry["verdict"] for entry in told["attempts"]] == ["empty", "answered"]
     assert (told["outcome"], told["force"], told["protocol"]) == ("answer", "none", "hybrid")
@@ -588,8 +636,9 @@ async def test_the_record_can_be_in_the_body(wire: Wire) -> None:
 async def test_truncated_calls_are_not_delivered_in_one_piece() -> None:
     """Rules 40, 123: one retry, then the typed error."""
     answers = [answer(Wire.CHAT, CUT, stream=False) for _ in range(2)]
+    sends = [body_of(Wire.CHAT), with_steps(Wire.CHAT, body_of(Wire.CHAT), WORDS.truncated)]
     with pytest.raises(TruncatedReply):
-        await take(request_of(Wire.CHAT), Wire.CHAT, *answers)
+        await take(request_of(Wire.CHAT), Wire.CHAT, *answers, sends=sends)
 
 
 # --- any upstream ----------------------------------------------------------------------------------------------------
@@ -630,7 +679,8 @@ def test_any_bytes_give_one_outcome(
     fields = {"tool_choice": force(mine)} if demanded else {}
     replies = [FakeReply(*pieces, headers=SSE) for _ in range(5)]
     try:
-        taken = asyncio.run(take(request_of(mine, stream=True, **fields), theirs, *replies))
+        request = request_of(mine, stream=True, **fields)
+        taken = asyncio.run(take(request, theirs, *replies, left="the damage decides what is asked again"))
     except MustcallError:
         return  # typed, and raised before anything was shown
     assert len(taken.sent) <= 5

@@ -13,6 +13,7 @@ from mustcall.testing.render import Stamp, stream_reply
 from support.forcing import FAILED
 from support.gated import Listener
 from support.http import Response, post
+from support.sending import with_steps
 
 Json = dict[str, Any]
 
@@ -74,11 +75,24 @@ def events_of(answer: Response) -> list[Json]:
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
 
-def assert_retried_once(sent: list[Json]) -> None:
+def on_chat(caller: str, *, stream: bool = False, limit: int = 500) -> Json:
+    """A caller's request as a chat upstream gets it: a custom tool is a function of one text there."""
+    text = {"type": "string", "description": "The whole input of the tool, as plain text."}
+    whole = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
+    function: Json = {"name": "f", "parameters": whole if caller == "custom" else SCHEMA}
+    if caller == "responses":  # `strict` was said, and has a place there
+        function["strict"] = False
+    body: Json = {**BODIES["chat"], "tools": [{"type": "function", "function": function}]}
+    if caller == "messages":
+        body["max_completion_tokens"] = limit
+    if stream:
+        body |= {"stream": True, **({} if caller == "chat" else {"stream_options": {"include_usage": True}})}
+    return body
+
+
+def assert_retried_once(wire: str, body: Json, sent: list[Json]) -> None:
     """The second request is the first with one user turn more, which says that the payload was too large."""
-    first, second = sent
-    reminder = {"role": "user", "content": Wording().truncated}
-    assert second == {**first, "messages": [*first["messages"], reminder]}
+    assert sent == [body, with_steps(Wire(wire), body, Wording().truncated)]
 
 
 @callers
@@ -88,7 +102,7 @@ def test_cut_twice_is_a_typed_error(caller: str, finish: str, stream: bool) -> N
     """Rules 40, 123: whatever the finish says, half a call is none; nothing of it is in the error."""
     cut = Turn(Call("f", HALVES[caller]), finish=finish)
     answer, sent = ask(caller, cut, cut, stream=stream)
-    assert_retried_once(sent)
+    assert_retried_once("chat", on_chat(caller, stream=stream), sent)
     assert answer.status == FAILED["responses" if caller == "custom" else caller]
     assert answer.headers["x-should-retry"] == "false"
     assert answer.headers["x-mustcall-verdicts"] == "truncated,truncated"
@@ -108,7 +122,7 @@ def test_cut_once_is_mended_by_the_retry(caller: str, stream: bool) -> None:
     cut = Turn(Say("Let me see."), Call("f", HALVES[caller], id="call_first"), finish="length")
     whole = Turn(Call("f", WHOLE[caller], id="call_second"))
     answer, sent = ask(caller, cut, whole, stream=stream)
-    assert_retried_once(sent)
+    assert_retried_once("chat", on_chat(caller, stream=stream), sent)
     assert answer.status == 200
     assert b"call_second" in answer.body
     assert b"call_first" not in answer.body
@@ -134,7 +148,8 @@ def test_cut_after_released_text_is_an_error_event(caller: str) -> None:
         client.wait_for(b"Hm")
         upstream.release()
         answer = Response(client.response.status, {}, client.read_rest())
-        assert_retried_once([request.body for request in upstream.requests])
+        sent = [request.body for request in upstream.requests]
+        assert_retried_once("chat", on_chat(caller, stream=True), sent)
     assert answer.status == 200
     assert HALF.encode() not in answer.body
     events = events_of(answer)
@@ -160,7 +175,7 @@ def test_cut_on_the_same_wire(wire: str, stream: bool) -> None:
     """Rules 40, 112: bytes that would be forwarded as they are wait for the verdict where they hold a call."""
     cut = Turn(Call("f", HALVES[wire]), finish="length")
     answer, sent = ask(wire, cut, cut, stream=stream, upstream_wire=wire)
-    assert len(sent) == 2
+    assert_retried_once(wire, {**BODIES[wire], **({"stream": True} if stream else {})}, sent)
     assert answer.status == FAILED[wire]
     assert answer.json["error"]["message"].startswith("TruncatedReply: ")
     assert HALF.encode() not in answer.body
@@ -174,7 +189,9 @@ def test_usage_at_the_limit_is_a_cut(stream: bool) -> None:
     with ScriptedUpstream(default=turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         answer = post(gateway.url + "/v1/messages", capped)
         fine = post(gateway.url + "/v1/messages", {**capped, "max_tokens": 13})
-        assert len(upstream.requests) == 3
+        sent = [request.body for request in upstream.requests]
+    assert_retried_once("chat", on_chat("messages", stream=stream, limit=12), sent[:2])
+    assert sent[2:] == [on_chat("messages", stream=stream, limit=13)]
     assert answer.status == 502
     assert answer.headers["x-mustcall-verdicts"] == "truncated,truncated"
     assert (fine.status, b"wxyz" in fine.body or b"tool_use" in fine.body) == (200, True)

@@ -5,14 +5,18 @@ import json
 import msgspec
 import pytest
 
+from mustcall.core.origin import Wire
 from mustcall.engine.spending.purse import BreakerRule, Budget, Caps
 from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
+from mustcall.policy.facts.wording import Wording
 from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
 from mustcall.telemetry.stream import Subscription
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import post
+from support.laddering import climbed
+from support.sending import with_steps
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -43,6 +47,7 @@ def test_a_turn_of_three_attempts() -> None:
     ):
         answer = post(f"{gateway.base_url}/chat/completions", FORCED, SESSION)
         assert answer.status == 200
+        assert [request.body for request in upstream.requests] == climbed("chat", FORCED)[:3]
         heard = heard_of(events, 1)
     happened = [one for one in told(heard) if one[0] != "Repaired"]
     assert happened == [
@@ -102,6 +107,9 @@ def test_what_is_learnt_is_told_once() -> None:
         for _ in range(2):
             assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
         facts = [one for one in heard_of(events, 2) if isinstance(one, FactLearnt)]
+        forced = climbed("chat", FORCED)[0]
+        soft = with_steps(Wire.CHAT, {**forced, "tool_choice": "auto"}, Wording().call_any[0])
+        assert [request.body for request in upstream.requests] == [forced, soft, soft]
     assert [(one.upstream, one.model, one.class_, one.value) for one in facts] == [("up", "m", "forced", "never")]
 
 

@@ -10,11 +10,13 @@ import pytest
 from mustcall.core.errors import EmptyReply, ForceUnmet, MustcallError, UpstreamGarbage, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.gateway.connections.repeated_failures import Asked, Failures
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Cut, Fail, Hang, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock
 from support.gated import KEYS, PATHS, Listener, events_of
 from support.http import post
+from support.sending import with_steps
 
 WIRES = tuple(PATHS)
 STATUS = {"chat": 422, "responses": 400, "messages": 502}
@@ -35,6 +37,12 @@ def asking(wire: str, *, stream: bool = False, words: str = "hi") -> dict[str, A
     return body | room | ({"stream": True} if stream else {})
 
 
+def emptied(wire: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is sent for a request that is answered with nothing: itself, and twice with a reminder."""
+    again = with_steps(Wire(wire), body, Wording().empty)
+    return [body, again, again]
+
+
 # --- what a failure looks like ----------------------------------------------------------------------------------------
 
 
@@ -44,7 +52,7 @@ def test_the_status_is_one_that_clients_do_not_retry(wire: str, stream: bool) ->
     """Rule 144: chat 422, responses 400, messages 502, always with `x-should-retry: false` and the error's own code."""
     with ScriptedUpstream([EMPTY] * 9) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         got = post(gateway.url + PATHS[wire], asking(wire, stream=stream), KEYS)
-        assert len(upstream.requests) == 3
+        assert [request.body for request in upstream.requests] == emptied(wire, asking(wire, stream=stream))
     assert (got.status, got.headers["x-should-retry"]) == (STATUS[wire], "false")
     assert got.json["error"]["type"] == TYPES[wire]
     assert got.json["error"]["message"].startswith("EmptyReply: ")
@@ -63,6 +71,7 @@ def test_the_last_event_is_one_that_clients_do_not_retry(wire: str) -> None:
         client.wait_for_bytes(1)
         upstream.release()
         last = events_of(client.read_rest())[-1]
+        assert [request.body for request in upstream.requests] == emptied(wire, body)
     error = last["response"]["error"] if wire == "responses" else last["error"]
     if wire == "responses":
         assert (last["type"], error["code"]) == ("response.failed", "invalid_prompt")
@@ -77,7 +86,7 @@ def test_official_sdks_ask_once(wire: str) -> None:
     with ScriptedUpstream([EMPTY] * 20) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught:
             ask_by_sdk(wire, gateway)
-        assert len(upstream.requests) == 3
+        assert [request.body for request in upstream.requests] == emptied(wire, asking(wire))
     assert caught.value.status_code == STATUS[wire]
 
 
@@ -109,13 +118,12 @@ def test_the_same_request_is_answered_from_memory(wire: str, stream: bool) -> No
     ):
         url = gateway.url + PATHS[wire]
         first = post(url, body, KEYS)
-        made = len(upstream.requests)
         clock.advance(30)
         again = post(url, body, KEYS)
-        assert len(upstream.requests) == made
+        assert [request.body for request in upstream.requests] == emptied(wire, body)
         clock.advance(31)
         post(url, body, KEYS)
-        assert len(upstream.requests) == 2 * made
+        assert [request.body for request in upstream.requests] == emptied(wire, body) * 2
     assert (again.status, again.headers["x-should-retry"]) == (STATUS[wire], "false")
     assert again.json["error"]["message"] == first.json["error"]["message"]
     remembered = {"request_id": first.headers["x-mustcall-request-id"], "seconds_ago": 30.0}
@@ -137,9 +145,9 @@ def test_a_failure_in_a_stream_is_remembered(wire: str) -> None:
             client.wait_for_bytes(1)
             upstream.release()
             client.read_rest()
-        made = len(upstream.requests)
         again = post(gateway.url + PATHS[wire], json.dumps(body).encode(), {**KEYS, **held})
-        assert (again.status, len(upstream.requests)) == (STATUS[wire], made)
+        assert again.status == STATUS[wire]
+        assert [request.body for request in upstream.requests] == emptied(wire, body)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +167,9 @@ def test_another_request_is_sent(changed: dict[str, Any], headers: dict[str, str
     with ScriptedUpstream([EMPTY] * 9) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         url = gateway.url + PATHS["chat"]
         post(url, asking("chat"), key)
-        made = len(upstream.requests)
         post(url, asking("chat") | changed, key | headers)
-        assert len(upstream.requests) == 2 * made
+        sent = emptied("chat", asking("chat")) + emptied("chat", asking("chat") | changed)
+        assert [request.body for request in upstream.requests] == sent
 
 
 def test_success_is_not_remembered() -> None:
@@ -188,6 +196,7 @@ def test_tries_of_a_client_are_not_multiplied_by_ours(wire: str, stream: bool) -
         for _ in range(3):
             status = post(gateway.url + PATHS[wire], asking(wire, stream=stream), KEYS).status
             seen.append((status, len(upstream.requests)))
+        assert [request.body for request in upstream.requests] == [asking(wire, stream=stream)] * 5
     assert seen == [(503, 3), (503, 4), (200, 5)]
 
 
@@ -219,7 +228,7 @@ def test_an_sdk_and_a_persistent_fault() -> None:
     ):
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
-        assert len(upstream.requests) == 5
+        assert [request.body for request in upstream.requests] == [asking("chat")] * 5
 
 
 # --- the memory itself ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from mustcall.testing.transport import FakeClock
 from mustcall.upstream.seam import Timeouts
 from support.http import post
 from support.sdk import Ask, Failure, Seen, ask
+from support.sending import carried_from_sdk
 
 WIRES = ("chat", "responses", "messages")
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
@@ -166,7 +167,9 @@ def test_transient_failures_are_hidden(caller_wire: str, upstream_wire: str, str
             seen = ask(caller_wire, gateway.url, Ask(), stream=stream)
         assert isinstance(seen, Seen)
         assert seen.text == "It is going to rain all day long, from the morning to the evening."
-        assert [request.raw for request in upstream.requests] == [upstream.requests[0].raw] * 3
+        sent = carried_from_sdk(caller_wire, upstream_wire, stream=stream)
+        assert [request.body for request in upstream.requests] == [sent] * 3
+        assert len({bytes(request.raw) for request in upstream.requests}) == 1
 
 
 @upstreams

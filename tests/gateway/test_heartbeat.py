@@ -13,6 +13,7 @@ from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.gated import Listener, events_of
 from support.jumping import run
+from support.laddering import climbed
 
 
 @contextmanager
@@ -168,7 +169,7 @@ def test_a_held_turn_ends_well_after_signs(wire: str) -> None:
         assert b"prose" not in early
         upstream.release()
         rest = client.read_rest()
-        assert len(upstream.requests) == 2
+        assert [request.body for request in upstream.requests] == climbed(wire, BODIES[wire])[:2]
     assert client.response.status == 200
     assert b"prose" not in rest
     assert b'"f"' in rest
@@ -187,5 +188,8 @@ def test_a_held_turn_fails_in_its_stream_after_signs(wire: str) -> None:
         client.wait_for(KEEPALIVES[wire], 1)
         upstream.release()
         rest = client.read_rest()
+        told = "## f\nParameters:\n- q (string, optional)"
+        sent = [request.body for request in upstream.requests]
+        assert sent == climbed(wire, BODIES[wire], "Some prose.", told)
     assert client.response.status == 200
     assert "ForceUnmet: " in str(events_of(rest)[-1])

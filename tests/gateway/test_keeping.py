@@ -22,6 +22,7 @@ from mustcall.profiles.tallies import EXPIRY, Count, Tally
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.wire.registry import codec_for
 from support.http import call, post
+from support.laddering import climbed
 from support.remembering import gateway_with_ledger
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello, I am ann@example.com"}]}
@@ -55,6 +56,7 @@ async def test_a_turn_is_traced(tmp_path: Path) -> None:
         asked = {**ASK, "tools": [TOOL], "tool_choice": "required"}
         first = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", asked, headers=headers)
         await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK, headers=headers)
+        assert [one.body for one in served.requests] == [*climbed("chat", asked)[:2], ASK]
     failed, traced = await turns(place)
     assert first.headers["x-mustcall-request-id"] == traced.id
     assert (traced.wire, traced.model, traced.upstream, traced.status) == ("chat", "m", "chat", 200)
@@ -326,7 +328,8 @@ async def test_a_gateway_keeps_what_its_turns_teach(tmp_path: Path) -> None:
                             await asyncio.sleep(0.01)
                 answer = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", asked)
                 assert answer.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "f"
-        assert ["response_format" in one.body for one in served.requests] == [False, True, True]
+        native, schema, *_ = climbed("chat", asked)
+        assert [one.body for one in served.requests] == [native, schema, schema]
     async with open_ledger(place) as ledger:
         counted = {one.subject: (one.made, one.missed) for one in await ledger.tallies()}
     assert counted == {"enforced": (0, 1), "rung:native": (0, 1), "rung:schema": (2, 0)}

@@ -12,6 +12,7 @@ from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock
 from support.http import post
 from support.sdk import Ask, Failure, Seen, ask
+from support.sending import carried_from_sdk
 
 WIRES = ("chat", "responses", "messages")
 WORDS = {
@@ -191,7 +192,9 @@ def test_failed_stream_is_tried_again_while_nothing_was_shown(caller_wire: str, 
         RunningGateway(f"{upstream_wire}={upstream.base_url}", clock=FakeClock()) as gateway,
     ):
         seen = ask(caller_wire, gateway.url, Ask(), stream=True)
-        assert [request.raw for request in upstream.requests] == [upstream.requests[0].raw] * 2
+        sent = carried_from_sdk(caller_wire, upstream_wire, stream=True)
+        assert [request.body for request in upstream.requests] == [sent] * 2
+        assert len({bytes(request.raw) for request in upstream.requests}) == 1
     assert isinstance(seen, Seen)
     assert seen.text == "Rain."
 

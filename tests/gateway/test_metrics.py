@@ -19,6 +19,7 @@ from mustcall.telemetry.prometheus import Gauges, Metrics
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.http import call, post
+from support.laddering import climbed
 from support.metrics import samples
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
@@ -34,6 +35,7 @@ def test_requests_turns_and_attempts_are_counted() -> None:
         assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
         assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
         assert post(f"{gateway.base_url}/chat/completions", b"nonsense").status == 400
+        assert [request.body for request in upstream.requests] == [*climbed("chat", FORCED)[:2], ASK]
         answer = call("GET", f"{gateway.url}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     counted = samples(answer.body)
@@ -160,6 +162,10 @@ def test_repairs_times_and_cost_are_counted() -> None:
         counted = samples(call("GET", f"{gateway.url}/metrics").body)
         assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
         after = samples(call("GET", f"{gateway.url}/metrics").body)
+        assert [request.body for request in upstream.requests] == [
+            *climbed("chat", {**FORCED, "stream": True})[:2],
+            ASK,
+        ]
     assert counted['mustcall_extra_calls_total{model="m",upstream="up"}'] == 1
     assert counted['mustcall_attempt_duration_seconds_count{upstream="up"}'] == 2
     assert counted['mustcall_first_byte_seconds_count{upstream="up"}'] == 2

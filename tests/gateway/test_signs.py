@@ -13,6 +13,7 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.gateway.app import Gateway
 from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Fail, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.render import Stamp, stream_reply
@@ -20,6 +21,8 @@ from mustcall.testing.transport import FakeReply, FakeTransport
 from support.gated import KEYS, PATHS, Listener, events_of
 from support.http import post
 from support.jumping import run
+from support.laddering import climbed
+from support.sending import with_steps
 
 #: Seconds that the call takes, and after which Codex gives a stream up in this setting.
 SECONDS, IDLE = 20.0, 6.0
@@ -194,13 +197,16 @@ def test_a_failure_behind_signs_is_the_same_response() -> None:
     """Rules 135, 145: an upstream's error after signs ends the response that was begun, with the next number."""
     body = asking("responses", tool_choice="required")
     with (
-        ScriptedUpstream([Hang(Turn(Say("Prose.")), after=600), Fail(400, "No.")]) as upstream,
+        ScriptedUpstream([Hang(Turn(Say("Prose.")), after=600)], default=Fail(400, "No.")) as upstream,
         RunningGateway(f"responses={upstream.base_url}", keepalive=0.02) as gateway,
         Listener(gateway.url, "responses", body) as client,
     ):
         client.wait_for(b"event: response.in_progress", 3)
         upstream.release()
         events = events_of(client.read_rest())
+        sent = [request.body for request in upstream.requests]
+        soft = with_steps(Wire.RESPONSES, {**body, "tool_choice": "auto"}, Wording().call_any[0])
+        assert sent == [*climbed("responses", body)[:3], soft]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["type"] for event in events].count("response.created") == 1
     assert events[-1]["type"] == "response.failed"
@@ -215,6 +221,8 @@ def test_an_error_behind_forwarded_events_has_the_next_number() -> None:
         RunningGateway(f"responses={upstream.base_url}") as gateway,
     ):
         events = events_of(post(gateway.url + PATHS["responses"], body, KEYS).body)
+        again = with_steps(Wire.RESPONSES, body, Wording().bad_arguments.format(problem="f: q: string"))
+        assert [request.body for request in upstream.requests] == [body, again]
     assert events[-1]["type"] == "response.failed"
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustcall.core.origin import Wire
 from mustcall.engine.spending.purse import BreakerRule, Budget, Caps, ModelPrice, Price
 from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import settings_from_flags
@@ -15,9 +16,13 @@ from mustcall.gateway.state.raw_replies import Tapping
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import Contents, TurnTrace, open_ledger
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
+from support.compared import check_compared, forget
 from support.http import Response, call, post
+from support.laddering import climbed
 from support.remembering import gateway_with_ledger
+from support.sending import with_steps
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -271,6 +276,8 @@ async def test_turns_are_listed_filtered_and_summed(tmp_path: Path, ledger: bool
             await asyncio.to_thread(post, url, {**ASK, "model": "n"}, {"user-agent": "OpenAI/Python 2.1"})
             visit = await asyncio.to_thread(Visit, gateway)
             found = await until_listed(visit, 2)
+            sent = [request.body for request in upstream.requests]
+            assert sent == [*climbed("chat", FORCED)[:2], {**ASK, "model": "n"}]
             assert [turn["model"] for turn in found] == ["n", "m"]
             forced = found[1]
             assert [one["verdict"] for one in forced["attempts"]] == ["force_missed", "called"]
@@ -400,10 +407,12 @@ async def test_a_copied_test_passes(tmp_path: Path) -> None:
         visit = await asyncio.to_thread(Visit, gateway)
         (listed,) = await until_listed(visit, 1)
         told = (await asyncio.to_thread(visit.get, f"/ui/api/turns/{listed['id']}")).json
-        assert [one.body["messages"][0] for one in upstream.requests] == [ASK["messages"][0]] * 2
+        assert [one.body for one in upstream.requests] == climbed("chat", FORCED)[:2]
     names: dict[str, Any] = {}
+    check_compared(every=True)  # what was sent so far; the copy is a test of its own
     exec(compile(told["copies"]["pytest"], "copied", "exec"), names)  # noqa: S102  the text under test
     await asyncio.to_thread(names[f"test_{listed['id']}"])
+    forget()
     compile(told["copies"]["python"], "copied", "exec")
 
 
@@ -425,11 +434,14 @@ async def test_replay_sends_the_request_again_both_ways(tmp_path: Path) -> None:
         told = await asyncio.to_thread(visit.post, f"/ui/api/turns/{listed['id']}/replay", {"times": 3})
         assert told.status == 200
         bare, through = told.json["arms"]
-        made = [one.body for one in upstream.requests[before:]]
+        sent = [one.body for one in upstream.requests]
+        climb = climbed("chat", FORCED)[:2]
+        assert sent[:before] == climb
+        made = sent[before:]
+        # In any order: the bare ones, as the caller sent it, and what a turn makes of it.
+        assert [made.count(body) for body in (FORCED, *climb)] == [3, 3, 3]
         assert (bare["name"], bare["ok"]["hits"], bare["ok"]["of"], bare["calls"]) == ("bare", 0, 3, 3)
         assert (through["ok"]["hits"], through["calls"]) == (3, len(made) - 3)
-        assert made.count(FORCED) == 3  # the bare ones, as the caller sent it
-        assert all(body["messages"][0] == ASK["messages"][0] for body in made)
         assert told.json["recovered"]["hits"] == 3
 
 
@@ -465,7 +477,9 @@ async def test_budgets_breakers_and_lessons_are_shown(tmp_path: Path, ledger: bo
             visit = await asyncio.to_thread(Visit, gateway)
             await until_listed(visit, 3)
             told = (await asyncio.to_thread(visit.get, "/ui/api/overview")).json
-    assert [one.body["messages"][0] for one in upstream.requests] == [ASK["messages"][0]] * 3
+    first = climbed("chat", FORCED)[0]
+    soft = with_steps(Wire.CHAT, {**first, "tool_choice": "auto"}, Wording().call_any[0])
+    assert [one.body for one in upstream.requests] == [first, soft, ASK]
     (fact,) = told["learnt"]
     assert (fact["upstream"], fact["field"], fact["value"], fact["expired"]) == ("up", "forced", "never", False)
     (breaker,) = told["breakers"]

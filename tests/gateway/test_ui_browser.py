@@ -13,12 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.browser import Tab, open_browser
 from support.http import call, post
+from support.laddering import climbed
 from support.remembering import gateway_with_ledger
+from support.sending import with_steps
 
 TOOL = {
     "type": "function",
@@ -137,9 +141,8 @@ async def test_the_list_follows_requests_and_filters(tmp_path: Path) -> None:
             await tab.until("!document.querySelector('dialog')")
             await tab.press("o")
             await tab.until("document.querySelectorAll('.rate').length > 3")
-    assert [json.loads(json.dumps(one.body))["model"] for one in upstream.requests] == [
-        *("plain", "forced", "forced", "other", "plain"),
-    ]
+    plain, other = {**ASK, "model": "plain"}, {**ASK, "model": "other"}
+    assert [one.body for one in upstream.requests] == [plain, *climbed("chat", FORCED)[:2], other, plain]
 
 
 async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
@@ -149,9 +152,10 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
         gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=Contents.FULL) as gateway,
     ):
         turn = await ask(gateway, FORCED)
-        first = [json.loads(json.dumps(one.body)) for one in upstream.requests]
-        assert len(first) == 3
-        assert [body["messages"][0] for body in first] == [ASK["messages"][0]] * 3
+        native, schema, *_ = climbed("chat", FORCED)
+        misfit = Wording().bad_arguments.format(problem="get_weather: city: string")
+        three = [native, schema, with_steps(Wire.CHAT, schema, misfit)]
+        assert [one.body for one in upstream.requests] == three
         async with looking(gateway) as tab:
             grant = {"origin": gateway.url, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
             await tab.call("Browser.grantPermissions", **grant)
@@ -190,7 +194,7 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
             await tab.until("document.querySelector('.found table')?.innerText.includes('through mustcall')")
             sent = [one.body for one in upstream.requests[before:]]
             assert len(sent) == 4  # one bare, three through mustcall
-            assert sent.count(FORCED) == 1
+            assert [sent.count(body) for body in (FORCED, *three)] == [1] * 4
             assert "100" in await tab.run("document.querySelector('.found tbody tr:last-child .rate b').textContent")
             await tab.size(400, 820)
             for scheme in ("light", "dark"):

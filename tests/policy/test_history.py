@@ -54,6 +54,17 @@ _CLEAN: list[tuple[Wire, dict[str, Any]]] = [
         {
             "model": "m",
             "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "Hello."},
+                {"role": "user", "content": "and?"},
+            ],
+        },
+    ),
+    (
+        Wire.CHAT,
+        {
+            "model": "m",
+            "messages": [
                 {"role": "system", "content": "s"},
                 {"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "n"},
                 {

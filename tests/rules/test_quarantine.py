@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
-from support.http import Response, post
+from support.forcing import typed_item
+from support.http import Response, call, post
 
 Json = dict[str, Any]
 PATHS = {Wire.CHAT: "/v1/chat/completions", Wire.RESPONSES: "/v1/responses", Wire.MESSAGES: "/v1/messages"}
@@ -22,10 +24,8 @@ LIMITS = {Wire.CHAT: "max_completion_tokens", Wire.RESPONSES: "max_output_tokens
 REFUSAL = "Invalid schema for function: it is not accepted"
 ANSWER = Turn(Say("It is sunny."))
 SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-NARROW: Json = {"type": "object", "properties": {"days": {"type": "number"}}, "required": ["days"]}
-#: What a probe leaves out.
-NOT_PROBED = ("tool_choice", "stream", "stream_options")
 RICH: Json = {"type": "object", "properties": {"days": {"type": "number", "multipleOf": 0.5}}, "required": ["days"]}
+NARROWED: Json = {"type": "object", "properties": {"days": {"type": "number"}}, "required": ["days"]}
 
 
 def tool(name: str, wire: Wire, schema: Json = SCHEMA) -> Json:
@@ -47,11 +47,6 @@ def asked(wire: Wire, count: int, *, schema: Json = SCHEMA, **more: Any) -> Json
     talk = [{"role": "user", "content": "Oslo?"}]
     limit = {"max_tokens": 300} if wire is Wire.MESSAGES else {}
     return {"model": "m", "messages": talk, "tools": tools, **limit, **more}
-
-
-def streamed(body: Json, wire: Wire) -> Json:
-    """The same request as it is sent under a force: as a stream, so that it can end with the call."""
-    return {**body, "stream": True, **({"stream_options": {"include_usage": True}} if wire is Wire.CHAT else {})}
 
 
 def names(body: Json) -> list[str]:
@@ -76,16 +71,41 @@ def without(body: Json, *gone: str) -> Json:
 
 def probe(body: Json, wire: Wire, *gone: str) -> Json:
     """What only shows whether the other tools are taken."""
-    left = {name: value for name, value in without(body, *gone).items() if name not in NOT_PROBED}
+    left = {name: value for name, value in without(body, *gone).items() if name not in ("tool_choice", "stream")}
     return {**left, LIMITS[wire]: 16}
 
 
-def all_known(bodies: list[Json], body: Json, wire: Wire) -> bool:
-    """Whether each is the caller's request without some tools, as an attempt or as a probe, and nothing else."""
-    gone = [[name for name in names(body) if name not in names(one)] for one in bodies]
-    return all(
-        one == without(body, *left) or one == probe(body, wire, *left) for one, left in zip(bodies, gone, strict=True)
-    )
+def searched(body: Json, wire: Wire, *bad: str) -> list[Json]:
+    """What is sent until a server that refuses these tools takes a request: halves as probes, the last ones in turn."""
+    sent, left = [body], names(body)
+    while len(left) > 3:
+        middle = len(left) // 2
+        half, others = left[:middle], left[middle:]
+        sent.append(probe(body, wire, *half))
+        left = others if set(bad) & set(names(sent[-1])) else half
+    for name in left:
+        sent.append(without(body, name))
+        if not set(bad) & set(names(sent[-1])):
+            break
+    return sent
+
+
+def forced(body: Json, wire: Wire) -> Json:
+    """A forced request as it is sent: streamed, whoever asks."""
+    return {**body, "stream": True, **({"stream_options": {"include_usage": True}} if wire is Wire.CHAT else {})}
+
+
+def crossed(caller: Wire, upstream: Wire, count: int) -> Json:
+    """What a request that offers so many tools is on the upstream's wire."""
+    body = asked(upstream, count)
+    body.pop("max_tokens", None)
+    if upstream is Wire.RESPONSES:
+        body["input"] = [typed_item({"role": "user", "content": "Oslo?"})]
+        body["tools"] = [{**one, "strict": False} for one in body["tools"]]
+        body |= {"store": False, "include": ["reasoning.encrypted_content"]}
+    if caller is Wire.MESSAGES or upstream is Wire.MESSAGES:
+        body[LIMITS[upstream]] = 300 if caller is Wire.MESSAGES else 8192
+    return body
 
 
 def ask(gateway: RunningGateway, wire: Wire, body: Json, key: str = "a") -> Response:
@@ -133,7 +153,7 @@ def test_the_calls_are_bounded_wherever_the_tool_stands(wire: Wire, count: int) 
             sent = [one.body for one in upstream.requests]
         assert answer.status == 200
         assert len(sent) - 1 <= most
-        assert all_known(sent, body, wire)
+        assert sent == searched(body, wire, bad)
         assert sent[-1] == without(body, bad)
         assert dropped(answer) == [bad]
 
@@ -150,10 +170,8 @@ def test_it_is_found_across_wires(caller: Wire, upstream_wire: Wire) -> None:
         sent = [one.body for one in upstream.requests]
         ask(gateway, caller, body)
         later = [one.body for one in upstream.requests[len(sent) :]]
-    with ScriptedUpstream([ANSWER]) as healthy, RunningGateway(f"{upstream_wire}={healthy.base_url}") as gateway:
-        ask(gateway, caller, body)
-        first = dict(healthy.requests[0].body)  # the request on the upstream's wire
     assert answer.status == 200
+    first = crossed(caller, upstream_wire, 4)
     assert sent == [first, probe(first, upstream_wire, "t0", "t1"), without(first, "t2")]
     assert later == [without(first, "t2")]
     assert dropped(answer) == ["t2"]
@@ -183,7 +201,8 @@ def test_a_schema_is_narrowed_before_its_tool_is_left_out(wire: Wire) -> None:
         answer = ask(gateway, wire, body)
         sent = [one.body for one in upstream.requests]
     assert answer.status == 200
-    narrowed = {**body, "tools": [body["tools"][0], tool("t1", wire, NARROW), body["tools"][2]]}
+    narrowed = {**body, "tools": [*body["tools"]]}
+    narrowed["tools"][1] = tool("t1", wire, NARROWED)
     assert sent == [body, narrowed]
     assert dropped(answer) == []
 
@@ -198,7 +217,8 @@ def test_narrowing_in_vain_is_taken_back_and_not_learnt(wire: Wire) -> None:
         ask(gateway, wire, body)
         last = upstream.requests[-1].body
     assert first.status == 200
-    assert sent == [body, asked(wire, 4, schema=NARROW), probe(body, wire, "t0", "t1"), without(body, "t2")]
+    assert sent[:2] == [body, asked(wire, 4, schema=NARROWED)]
+    assert sent[2:] == [probe(body, wire, "t0", "t1"), without(body, "t2")]
     assert last == without(body, "t2")
     assert len(sent) - 1 <= math.log2(4) + 2
 
@@ -218,9 +238,8 @@ def test_a_demanded_tool_that_is_refused_is_a_typed_error_that_names_it(wire: Wi
     script = refusing("t2", message=message)
     with ScriptedUpstream(script) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         answer = ask(gateway, wire, body)
-        sent = [one.body for one in upstream.requests]
-    assert len(sent) - 1 <= math.log2(4) + 2
-    assert all_known(sent, streamed(body, wire), wire)
+        probes = [probe(body, wire, "t0", "t1")] if message == REFUSAL else []
+        assert [one.body for one in upstream.requests] == [forced(body, wire), *probes]
     assert answer.status == 400
     assert b"forced_tool_refused" in answer.body or wire is Wire.MESSAGES
     assert b"the upstream refuses the tool 't2', which the request demands" in answer.body
@@ -233,12 +252,11 @@ def test_a_demand_for_any_tool_is_met_by_the_others(wire: Wire) -> None:
     script = refusing("t2", answer=Turn(Call("t0", {"city": "Oslo"})))
     with ScriptedUpstream(script) as upstream, RunningGateway(f"{wire}={upstream.base_url}") as gateway:
         answer = ask(gateway, wire, body)
-        sent = [one.body for one in upstream.requests]
+        first = forced(body, wire)
+        assert [one.body for one in upstream.requests] == [first, probe(body, wire, "t0", "t1"), without(first, "t2")]
     assert answer.status == 200
     assert answer.headers["x-mustcall-outcome"] == "calls"
     assert answer.headers["x-mustcall-force"] == "met"
-    assert all_known(sent, streamed(body, wire), wire)
-    assert sent[-1] == without(streamed(body, wire), "t2")
 
 
 @pytest.mark.parametrize("wire", list(Wire))
@@ -256,12 +274,10 @@ def test_streams_are_served_too(wire: Wire) -> None:
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_a_caller_who_sets_the_ceiling_keeps_it(most: int) -> None:
     """Rules 9, 96: what a request says about extra calls holds for these, too."""
-    body = asked(Wire.CHAT, 16)
+    body = asked(Wire.CHAT, 16, mustcall={"limits": {"extra_calls": most}})
     with ScriptedUpstream(refusing("t9")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
-        answer = ask(gateway, Wire.CHAT, {**body, "mustcall": {"limits": {"extra_calls": most}}})
-        sent = [one.body for one in upstream.requests]
-    assert len(sent) == 1 + most
-    assert all_known(sent, body, Wire.CHAT)
+        answer = ask(gateway, Wire.CHAT, body)
+        assert [one.body for one in upstream.requests] == searched(asked(Wire.CHAT, 16), Wire.CHAT, "t9")[: 1 + most]
     assert answer.status == 400
 
 
@@ -272,10 +288,9 @@ def test_two_refused_tools_that_nobody_names_leave_the_refusal_as_it_is() -> Non
         answer = ask(gateway, Wire.CHAT, body)
         assert len(upstream.requests) - 1 <= math.log2(8) + 2
         again = ask(gateway, Wire.CHAT, body)
-        sent = [one.body for one in upstream.requests]
+        assert [one.body for one in upstream.requests] == searched(body, Wire.CHAT, "t1", "t6") * 2
     assert (answer.status, again.status) == (400, 400)
     assert REFUSAL.encode() in answer.body
-    assert all_known(sent, body, Wire.CHAT)
 
 
 def test_two_refused_tools_that_are_named_are_both_left_out() -> None:
@@ -301,11 +316,8 @@ def test_what_one_key_learns_changes_nothing_for_another() -> None:
     body = asked(Wire.CHAT, 4)
     with ScriptedUpstream(refusing("t2")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         ask(gateway, Wire.CHAT, body, "a")
-        made = len(upstream.requests)
         ask(gateway, Wire.CHAT, body, "b")
-        sent = [one.body for one in upstream.requests]
-    assert sent[made] == body
-    assert all_known(sent, body, Wire.CHAT)
+        assert [one.body for one in upstream.requests] == searched(body, Wire.CHAT, "t2") * 2
 
 
 def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
@@ -316,12 +328,13 @@ def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
         settings = msgspec.structs.replace(flags, ledger=LedgerSettings(place=place))
         with RunningGateway(settings=settings) as gateway:
             ask(gateway, Wire.CHAT, body)
-        made = len(upstream.requests)
         with RunningGateway(settings=settings) as gateway:
+            call("GET", f"{gateway.url}/healthz")  # it has started
+            learnt = gateway.app._serve().learnt  # pyright: ignore[reportPrivateUsage]
+            while not learnt.size:  # it is read in the background, and nobody is told
+                time.sleep(0.01)
             ask(gateway, Wire.CHAT, body)
-            sent = [one.body for one in upstream.requests]
-    assert sent[made:] == [without(body, "t2")]
-    assert all_known(sent, body, Wire.CHAT)
+        assert [one.body for one in upstream.requests] == [*searched(body, Wire.CHAT, "t2"), without(body, "t2")]
     shown = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place, "--json"])
     assert shown.exit_code == 0, shown.output
     assert '"tool:' in shown.stdout
@@ -333,11 +346,8 @@ def test_words_of_the_request_teach_nothing() -> None:
     body["messages"][0]["content"] = "Why is it an invalid schema for function calls?"
     with ScriptedUpstream(refusing("t2")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         ask(gateway, Wire.CHAT, body)
-        made = len(upstream.requests)
         answer = ask(gateway, Wire.CHAT, body)
-        sent = [one.body for one in upstream.requests]
-    assert sent[made] == body
-    assert all_known(sent, body, Wire.CHAT)
+        assert [one.body for one in upstream.requests] == searched(body, Wire.CHAT, "t2") * 2
     assert answer.status == 200
 
 
@@ -346,12 +356,10 @@ def test_a_tool_of_the_same_name_and_another_schema_is_tried() -> None:
     body = asked(Wire.CHAT, 4)
     with ScriptedUpstream(refusing("t2")) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         ask(gateway, Wire.CHAT, body)
-        made = len(upstream.requests)
-        other = {**body, "tools": list(body["tools"])}
-        days = {"city": {"type": "string"}, "day": {"type": "string"}}
-        other["tools"][2] = tool("t2", Wire.CHAT, {**SCHEMA, "properties": days})
+        other = asked(Wire.CHAT, 4)
+        other["tools"][2] = tool("t2", Wire.CHAT, {**SCHEMA, "required": []})
         ask(gateway, Wire.CHAT, other)
-        sent = [one.body for one in upstream.requests]
-    assert sent[made] == other
-    assert all_known(sent[:made], body, Wire.CHAT)
-    assert all_known(sent[made:], other, Wire.CHAT)
+        first, *rest = searched(other, Wire.CHAT, "t2")
+        narrowed = asked(Wire.CHAT, 4)
+        narrowed["tools"][2] = tool("t2", Wire.CHAT, {key: value for key, value in SCHEMA.items() if key != "required"})
+        assert [one.body for one in upstream.requests] == [*searched(body, Wire.CHAT, "t2"), first, narrowed, *rest]

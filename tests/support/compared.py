@@ -1,53 +1,76 @@
 """Bodies that know whether they were compared: a test of retries must look at the body of each call (rule 118).
 
 A body counts as compared once it was equal to a whole body that the test wrote: alone, or in a list. A key of it, a
-substring or a count is no comparison. What a test has good reason not to compare it says with `leave`.
+substring, a count or another recorded body is no comparison. What a test has good reason not to compare it says with
+`leave`.
 
-The shared stages count for themselves. `watch_upstreams` looks after every other scripted upstream behind a gateway.
+The shared stages count for themselves. `watch_upstreams` notes the calls of every other scripted upstream, scripted
+model and fake transport, and the turns that the engine takes on each, behind a gateway or in the library: a test whose
+upstream got more calls than turns has retried.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from mustcall.gateway.app import Gateway
-from mustcall.testing import Answer, Recorded, ScriptedUpstream
+import msgspec
 
-__all__ = ["Body", "Comparing", "check_compared", "forget", "keep_own_count", "leave", "watch_upstreams"]
+from mustcall.engine import exchange
+from mustcall.engine.turn import Turn
+from mustcall.testing import Answer, Recorded, ScriptedModel, ScriptedUpstream
+from mustcall.testing.model import _Script  # pyright: ignore[reportPrivateUsage]
+from mustcall.testing.transport import FakeReply, FakeTransport
+from mustcall.upstream.seam import UpstreamCall
+
+__all__ = ["Body", "Comparing", "check_compared", "forget", "keep_own_count", "leave", "read_raw", "watch_upstreams"]
+
+Upstream = ScriptedUpstream | ScriptedModel | FakeTransport
 
 #: The scripts of the running test that have ended.
 _ended: list["Comparing"] = []
-#: What the running test's upstreams received; for each call whether its body was compared.
-_received: WeakKeyDictionary[ScriptedUpstream, "Comparing"] = WeakKeyDictionary()
-_calls: WeakKeyDictionary[ScriptedUpstream, int] = WeakKeyDictionary()
-#: The requests that the gateways before each port got in the running test.
-_asked: dict[int, int] = {}
+#: What the running test's upstreams received. An upstream may be gone before its test ends, its calls are not.
+_tallies: list["_Tally"] = []
+_tally_of: WeakKeyDictionary[object, "_Tally"] = WeakKeyDictionary()
+#: The scripted upstreams that listen, by their port.
+_listening: WeakValueDictionary[int, ScriptedUpstream] = WeakValueDictionary()
 _own: WeakKeyDictionary[ScriptedUpstream, bool] = WeakKeyDictionary()
 _watching: list[bool] = []
+
+
+class _Tally:
+    """The calls that one upstream got in the running test, and the turns they came from."""
+
+    def __init__(self) -> None:
+        self.comparing = Comparing()
+        self.calls = 0
+        self.turns = 0
+
+    def noted(self, body: dict[str, Any], raw: bytes) -> tuple["Body", "Raw"]:
+        """Count a call; return its body and bytes, which note that they were compared."""
+        self.calls += 1
+        return self.comparing.noted(body, raw, self.calls - 1)
 
 
 def forget() -> None:
     """Forget the scripts of tests before this one, which may have failed."""
     _ended.clear()
-    _received.clear()
-    _calls.clear()
-    _asked.clear()
+    _tallies.clear()
+    _tally_of.clear()
 
 
 def check_compared(*, every: bool = False) -> None:
-    """Fail if a request of this test came to several calls and not all of their bodies were compared.
+    """Fail if a turn of this test came to several calls and not all of their bodies were compared.
 
-    That is for the shared stages; with `every` for each upstream behind a gateway.
+    That is for the shared stages; with `every` for each upstream that the engine called.
     """
     for script in _ended:
         script.check()
     if every:
-        for upstream, comparing in list(_received.items()):
-            asked = _asked.get(upstream.port, 0)
-            if asked:  # else the test asked it itself
-                comparing.end(_calls[upstream], asked)
-                comparing.check()
+        for tally in _tallies:
+            if tally.turns:  # else the test asked it itself
+                tally.comparing.end(tally.calls, tally.turns)
+                tally.comparing.check()
 
 
 def keep_own_count(upstream: ScriptedUpstream) -> None:
@@ -55,37 +78,100 @@ def keep_own_count(upstream: ScriptedUpstream) -> None:
     _own[upstream] = True
 
 
-def leave(upstream: ScriptedUpstream, why: str) -> None:
+def leave(upstream: Upstream, why: str) -> None:
     """Leave bodies of an upstream unlooked at in this test, for a reason."""
-    _received.setdefault(upstream, Comparing()).leave(why)
+    _tally(upstream).comparing.leave(why)
+
+
+def read_raw(raw: bytes) -> Any:
+    """Return recorded bytes as a body; comparing it counts as comparing them."""
+    return raw.read() if isinstance(raw, Raw) else msgspec.json.decode(raw)
 
 
 def watch_upstreams() -> None:
-    """From here on note the calls of every scripted upstream and the requests of every gateway in this process."""
+    """From here on note the calls of every upstream of a test, and the turns that this process takes on it."""
     if _watching:
         return
     _watching.append(True)
-    answer, http = ScriptedUpstream._answer, Gateway._http  # pyright: ignore[reportPrivateUsage]
+    _note_calls()
+    _note_turns()
 
-    def noting(self: ScriptedUpstream, recorded: Recorded) -> Answer:
-        body: Any = recorded.body
-        if recorded.wire is not None and isinstance(body, dict) and self not in _own:
-            read = cast("dict[str, Any]", body)  # of JSON
-            number = _calls.get(self, 0)
-            _calls[self] = number + 1
-            comparing = _received.setdefault(self, Comparing())
-            recorded.body, recorded.raw = comparing.noted(read, recorded.raw, number)
+
+def _note_calls() -> None:
+    """Note what arrives: at a port, at a scripted model, at a fake transport."""
+    start, answer = ScriptedUpstream.start, ScriptedUpstream._answer  # pyright: ignore[reportPrivateUsage]
+    say, send = _Script._answer, FakeTransport.send  # pyright: ignore[reportPrivateUsage]
+
+    def starting(self: ScriptedUpstream) -> ScriptedUpstream:
+        started = start(self)
+        _listening[self.port] = self
+        return started
+
+    def answering(self: ScriptedUpstream, recorded: Recorded) -> Answer:
+        if recorded.wire is not None and self not in _own:
+            _note(self, recorded)
         return answer(self, recorded)
 
-    async def counting(self: Gateway, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] == "POST":
-            for endpoint in self._settings.endpoints:  # pyright: ignore[reportPrivateUsage]
-                port = urlsplit(endpoint.base_url).port or 0
-                _asked[port] = _asked.get(port, 0) + 1
-        await http(self, scope, receive, send)
+    def saying(self: _Script, recorded: Recorded) -> Answer:
+        _note(self, recorded)
+        return say(self, recorded)
 
-    ScriptedUpstream._answer = noting  # pyright: ignore[reportPrivateUsage]
-    Gateway._http = counting  # pyright: ignore[reportPrivateUsage]
+    async def sending(self: FakeTransport, call: UpstreamCall) -> FakeReply:
+        if call.body is not None:
+            _, raw = _tally(self).noted({}, call.body)
+            call = msgspec.structs.replace(call, body=raw)
+        return await send(self, call)
+
+    ScriptedUpstream.start = starting  # type: ignore[assignment]  it returns itself
+    ScriptedUpstream._answer = answering  # pyright: ignore[reportPrivateUsage]
+    _Script._answer = saying  # pyright: ignore[reportPrivateUsage]
+    FakeTransport.send = sending
+
+
+def _note_turns() -> None:
+    """Note each turn, and each exchange of a turn that is forwarded without being read."""
+    begin, send = Turn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
+
+    def beginning(self: Turn, *args: Any, **named: Any) -> None:
+        begin(self, *args, **named)
+        _count_turn(self._setting.transport, self._endpoint.base_url)  # pyright: ignore[reportPrivateUsage]
+
+    async def forwarding(transport: Any, call: UpstreamCall, *args: Any, **named: Any) -> Any:
+        _count_turn(transport, call.url)
+        return await send(transport, call, *args, **named)
+
+    Turn.__init__ = beginning
+    exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _tally(upstream: object) -> _Tally:
+    """Return the tally of an upstream in the running test."""
+    held = upstream._script if isinstance(upstream, ScriptedModel) else upstream  # pyright: ignore[reportPrivateUsage]
+    tally = _tally_of.get(held)
+    if tally is None:
+        tally = _tally_of[held] = _Tally()
+        _tallies.append(tally)
+    return tally
+
+
+def _note(upstream: object, recorded: Recorded) -> None:
+    """Let a recorded request know whether its body was compared."""
+    body: Any = recorded.body
+    if isinstance(body, dict):
+        read = cast("dict[str, Any]", body)  # of JSON
+        recorded.body, recorded.raw = _tally(upstream).noted(read, recorded.raw)
+
+
+def _count_turn(transport: Any, url: str) -> None:
+    """Count a turn for the upstream that its calls will reach."""
+    while hasattr(transport, "_transport"):  # what meters or keeps what goes through it
+        transport = transport._transport
+    if isinstance(transport, FakeTransport | _Script):
+        _tally(transport).turns += 1
+        return
+    upstream = _listening.get(urlsplit(url).port or 0)
+    if upstream is not None and upstream not in _own:
+        _tally(upstream).turns += 1
 
 
 class Body(dict[str, Any]):
@@ -100,7 +186,7 @@ class Body(dict[str, Any]):
 
     def __eq__(self, other: object) -> bool:
         equal = super().__eq__(other)
-        if equal is True:
+        if equal is True and not isinstance(other, Body):
             self._compared.add(self._number)
         return bool(equal)
 
@@ -113,12 +199,18 @@ class Body(dict[str, Any]):
 class Raw(bytes):
     """Recorded bytes; being equal to others marks them as compared."""
 
-    mark: Callable[[], None]
+    number: int
+    compared: set[int]
+
+    def read(self) -> Any:
+        """Return them as a body that notes the same."""
+        body: Any = msgspec.json.decode(self)
+        return Body(cast("dict[str, Any]", body), self.number, self.compared) if isinstance(body, dict) else body
 
     def __eq__(self, other: object) -> bool:
         equal = super().__eq__(other)
-        if equal is True:
-            self.mark()
+        if equal is True and not isinstance(other, Raw):
+            self.compared.add(self.number)
         return bool(equal)
 
     def __ne__(self, other: object) -> bool:
@@ -143,7 +235,7 @@ class Comparing:
     def noted(self, body: dict[str, Any], raw: bytes, number: int) -> tuple[Body, Raw]:
         """Return a body and its bytes, which note that they were compared."""
         written = Raw(raw)
-        written.mark = lambda: self._compared.add(number)
+        written.number, written.compared = number, self._compared
         return Body(body, number, self._compared), written
 
     def leave(self, why: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mustcall.telemetry.logs import log_of
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
+from support.compared import leave
 from support.http import post
 
 SOURCE = Path(__file__).parents[2] / "src" / "mustcall"
@@ -58,6 +59,7 @@ def test_a_handler_that_raises_fails_no_request(broken: _Broken, stream: bool) -
         if not noisy:
             logging.getLogger("mustcall").removeHandler(broken)
         with ScriptedUpstream([markup] * 9) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+            leave(upstream, "what fails is the log, and not what is sent")
             answer = post(f"{gateway.base_url}/chat/completions", body)
             answers.append((answer.status, json.loads(answer.body)["error"]["code"]))
     assert broken.asked >= 1

@@ -18,6 +18,7 @@ from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 from support.agents import agent_on
 from support.http import call, post
+from support.laddering import climbed
 from support.metrics import samples
 from support.otlp import Receiver, attributes
 
@@ -52,6 +53,7 @@ def test_a_turn_of_three_attempts_is_one_span_with_three_children(exporting: Exp
             answer = post(f"{gateway.base_url}/chat/completions", FORCED, headers=PARENT)
             assert answer.status == 200
             sent = [request.headers for request in upstream.requests]
+            assert [request.body for request in upstream.requests] == climbed("chat", FORCED)[:3]
             counted = samples(call("GET", f"{gateway.url}/metrics").body)
         (turn,) = [span for span in receiver.spans if span.name == "chat m"]
         attempts = [span for span in receiver.spans if span.name.startswith("attempt")]
@@ -175,6 +177,8 @@ def test_a_failed_turn_is_an_error(exporting: Exporting) -> None:
         exporting(receiver.url)
         with ScriptedUpstream(script) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
             assert post(f"{gateway.base_url}/chat/completions", FORCED).status >= 400
+            bodies = [request.body for request in upstream.requests]
+            assert bodies == climbed("chat", FORCED, "No.", "## get_weather\nParameters: none")
         (turn,) = [span for span in receiver.spans if span.name == "chat m"]
         points = receiver.points("gen_ai.client.operation.duration")
     assert attributes(turn)["error.type"] == "force_unmet"

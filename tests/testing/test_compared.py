@@ -5,8 +5,17 @@ from typing import Any
 
 import pytest
 
-from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
-from support.compared import Comparing, check_compared, forget, keep_own_count, leave, watch_upstreams
+from mustcall import Agent
+from mustcall.core.origin import Wire
+from mustcall.engine.records import Progress
+from mustcall.engine.turns import House, Turns
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
+from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedModel, ScriptedUpstream, Turn
+from mustcall.testing.render import Stamp, build_reply
+from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from support.compared import Comparing, check_compared, forget, keep_own_count, leave, read_raw, watch_upstreams
+from support.exchanging import endpoint, inbound
 from support.http import post
 
 ONE, TWO = {"a": 1}, {"a": 2}
@@ -31,9 +40,9 @@ def test_whole_bodies_count() -> None:
     check_compared()
 
 
-@pytest.mark.parametrize("look", ["none", "count", "key", "substring", "one", "unequal"])
+@pytest.mark.parametrize("look", ["none", "count", "key", "substring", "one", "unequal", "each other"])
 def test_less_does_not(look: str) -> None:
-    """Rule 118: no look, a count, a key, a substring, one of two, or a difference is no comparison of both."""
+    """Rule 118: no look, a count, a key, a substring, one of two, a difference or recorded bodies are no comparison."""
     bodies = ended().bodies([ONE, TWO])
     match look:
         case "count":
@@ -44,6 +53,9 @@ def test_less_does_not(look: str) -> None:
             assert "1" in str(bodies[0])
         case "one":
             assert bodies[0] == ONE
+        case "each other":
+            assert bodies == [*bodies]
+            assert bodies[0] == Comparing().bodies([ONE])[0]
         case "unequal":
             assert bodies[0] != TWO
             assert not bodies[1] == ONE  # noqa: SIM201  the other sign
@@ -98,4 +110,67 @@ def test_any_upstream_behind_a_gateway_is_watched(look: str) -> None:
                 check_compared(every=True)
         else:
             check_compared(every=True)
+    forget()
+
+
+MISSED = "of 2 upstream calls the bodies of 1, 2 were not compared"
+
+
+@pytest.mark.parametrize("protocol", [Protocol.OFF, Protocol.HYBRID])
+@pytest.mark.parametrize("look", ["bytes", "read", "count", "left"])
+async def test_a_fake_transport_is_watched(look: str, protocol: Protocol) -> None:
+    """Rule 118: so are turns and plain exchanges of the engine without a network, also once the transport is gone."""
+    watch_upstreams()
+    written = json.dumps(ASK).encode()
+    reply = json.dumps(build_reply(Turn(Say("Hi.")), Wire.CHAT, ASK, Stamp(0))).encode()
+
+    async def take() -> None:
+        transport = FakeTransport([FakeReply(b"busy", status=503), FakeReply(reply)])
+        await Turns(transport, FakeClock(), House()).take(
+            inbound(Wire.CHAT, written),
+            endpoint(Wire.CHAT, retries=1),
+            None,
+            asked="m",
+            controls=Controls(protocol=protocol),
+            progress=Progress(),
+            deadline=2_000_000.0,
+        )
+        match look:
+            case "bytes":
+                assert [call.body for call in transport.calls] == [written] * 2
+            case "read":
+                assert [read_raw(call.body or b"") for call in transport.calls] == [ASK] * 2
+            case "left":
+                leave(transport, "it is about something else")
+            case _:
+                assert len(transport.calls) == 2
+
+    await take()
+    if look == "count":
+        with pytest.raises(AssertionError, match=MISSED):
+            check_compared(every=True)
+    else:
+        check_compared(every=True)
+    forget()
+
+
+@pytest.mark.parametrize("look", ["bodies", "count", "left"])
+async def test_a_scripted_model_is_watched(look: str) -> None:
+    """Rule 118: so are the turns of an agent; its steps are turns of their own, and no retries."""
+    watch_upstreams()
+    model = ScriptedModel([Fail(503, "busy"), "Hi."])
+    assert (await Agent(model).run("Hello.")).text == "Hi."
+    asked = {"model": "scripted", "messages": [{"role": "user", "content": "Hello."}]}
+    match look:
+        case "bodies":
+            assert [one.body for one in model.requests] == [asked] * 2
+        case "left":
+            leave(model, "it is about something else")
+        case _:
+            assert len(model.requests) == 2
+    if look == "count":
+        with pytest.raises(AssertionError, match=MISSED):
+            check_compared(every=True)
+    else:
+        check_compared(every=True)
     forget()

@@ -77,7 +77,8 @@ async def test_back_offs_pass_at_once() -> None:
     clock = FakeClock()
     model = ScriptedModel([Fail(503, "busy"), Delayed(Turn(Say("Hi.")), 30.0)], clock=clock)
     result = await Agent(model).run("hi")
-    assert (result.text, len(model.requests)) == ("Hi.", 2)
+    asked = {"model": "scripted", "messages": [{"role": "user", "content": "hi"}]}
+    assert (result.text, [one.body for one in model.requests]) == ("Hi.", [asked] * 2)
     assert clock.sleeps[-1] == 30.0
 
 

@@ -16,6 +16,7 @@ from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUp
 from mustcall.toolkit.conversation import Conversation, Manner
 from mustcall.toolkit.kit import Kit, KitSettings
 from mustcall.toolkit.summary import conversation_as_json, conversation_as_markdown, run_as_json, trace_lines
+from support.compared import leave
 from support.talking import talker, was_told
 
 WIRES = ["chat", "responses", "messages"]
@@ -133,6 +134,7 @@ async def test_written_down(tmp_path: Path) -> None:
         return Turn(Call("list_directory", {"path": "."}))
 
     with ScriptedUpstream(leaky) as upstream:
+        leave(upstream, "it is about how a run is written down")
         conversation = talk(kit, upstream)
         await events(conversation, "List files in this folder")
     assert conversation.last is not None

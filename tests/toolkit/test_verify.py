@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mustcall import Agent, CallStatus, ToolError, Upstream
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Fail, Refuse, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.verify import Finding, FoundVerdict, Verifier, verify_tool
 from support.agents import wrapped
@@ -65,8 +66,12 @@ async def test_what_the_second_model_reads() -> None:
 
 async def test_a_misfit_is_asked_for_again() -> None:
     """Rules 84, 93: the fit of the answer is the agent's matter; what it took is counted."""
-    finding, bodies, verifier = await check(Turn(Say("Yes.")), opinion("supported", "built in 1889"))
-    assert (finding.verdict, len(bodies), verifier.attempts) == (SUPPORTED, 2, 2)
+    good = opinion("supported", "built in 1889")
+    _, (once,), _ = await check(good)
+    finding, bodies, verifier = await check(Turn(Say("Yes.")), good)
+    told = {"role": "user", "content": Wording().bad_answer.format(problem="top level: valid JSON")}
+    assert bodies == [dict(once), {**once, "messages": [*once["messages"], told]}]
+    assert (finding.verdict, verifier.attempts) == (SUPPORTED, 2)
     assert verifier.usage.input_tokens == 50
 
 

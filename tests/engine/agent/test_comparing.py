@@ -1,5 +1,6 @@
 """Answers held against the results of their calls: what is replaced, what stays, and for whom."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ConfigError, MustcallError, ToolError
 from mustcall.core.parts import Text
 from mustcall.engine.agent.results import Stopped
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Say, ScriptedUpstream, Turn
-from support.agents import WIRES, agent_on, collect
+from support.agents import WIRES, agent_on, ask_body, collect, offer, results, said, user, wrapped
 
 
 def add(first: int, second: int) -> str:
@@ -24,17 +26,39 @@ CALL = Turn(Call("add", {"first": 17, "second": 25}))
 TOLD = "According to `add`: 17 + 25 = 42"
 
 
+def sent(*turns: dict[str, Any]) -> dict[str, Any]:
+    """A request of the small model on chat."""
+    numbers = {"type": "object", "properties": {"first": {"type": "integer"}, "second": {"type": "integer"}}}
+    schema = {**numbers, "required": ["first", "second"], "additionalProperties": False}
+    tools = [offer("chat", "add", "Add two numbers.", schema)]
+    return ask_body("chat", [user("chat", "What is 17 + 25?"), *turns], tools=tools, model="tiny-0.5b")
+
+
 async def asked(
-    script: list[Answer], wire: str = "chat", *, stream: bool = False, model: str = "tiny-0.5b", check: str = "small"
+    script: list[Answer],
+    wire: str = "chat",
+    *,
+    stream: bool = False,
+    model: str = "tiny-0.5b",
+    check: str = "small",
+    sends: list[dict[str, Any]] | None = None,
 ) -> RunResult:
-    """Run a script to its end."""
-    with ScriptedUpstream(script) as upstream:
+    """Run a script to its end; `sends` are the bodies that it must take."""
+    with ExitStack() as stack:
+        upstream = stack.enter_context(ScriptedUpstream(script))
+        if sends is not None:
+            stack.callback(lambda: compare([one.body for one in upstream.requests], sends))
         agent = agent_on(upstream, wire, tools=[add], model=model, check_answers=check)
         if stream:
             events, result = await collect(agent.stream("What is 17 + 25?"))
             assert "".join(event.text for event in events if isinstance(event, TextDelta)) == result.text
             return result
         return await agent.run("What is 17 + 25?")
+
+
+def compare(bodies: list[Any], sends: list[dict[str, Any]]) -> None:
+    """Compare what was sent, also where the run failed."""
+    assert bodies == sends
 
 
 def replaced(result: RunResult) -> list[str]:
@@ -94,7 +118,11 @@ async def test_what_failed_is_told() -> None:
 async def test_nothing_said_after_a_result() -> None:
     """A model that says nothing about its result, however often it is asked, does not fail the run."""
     empty = Turn(Say(""))
-    result = await asked([CALL, empty, empty, empty, empty, empty])
+    called = said("chat", 0, ("add", {"first": 17, "second": 25}))
+    turns = [*called, *results("chat", 0, wrapped("17 + 25 = 42", "add"))]
+    reminded = sent(*turns, user("chat", Wording().empty))
+    sends = [sent(), sent(*turns), reminded, reminded]
+    result = await asked([CALL, empty, empty, empty, empty, empty], sends=sends)
     assert (result.text, result.stopped) == (TOLD, Stopped.ANSWERED)
     assert "the model gave no answer" in replaced(result)[0]
 
@@ -104,7 +132,7 @@ async def test_without_calls_nothing_is_compared() -> None:
     result = await asked([Turn(Say("It is 52."))])
     assert result.text == "It is 52."
     with pytest.raises(MustcallError, match="Empty"):
-        await asked([Turn(Say(""))] * 6)
+        await asked([Turn(Say(""))] * 6, sends=[sent(), *[sent(user("chat", Wording().empty))] * 2])
 
 
 async def test_other_calls_are_made() -> None:

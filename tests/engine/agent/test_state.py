@@ -7,6 +7,7 @@ import pytest
 from mustcall import Agent, Controls, Stopped, Upstream
 from mustcall.core.errors import ConfigError, LoopBlocked
 from mustcall.policy.facts.controls import ToolControls
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from support.agents import agent_on, ask_body, collect, get_weather, results, user, wrapped
 
@@ -49,8 +50,16 @@ async def test_a_discarded_attempt_is_never_gone_on_from() -> None:
     bad = Turn(Call("get_weather", {"town": "Oslo"}))
     with ScriptedUpstream([bad, CALL, ANSWER], strict=True) as upstream:
         result = await agent_on(upstream, "responses", stateful=True).run("Weather?")
-        previous = [one.body.get("previous_response_id") for one in upstream.requests]
-    assert previous == [None, None, "resp_scripted_0001"]
+    misfit = Wording().bad_arguments.format(
+        problem="get_weather: top level: no fields but city; city: string, required"
+    )
+    asked, told = (user("responses", words) for words in ("Weather?", misfit))
+    first, again, then = (
+        {key: value for key, value in ask_body("responses", turns, store=True).items() if key != "include"}
+        for turns in ([asked], [asked, told], results("responses", 1, wrapped("Sunny in Oslo")))
+    )
+    bodies = [one.body for one in upstream.requests]
+    assert bodies == [first, again, {**then, "previous_response_id": "resp_scripted_0001"}]
     assert result.response_id == "resp_scripted_0002"
 
 

@@ -20,6 +20,7 @@ from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.testing import Call, Fail, Refuse, Say, ScriptedUpstream, Turn
+from support.agent_ladder import ladder
 from support.agents import WIRES, agent_on, ask_body, collect, offer, results, run_script, said, user, wrapped
 
 wires = pytest.mark.parametrize("wire", WIRES)
@@ -153,7 +154,8 @@ async def test_force(wire: str) -> None:
 async def test_unmet_force_is_an_answer(stream: bool) -> None:
     """Rule 27: the library's default gives the reply as it is and says so."""
     chatty = [Turn(Say("No.")) for _ in range(5)]
-    result, _ = await run_script("chat", chatty, "Weather?", stream=stream, force=True)
+    result, bodies = await run_script("chat", chatty, "Weather?", stream=stream, force=True)
+    assert bodies == ladder("chat", "Weather?", "No.", stream=stream)
     assert (result.text, result.force_satisfied, result.stopped) == ("No.", False, Stopped.ANSWERED)
     assert result.calls == ()
 
@@ -166,7 +168,8 @@ async def test_unmet_force_as_an_error(stream: bool) -> None:
         with pytest.raises(ForceUnmet) as raised:
             await (collect(agent.stream("Weather?", force=True)) if stream else agent.run("Weather?", force=True))
     details = raised.value.details or {}
-    assert len(details["attempts"]) == len(upstream.requests) > 1
+    assert [one.body for one in upstream.requests] == ladder("messages", "Weather?", "No.", stream=stream)
+    assert len(details["attempts"]) == 5
 
 
 async def test_force_of_a_missing_tool() -> None:
@@ -244,7 +247,13 @@ async def test_model_error_is_typed(stream: bool) -> None:
         with pytest.raises(TextToolCallError) as raised:
             await (collect(agent.stream("Weather?")) if stream else agent.run("Weather?"))
     assert len((raised.value.details or {})["attempts"]) == 3
-    assert len(upstream.requests) == 4
+    asked = user("messages", "Weather?")
+    called = [asked, *said("messages", 0, ("get_weather", {"city": "Oslo"}))]
+    told = [*called, *results("messages", 0, wrapped("Sunny in Oslo"))]
+    reminded = [*told, user("messages", Wording().text_call)]
+    assert [one.body for one in upstream.requests] == [
+        ask_body("messages", turns, stream=stream) for turns in ([asked], told, told, reminded)
+    ]
 
 
 @pytest.mark.parametrize(

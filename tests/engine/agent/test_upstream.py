@@ -15,6 +15,7 @@ from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.render import Stamp, build_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.endpoint import Endpoint
+from support.agent_ladder import ladder
 from support.agents import get_weather
 
 
@@ -123,6 +124,7 @@ async def test_on_unmet_is_the_librarys() -> None:
         assert (result.text, result.force_satisfied) == ("No.", False)
         with pytest.raises(ForceUnmet):
             await Agent(where, tools=[get_weather], on_unmet=OnUnmet.ERROR).run("Weather?", force=True)
+    assert [one.body for one in upstream.requests] == ladder("chat", "Weather?", "No.") * 2
 
 
 # --- shorthands ---------------------------------------------------------------------------------------------------

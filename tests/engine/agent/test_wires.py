@@ -7,6 +7,7 @@ import pytest
 from mustcall import CallStatus, Controls, Options, RunResult, Stopped, Usage
 from mustcall.core.message import Role
 from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Say, Think, Turn
 from support.agents import WIRES, ask_body, results, run_script, said, user, wrapped
 
@@ -124,7 +125,16 @@ async def test_a_run_holds_nothing_of_a_discarded_attempt() -> None:
     """A bad attempt is retried by the turn and is in no message, text or call of the run."""
     bad = Turn(Call("get_weather", {"town": "Oslo"}))
     result, bodies = await run_script("chat", [bad, CALL, ANSWER], "Weather in Oslo?")
-    assert len(bodies) == 3
+    misfit = Wording().bad_arguments.format(
+        problem="get_weather: top level: no fields but city; city: string, required"
+    )
+    asked = user("chat", "Weather in Oslo?")
+    called = said("chat", 1, "Let me see.", ("get_weather", {"city": "Oslo"}))
+    assert bodies == [
+        ask_body("chat", [asked]),
+        ask_body("chat", [asked, user("chat", misfit)]),
+        ask_body("chat", [asked, *called, *results("chat", 1, wrapped("Sunny in Oslo"))]),
+    ]
     assert [len(step.attempts) for step in result.steps] == [2, 1]
     assert len(result.calls) == 1
     assert "town" not in str(result.messages)

@@ -12,7 +12,7 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Refuse, RunningGateway, Say, ScriptedUpstream, Turn
-from support.agents import WIRES, ask_body, collect, get_weather, results, said, user, wrapped
+from support.agents import WIRES, ask_body, collect, get_weather, offer, results, said, user, wrapped
 
 wires = pytest.mark.parametrize("wire", WIRES)
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -216,8 +216,8 @@ async def test_schema_output_that_is_refused(wire: str, stream: bool) -> None:
             )
             assert result.output == OSLO
         bodies = [one.body for one in upstream.requests]
-    assert [any(field in each for field in FORMATS[wire]) for each in bodies] == [True, False, False]
-    assert all("fits this JSON schema" in json.dumps(each) for each in bodies)
+    asked = body(wire, [user(wire, "Weather?")], tools=[], stream=stream)
+    assert bodies == [{**asked, **FORMATS[wire]}, asked, asked]
 
 
 async def test_schema_output_that_is_refused_beside_tools() -> None:
@@ -227,7 +227,11 @@ async def test_schema_output_that_is_refused_beside_tools() -> None:
         result = await agent.run("Weather?", output=Weather)
         bodies = [one.body for one in upstream.requests]
     assert result.output == OSLO
-    assert ["response_format" in each for each in bodies] == [False, False, True, False]
+    asked = [user("chat", "Weather?")]
+    after = [*asked, *said("chat", 0, HOP), *results("chat", 0, wrapped("Sunny in Oslo"))]
+    reminder = fill(WORDS.bad_answer, problem="degrees: integer, required")
+    last = body("chat", [*after, user("chat", reminder)], **none("chat"))
+    assert bodies == [body("chat", asked), body("chat", after), {**last, **FORMATS["chat"]}, last]
 
 
 async def test_a_fence_where_the_schema_was_ignored() -> None:
@@ -267,8 +271,21 @@ async def test_schema_output_beside_tools(wire: str) -> None:
     target = "anthropic" if wire == "messages" else "openai"
     facts = {"schema_output": True, "protocol": "native", "schema_target": target}
     result, bodies, _ = await answer(wire, [call(), BAD, GOOD], facts=facts)
-    assert [("tools" in sent, set(FORMATS[wire]) <= set(sent)) for sent in bodies] == [(True, True)] * 3
-    assert ASKED not in str(bodies)
+    closed = {**SCHEMA, "additionalProperties": False}
+    form: dict[str, Any] = {
+        "chat": {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": closed, "strict": True},
+            }
+        },
+        "responses": {"text": {"format": {"type": "json_schema", "name": "answer", "schema": closed, "strict": True}}},
+        "messages": {"output_config": {"format": {"type": "json_schema", "schema": closed}}},
+    }[wire]
+    asked = [user(wire, "Weather?")]
+    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo"))]
+    again = [*after, user(wire, fill(WORDS.bad_answer, problem="degrees: integer, required"))]
+    assert bodies == [ask_body(wire, turns, **form) for turns in (asked, after, again)]
     assert [len(step.attempts) for step in result.steps] == [1, 2]
     assert result.output == OSLO
 
@@ -283,9 +300,11 @@ async def test_an_answer_tool(wire: str, stream: bool) -> None:
     given = Turn(Call("answer", {"city": "Oslo", "degrees": 21}))
     bad = Turn(Call("answer", {"city": "Oslo"}))
     result, bodies, _ = await answer(wire, [call(), bad, given], stream=stream, facts=APART)
-    assert ASKED not in str(bodies)
-    assert all(len(sent["tools"]) == 2 and not set(FORMATS[wire]) & set(sent) for sent in bodies)
-    assert fill(WORDS.answer_again, problem="degrees: integer, required", tool="answer") in str(bodies[2])
+    tools = [offer(wire), offer(wire, "answer", WORDS.answer_tool, SCHEMA)]
+    asked = [user(wire, "Weather?")]
+    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo"))]
+    again = user(wire, fill(WORDS.answer_again, problem="degrees: integer, required", tool="answer"))
+    assert bodies == [ask_body(wire, turns, tools=tools, stream=stream) for turns in (asked, after, [*after, again])]
     assert (result.output, result.text, len(result.calls)) == (OSLO, '{"city":"Oslo","degrees":21}', 1)
     assert "answer_tool" not in str(result.messages)
 
@@ -307,12 +326,43 @@ async def test_an_envelope_is_never_the_answer() -> None:
         agent = Agent(Upstream(f"chat={upstream.base_url}", model="m"), tools=[get_weather])
         result = await agent.run("Weather?", output={"type": "object"})
     assert result.output == {"a": 1}
-    assert len(upstream.requests) == 2
+    told = {"role": "system", "content": fill(WORDS.answer_as_json, schema='{"type":"object"}')}
+    assert [one.body for one in upstream.requests] == [ask_body("chat", [told, user("chat", "Weather?")])] * 2
 
 
 def broken(text: str = '{"name": "get_weather", "arguments": {"city": "Oslo}') -> Turn:
     """A call in the text form that cannot be read."""
     return Turn(Say(f"<tool_call>\n{text}\n</tool_call>"))
+
+
+#: The tool as the system prompt tells of it where calls are made in text.
+TOLD = """You can call tools. To call one, write exactly this, with the tool's name and its arguments:
+
+<tool_call>
+{"name": "TOOL_NAME", "arguments": {"PARAMETER": "VALUE"}}
+</tool_call>
+
+Write nothing after a call; its result will be given to you. These are the tools:
+
+## get_weather
+Look up the weather.
+Parameters:
+- city (string, required): a city
+
+"""
+
+
+def prompted(turns: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
+    """A request with the tool and the schema in words."""
+    words = [{"type": "text", "text": text} for text in (TOLD, ASKED)]
+    return ask_body("chat", [{"role": "system", "content": words}, *turns], tools=[], stream=stream)
+
+
+def in_text(result: str) -> list[dict[str, Any]]:
+    """The call of a model that calls in text, and its result."""
+    written = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    answered = f"<tool_response>\n{result}\n</tool_response>"
+    return [{"role": "assistant", "content": written}, user("chat", answered)]
 
 
 MISFIT = '{"name": "get_weather", "arguments": {"town": "Oslo"}}'
@@ -337,8 +387,13 @@ async def test_a_malformed_envelope_costs_a_hop(written: Turn, status: CallStatu
     good_call = broken('{"name": "get_weather", "arguments": {"city": "Oslo"}}')
     script: list[Answer] = [written, good_call, good_call, GOOD]
     result, bodies, _ = await answer("chat", script, stream=stream, facts=facts)
-    assert bodies[1]["messages"][-1] == {"role": "user", "content": sentence}
-    assert [sentence in str(sent) for sent in bodies] == [False, True, False, False]
+    asked = [user("chat", "Weather?")]
+    after = [*asked, *in_text(wrapped("Sunny in Oslo"))]
+    spent = [*after, *in_text(f"Error: {fill(WORDS.hops_spent, tool='get_weather')}"), user("chat", WORDS.step_cap)]
+    assert bodies == [
+        *[prompted(turns, stream=stream) for turns in (asked, [*asked, user("chat", sentence)], after)],
+        body("chat", spent, tools=[], stream=stream),
+    ]
     assert [each.status for each in result.calls] == [status, CallStatus.OK, CallStatus.HOP_BUDGET_EXHAUSTED]
     assert (result.output, len(bodies), sentence in str(result.messages)) == (OSLO, 4, False)
 
@@ -359,7 +414,15 @@ async def test_what_the_turn_cannot_mend_costs_a_hop() -> None:
         ("get_weather", CallStatus.SCHEMA_ERROR),
         ("get_weather", CallStatus.HOP_BUDGET_EXHAUSTED),
     ]
-    assert (result.output, len(bodies), bodies[-1]["tool_choice"]) == (OSLO, 4, "none")
+    asked = [user("chat", "Weather?")]
+    wrong = "top level: no fields but city; city: string, required"
+    again = user("chat", fill(WORDS.bad_arguments, problem=f"get_weather: {wrong}"))
+    told = user("chat", fill(WORDS.tool_misfit, tool="get_weather", problem=wrong))
+    assert bodies == [
+        *[body("chat", turns) for turns in (asked, [*asked, again], [*asked, told])],
+        body("chat", asked, **none("chat"), **FORMATS["chat"]),
+    ]
+    assert result.output == OSLO
 
 
 async def test_what_the_turn_cannot_mend_is_refused() -> None:
@@ -374,9 +437,10 @@ async def test_what_the_turn_cannot_mend_is_refused() -> None:
     asked = [user("chat", "Weather?")]
     told = [*asked, user("chat", sentence)]
     reminded = user("chat", reminder)
-    sent = [asked, [*asked, reminded], told, [*told, reminded]]  # each turn asks once more (rule 141)
-    assert bodies[:4] == [body("chat", messages, stream=False) for messages in sent]
-    assert (result.output, len(bodies)) == (OSLO, 5)
+    after = [*asked, *said("chat", 3, HOP), *results("chat", 3, wrapped("Sunny in Oslo"))]
+    sent = [asked, [*asked, reminded], told, [*told, reminded], after]  # each turn asks once more (rule 141)
+    assert bodies == [body("chat", messages, stream=False) for messages in sent]
+    assert result.output == OSLO
 
 
 MALFORMED: dict[str, tuple[str, Turn, CallStatus]] = {
@@ -385,6 +449,18 @@ MALFORMED: dict[str, tuple[str, Turn, CallStatus]] = {
     "not on offer": ("get_time", Turn(Call("get_time", {})), CallStatus.UNKNOWN_TOOL),
     "text": ("get_weather", broken('{"name": "get_weather", "arguments": {"town": "Oslo"}}'), CallStatus.SCHEMA_ERROR),
     "broken text": ("get_weather", broken('{"name": "get_weather", "arguments": {"city": '), CallStatus.PARSE_ERROR),
+}
+
+
+WRONG = fill(WORDS.bad_arguments, problem="get_weather: top level: no fields but city; city: string, required")
+#: What the next request says of a malformed call: where calls are native, and where they are made in text. Nothing: the
+#: request is sent again as it is.
+SAID: dict[str, tuple[str | None, str]] = {
+    "misfit": (WRONG, WRONG),
+    "no JSON": (WORDS.truncated, WORDS.format_correction),
+    "not on offer": (None, WORDS.unknown_tool),
+    "text": (None, WRONG),
+    "broken text": (None, WORDS.format_correction),
 }
 
 
@@ -403,7 +479,19 @@ async def test_a_mended_call_costs_a_hop(protocol: str, what: str, stream: bool)
         (name, status),
         ("get_weather", CallStatus.HOP_BUDGET_EXHAUSTED),
     ]
-    assert (result.output, len(bodies)) == (OSLO, 3)
+    sentence = SAID[what][protocol == "prompt"]
+    asked = [user("chat", "Weather?")]
+    again = asked if sentence is None else [*asked, user("chat", sentence)]
+    refusal = f"Error: {fill(WORDS.hops_spent, tool='get_weather')}"
+    cap = user("chat", WORDS.step_cap)
+    if protocol == "prompt":
+        last = body("chat", [*asked, *in_text(refusal), cap], tools=[], stream=stream)
+        sends = [prompted(asked, stream=stream), prompted(again, stream=stream), last]
+    else:
+        spent = [*asked, *said("chat", 1, HOP), *results("chat", 1, refusal), cap]
+        last = body("chat", spent, stream=stream, **none("chat"), **FORMATS["chat"])
+        sends = [body("chat", asked, stream=stream), body("chat", again, stream=stream), last]
+    assert (result.output, bodies) == (OSLO, sends)
 
 
 async def test_surplus_calls_are_recorded() -> None:

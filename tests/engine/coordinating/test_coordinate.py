@@ -21,8 +21,11 @@ from mustcall.policy.facts.wording import fill
 from mustcall.testing import Answer, Call, Say, Script, Turn
 from mustcall.toolkit.fetch import fetch_tool
 from support.agents import get_weather, offer, results, said, user, wrapped
-from support.coordinating import AGREES, ASKED, PROPOSAL, WORDS, body, models, statuses, weather, wires
+from support.coordinating import AGREES, ASKED, PROPOSAL, QUESTION, WORDS, body, models, statuses, weather, wires
 from support.pages import fetcher, page, serving
+
+#: What is wrong with a call of the weather of a town.
+MISFIT = "top level: no fields but city; city: string, required"
 
 # --- the course ---------------------------------------------------------------------------------------------------
 
@@ -158,6 +161,7 @@ async def test_an_envelope_of_a_call_is_never_the_answer() -> None:
     envelope = Turn(Say('{"name":"get_weather","arguments":{"city":"Oslo"},"answer":"x"}'))
     with models(proposer=[envelope, PROPOSAL, PROPOSAL]) as panel:
         result = await panel.ask(worker_tools=[get_weather])
+        assert panel.bodies("proposer") == [body("chat", "proposer", tools=[offer("chat")])] * 2
     assert result.proposal == Proposal(answer="330 m", reasons=("the page says so",))
 
 
@@ -173,9 +177,8 @@ async def test_only_accepted_tools_run() -> None:
     script: list[Answer] = [Turn(Call("shell", {"command": "rm"})), PROPOSAL]
     with models(proposer=script) as panel:
         result = await panel.ask(worker_tools=["get_weather"], allowed=[get_weather, shell])
-        offered = [[tool["function"]["name"] for tool in sent["tools"]] for sent in panel.bodies("proposer")]
+        assert panel.bodies("proposer") == [body("chat", "proposer", tools=[offer("chat")])] * 2
     assert ran == []
-    assert offered == [["get_weather"]] * 2
     assert statuses(result, "proposer") == [(1, "shell", "refused")]
     with models(proposer=script) as panel:
         result = await panel.ask(worker_tools=["shell"], allowed=[shell])
@@ -243,6 +246,8 @@ async def test_sources() -> None:
         result = await panel.ask(worker_tools=["search_notes"], allowed=[notes])
         with pytest.raises(ConfigError, match="by their names"):
             await panel.ask(worker_tools=[notes], allowed=[notes])
+        listed = {"type": "function", "function": {"name": "search_notes", "parameters": {"type": "object"}}}
+        assert panel.bodies("proposer") == [body("chat", "proposer", tools=[listed])] * 2
     assert notes.happened == ["open", "close", "open", "close"]
     assert statuses(result, "proposer") == [(1, "drop_notes", "refused")]
 
@@ -278,6 +283,14 @@ async def test_tries_that_were_no_calls(bad: Turn, status: str, name: str) -> No
     """Rules 85, 89, 90: a call that cannot be read, does not fit or is not on offer costs a hop and is recorded."""
     with models(proposer=[bad, weather(), PROPOSAL]) as panel:
         result = await panel.ask(worker_tools=[get_weather])
+        asked = [user("chat", QUESTION)]
+        again = [*asked, user("chat", fill(WORDS.bad_arguments, problem=f"get_weather: {MISFIT}"))]
+        called = said("chat", 1, ("get_weather", {"city": "Oslo"}))
+        after = [*asked, *called, *results("chat", 1, wrapped("Sunny in Oslo"))]
+        assert panel.bodies("proposer") == [
+            body("chat", "proposer", turns, tools=[offer("chat")])
+            for turns in (asked, again if status == "schema_error" else asked, after)
+        ]
     assert statuses(result, "proposer") == [(1, name, status), (2, "get_weather", "ok")]
 
 
@@ -298,6 +311,15 @@ async def test_each_call_is_recorded_once() -> None:
     with models(proposer=[bad, bad, bad, two, PROPOSAL]) as panel:
         options = Options(parallel_tool_calls=False)
         result = await panel.ask(worker_tools=[get_weather], hop_budget=4, options=options)
+        asked = [user("chat", QUESTION)]
+        again = user("chat", fill(WORDS.bad_arguments, problem=f"get_weather: {MISFIT}"))
+        told = [*asked, user("chat", fill(WORDS.tool_misfit, tool="get_weather", problem=MISFIT))]
+        called = said("chat", 3, ("get_weather", {"city": "Oslo"}))
+        after = [*asked, *called, *results("chat", 3, wrapped("Sunny in Oslo"))]
+        assert panel.bodies("proposer") == [
+            body("chat", "proposer", turns, tools=[offer("chat")], parallel_tool_calls=False)
+            for turns in (asked, [*asked, again], told, [*told, again], after)
+        ]
     assert statuses(result, "proposer") == [
         (1, "get_weather", "schema_error"),
         (2, "get_weather", "schema_error"),

@@ -17,16 +17,20 @@ from mustcall.engine.coordinating import (
     RoleStarted,
 )
 from mustcall.engine.coordinating.prompts import INSTRUCTIONS
+from mustcall.policy.facts.wording import fill
 from mustcall.testing import Fail, Hang, Refuse, Say, Turn
-from support.agents import get_weather, wrapped
+from support.agents import get_weather, user, wrapped
 from support.coordinating import (
     AGREES,
+    ASKED,
     FINAL,
     PROPOSAL,
     QUESTION,
     QUOTED,
     REVISE,
+    WORDS,
     always,
+    body,
     models,
     weather,
 )
@@ -71,11 +75,14 @@ async def test_roles_that_are_needed(name: str) -> None:
     with models(**{name: [bad, bad]}) as panel:
         with pytest.raises(RoleFailed, match=f"the {name} .*2 attempts made") as raised:
             await panel.ask()
-        assert len(panel.bodies(name)) == 2
+        turns = [user("chat", ASKED[name]), user("chat", fill(WORDS.bad_answer, problem="top level: valid JSON"))]
+        sends = [body("chat", name), body("chat", name, turns)]
+        assert panel.bodies(name) == sends
     assert raised.value.details is not None
     assert raised.value.details["error"]["code"] == "bad_answer"
     with models(**{name: [bad, bad]}) as panel:
         result = await panel.ask(check=False)
+        assert panel.bodies(name) == sends
     assert result.error is not None
     assert (result.answer, result.error.code) == (None, "role_failed")
     assert result.roles[-1].attempts == 2

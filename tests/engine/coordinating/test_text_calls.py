@@ -8,9 +8,10 @@ import pytest
 from mustcall import Agent, Controls, TextDelta, Upstream
 from mustcall.core.errors import StructuredOutputError
 from mustcall.policy.facts.profile import Protocol
+from mustcall.policy.facts.wording import fill
 from mustcall.testing import Answer, Call, Say, Script, ScriptedUpstream, Turn
-from support.agents import collect, get_weather, offer
-from support.coordinating import AGREES, FINAL, PROPOSAL, WORDS, always, body, models, statuses, wires
+from support.agents import ask_body, collect, get_weather, offer, results, said, user, wrapped
+from support.coordinating import AGREES, ASKED, FINAL, PROPOSAL, WORDS, always, body, models, statuses, wires
 
 #: What the finish calls a call, and is none.
 LEAK = Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'), finish="tool_calls")
@@ -42,12 +43,9 @@ async def test_the_synthesizer_is_asked_again(wire: str) -> None:
     """Rules 45, 50: the role without tools leaks: nothing of it is in the second request, which has a reminder."""
     with models(wire, synthesizer=[LEAK, FINAL]) as panel:
         result = await panel.ask(controls=NATIVE, worker_tools=[get_weather])
-        first, second = panel.bodies("synthesizer")
-    turns = "input" if wire == "responses" else "messages"
-    assert first == plain(wire, "synthesizer")
-    assert {**second, turns: second[turns][: len(first[turns])]} == first
-    assert [turn["role"] for turn in second[turns][len(first[turns]) :]] == ["user"]
-    assert "get_weather" not in json.dumps(second)
+        reminder = fill(WORDS.bad_answer, problem="top level: valid JSON")
+        again = [user(wire, ASKED["synthesizer"]), user(wire, reminder)]
+        assert panel.bodies("synthesizer") == [plain(wire, "synthesizer"), body(wire, "synthesizer", again)]
     assert result.answer == "It is 330 metres high."
 
 
@@ -70,7 +68,7 @@ async def test_a_role_that_goes_on_leaking() -> None:
 @wires
 async def test_before_a_structured_answer(wire: str, step: int, stream: bool) -> None:
     """Rule 50: a run with `output=` retries its first call and the step behind a result alike; no text is seen."""
-    call, answer = Turn(Call("get_weather", {"city": "Oslo"}, id="c1")), Turn(Say('{"sky":"blue"}'))
+    call, answer = Turn(Call("get_weather", {"city": "Oslo"})), Turn(Say('{"sky":"blue"}'))
     script: Script = [LEAK, call, answer] if step == 0 else [call, LEAK, answer]
     schema = {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]}
     seen: list[Any] = []
@@ -82,9 +80,14 @@ async def test_before_a_structured_answer(wire: str, step: int, stream: bool) ->
         else:
             result = await agent.run("Weather?", output=schema)
         bodies = [one.body for one in upstream.requests]
-    assert len(bodies) == 3
-    assert bodies[step] == bodies[step + 1]
-    assert bodies[0] != bodies[2]
-    assert "tool_call>" not in json.dumps(bodies)
+    told = fill(WORDS.answer_as_json, schema=json.dumps(schema, sort_keys=True, separators=(",", ":")))
+    asked = [user(wire, "Weather?")]
+    number = 1 - step  # of the reply that calls
+    called = said(wire, number, ("get_weather", {"city": "Oslo"}))
+    after = [*asked, *called, *results(wire, number, wrapped("Sunny in Oslo"))]
+    system = [{"role": "system", "content": told}] if wire == "chat" else []
+    fields: dict[str, Any] = {} if wire == "chat" else {"system" if wire == "messages" else "instructions": told}
+    sends = [ask_body(wire, [*system, *turns], stream=stream, **fields) for turns in (asked, after)]
+    assert bodies == [sends[0], sends[step], sends[1]]
     assert (result.output, [each.result for each in result.calls if each.ok]) == ({"sky": "blue"}, ["Sunny in Oslo"])
     assert "tool_call>" not in "".join(event.text for event in seen if isinstance(event, TextDelta))

@@ -28,11 +28,27 @@ from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.tooling import SourcedTool
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.policy.facts.controls import Controls, ToolControls
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Reset, Say, Turn
 from mustcall.testing.model import Line, ScriptedModel
+from support.agents import ask_body, offer, results, said, user, wrapped
 
 SENDS = Turn(Call("send", {"to": "a"}), Call("send", {"to": "b"}))
+
+
+SEND_SCHEMA = {
+    "type": "object",
+    "properties": {"to": {"type": "string"}},
+    "required": ["to"],
+    "additionalProperties": False,
+}
+
+
+def sends(turns: list[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A request of an agent that can send."""
+    offered = [offer("chat", "send", "Send it.", SEND_SCHEMA)] if tools is None else tools
+    return ask_body("chat", turns, tools=offered, model="scripted")
 
 
 class Cut(BaseException):
@@ -373,10 +389,14 @@ async def test_an_upstream_that_fails_leaves_the_run_waiting(
 ) -> None:
     """What may pass ends nothing: the run goes on where it was once the upstream is back."""
     world, place = World(), str(tmp_path / "ledger.db")
-    script = [Call("send", {"to": "a"}), *[line] * 10]
-    one = agent(ScriptedModel(script), place, world)
+    model = ScriptedModel([Call("send", {"to": "a"}), *[line] * 10])
+    one = agent(model, place, world)
     with pytest.raises(error):
         await one.run("Go.", run_id="r")
+    asked = [user("chat", "Go.")]
+    called = [*asked, *said("chat", 0, ("send", {"to": "a"})), *results("chat", 0, wrapped("sent to a", "send"))]
+    tried = 3 if error is UpstreamUnavailable else 1  # a refusal is none to wait for
+    assert [one.body for one in model.requests] == [sends(asked), *[sends(called)] * tried]
     assert (await one.runs.find("r")).status is RunStatus.WAITING
     result = await agent(ScriptedModel(["Done."]), place, world).run("Go.", run_id="r")
     assert (result.text, world.sent) == ("Done.", ["a"])
@@ -456,6 +476,13 @@ class City:
     name: str
 
 
+CITY_ASKED = fill(
+    Wording().answer_as_json,
+    schema='{"description":"An answer.","properties":{"name":{"type":"string"}},'
+    '"required":["name"],"title":"City","type":"object"}',
+)
+
+
 @pytest.mark.parametrize(
     ("output", "answer", "value"), [(City, '{"name":"Oslo"}', City("Oslo")), (int, '{"value":7}', 7)]
 )
@@ -476,13 +503,19 @@ async def test_a_bad_answer_is_not_asked_for_a_third_time_after_a_crash(tmp_path
     place = str(tmp_path / "ledger.db")
     words = read_overrides([{"schema_output": False}])
     away = [Fail(503, "away")] * 10
-    bad = agent(ScriptedModel(["Oslo?", *away], overrides=words), place, tools=())
+    first = ScriptedModel(["Oslo?", *away], overrides=words)
+    bad = agent(first, place, tools=())
     with pytest.raises(MustcallError):
         await bad.run("Go.", run_id="r", output=City)
+    system = {"role": "system", "content": CITY_ASKED}
+    asked = [system, user("chat", "Go.")]
+    again = [*asked, user("chat", fill(Wording().bad_answer, problem="top level: valid JSON"))]
+    tools: list[Any] = []
+    assert [one.body for one in first.requests] == [sends(asked, tools), *[sends(again, tools)] * 3]
     model = ScriptedModel(["Oslo!"], overrides=words)
     with pytest.raises(StructuredOutputError, match="2 attempts"):
         await agent(model, place, tools=()).resume("r", output=City)
-    assert "did not fit" in model.requests[0].body["messages"][-1]["content"]
+    assert [one.body for one in model.requests] == [sends(again, tools)]
 
 
 async def test_a_stream_can_be_durable(place: str) -> None:
@@ -506,6 +539,9 @@ async def test_two_models_are_not_paid_twice(tmp_path: Path) -> None:
     one = Agent(planner=planner, caller=away, tools=world.tools(), ledger=place)
     with pytest.raises(MustcallError):
         await one.run("Go.", run_id="r")
+    told = {"role": "system", "content": fill(Wording().plan_into_calls, plan="Send it to a.")}
+    asked = sends([told, user("chat", "Go.")])
+    assert [one.body for one in away.requests] == [asked] * 3
     caller = ScriptedModel([Call("send", {"to": "a"})])
     result = await Agent(planner=planner, caller=caller, tools=world.tools(), ledger=place).resume("r")
     assert (result.text, world.sent, len(planner.requests), len(caller.requests)) == ("sent.", ["a"], 2, 1)

@@ -147,14 +147,19 @@ def asked_in_words(output: OutputFormat, wording: Wording) -> str:
 
 
 def _instructed(request: Request, words: str) -> Request:
-    """Put words last in the instructions, wherever the caller keeps them: alike in every turn, so they stay cached."""
-    if request.system is not None:
-        return request.evolve(system=request.system.evolve(parts=(*request.system.parts, Text(text=f"\n\n{words}"))))
+    """Put words last in the instructions, wherever the caller keeps them: alike in every turn, so they stay cached.
+
+    Instructions that say them already, as an agent's do before a schema is refused, stay as they are.
+    """
     messages = request.messages
-    if messages and messages[0].role in (Role.SYSTEM, Role.DEVELOPER):
-        first = messages[0].evolve(parts=(*messages[0].parts, Text(text=f"\n\n{words}")))
-        return request.evolve(messages=(first, *messages[1:]))
-    return request.evolve(system=Message(role=Role.SYSTEM, parts=(Text(text=words),)))
+    first = messages[0] if messages and messages[0].role in (Role.SYSTEM, Role.DEVELOPER) else None
+    kept = request.system or first
+    if kept is None:
+        return request.evolve(system=Message(role=Role.SYSTEM, parts=(Text(text=words),)))
+    if any(isinstance(part, Text) and words in part.text for part in kept.parts):
+        return request
+    told = kept.evolve(parts=(*kept.parts, Text(text=f"\n\n{words}")))
+    return request.evolve(messages=(told, *messages[1:])) if request.system is None else request.evolve(system=told)
 
 
 class AnswerRead(msgspec.Struct, frozen=True):

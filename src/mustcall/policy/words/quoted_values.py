@@ -1,7 +1,7 @@
 """A tool's schema in which free text is something the message says: arguments are chosen, not invented.
 
-For models too small to write arguments (a profile fact): a 135M model held to the schema alone got 5 of 12 messages
-right, one held to the message's own words 11. Numbers are those of the message where it has any. A parameter whose name
+For models too small to write arguments (a profile fact): a 135M model held to the schema alone invents most of them;
+held to the message's own words it rarely can. Numbers are those of the message where it has any. A parameter whose name
 says that it is a file or a folder takes what looks like one: "list files in /tmp" is about `/tmp`, not about `files`.
 What the schema itself narrows (`enum`, `pattern`, `format`) stays, and the caller's own schema is what the call is
 checked by.

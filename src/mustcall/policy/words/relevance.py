@@ -1,10 +1,9 @@
 """Which of the tools on offer a message is about, by its words.
 
-For models too small to choose (a profile fact): measured with a 135M model, asked to decide between a call and an
-answer it was right in 9 to 14 of 24 messages, whatever the form of the question; the words were right in all of them
-(docs/decisions/embedded-model.md). A tool is meant by words of its name, its description and its parameters, and by
-things whose look says what they are (a path, an address, a sum). It knows no model, and no language but the one the
-tools are described in.
+For models too small to choose (a profile fact): a 135M model does not tell whether a call is needed, whatever the form
+of the question (docs/decisions/embedded-model.md). A tool is meant by words of its name, its description and its
+parameters, and by things whose look says what they are (a path, an address, a sum). It knows no model, and no language
+but the one the tools are described in.
 
 Cost: linear in the message and in the tools' texts.
 """
