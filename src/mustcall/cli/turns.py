@@ -20,6 +20,7 @@ from mustcall.cli.measuring import FILE
 from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, styled
 from mustcall.cli.writing import written
+from mustcall.core.errors import ConfigError
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
@@ -137,11 +138,17 @@ def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
 @click.argument("file", type=FILE)
 @gateway_ledger
 @click.option("--redact", is_flag=True, help="Mask secrets and personal marks, also where the ledger keeps them.")
-def export(turn_id: str, file: Path, place: str | None, *, redact: bool) -> None:
-    """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report."""
+@click.option("--force", "-f", is_flag=True, help="Replace the file if it is there.")
+def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: bool) -> None:
+    """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report.
+
+    Only its owner can read the file.
+    """
+    if file.is_file() and not force:
+        raise ConfigError(f"{file} is there already and was left as it is; --force replaces it")
     turn = asyncio.run(find_turn(place, turn_id))
     bundle = as_bundle(turn, __version__)
-    with written(file) as part:
+    with written(file, private=True) as part:
         part.write_bytes(redacted(bundle) if redact else bundle)
     click.echo(f"wrote {file}")
     if b"[redacted " not in bundle and not redact:
