@@ -1,13 +1,15 @@
 """`mustcall ledger`: look at what is kept, remove what is old, carry it elsewhere."""
 
+import os
 import sys
+from contextlib import nullcontext
 from typing import BinaryIO
 
 import click
 
 from mustcall.cli.groups import Group
 from mustcall.cli.tables import gateway_ledger, on_ledger
-from mustcall.core.errors import LedgerBroken, MustcallError
+from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
 from mustcall.gateway.state.trace_keeper import read_age, read_size
 from mustcall.ledger import Contents, Health, Ledger, Pruned
 
@@ -64,15 +66,19 @@ def prune(place: str | None, keep: str | None, max_size: str | None, *, everythi
     show_default=True,
     help="How much of what was said goes out.",
 )
-@click.argument("file", type=click.File("wb"), default="-")
-def export(place: str | None, contents: str, file: BinaryIO) -> None:
-    """Write the whole ledger to FILE (default: standard output) as lines of JSON."""
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+def export(place: str | None, contents: str, file: str) -> None:
+    """Write the whole ledger to FILE (default: standard output) as lines of JSON.
+
+    Only its owner can read a file that is made.
+    """
 
     async def work(ledger: Ledger) -> int:
         count = 0
-        async for line in ledger.export(Contents(contents)):
-            file.write(line)
-            count += 1
+        with nullcontext(sys.stdout.buffer) if file == "-" else _private(file) as sink:
+            async for line in ledger.export(Contents(contents)):
+                sink.write(line)
+                count += 1
         return count
 
     click.echo(f"{on_ledger(place, work)} rows", err=True)
@@ -88,3 +94,11 @@ def import_(place: str | None, file: BinaryIO) -> None:
     except MustcallError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"{count} rows read", err=True)
+
+
+def _private(file: str) -> BinaryIO:
+    """Open a file to write; a new one is readable by its owner only."""
+    try:
+        return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
