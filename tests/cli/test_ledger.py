@@ -56,6 +56,7 @@ def test_export_and_import(place: str, tmp_path: Path) -> None:
     shown, whole = tmp_path / "shown.jsonl", tmp_path / "whole.jsonl"
     run("export", "--ledger", place, str(shown))
     run("export", "--ledger", place, "--contents", str(Contents.FULL), str(whole))
+    assert [file.stat().st_mode & 0o777 for file in (shown, whole)] == [0o600, 0o600]
     assert "ann@example.com" not in shown.read_text()
     assert "ann@example.com" in whole.read_text()
     other = str(tmp_path / "other.db")

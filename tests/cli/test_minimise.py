@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from mustcall.cli import cli, main
 from mustcall.core.origin import Wire
+from mustcall.replay import Recorded as Sent
+from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.shrinking import CULPRIT, WORDS, large, names
@@ -91,7 +93,7 @@ def test_a_request_that_works_is_said_to_work_after_three_calls(tmp_path: Path) 
         told = minimise(tmp_path, upstream, Wire.CHAT)
         assert len(upstream.requests) == 3
     assert told.exit_code == 1
-    assert "the request does not fail any more: 0 of 3 replies" in told.stdout
+    assert "the request does not fail: 0 of 3 replies" in told.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -230,3 +232,63 @@ def test_ctrl_c_keeps_the_smallest_request_so_far(tmp_path: Path) -> None:
     left = json.loads((tmp_path / "minimised" / "request.json").read_text(encoding="utf-8"))
     assert CULPRIT in names(left)
     assert len(names(left)) < 31
+
+
+def test_the_script_finds_the_request_from_any_directory(tmp_path: Path) -> None:
+    """The request is beside the script, not where it is started."""
+    with ScriptedUpstream(adversary()) as upstream:
+        minimise(tmp_path, upstream, Wire.CHAT)
+        sent = len(upstream.requests)
+        ran = subprocess.run(
+            ["sh", "out/curl.sh"],  # noqa: S607
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1", "CDPATH": "/"},
+        )
+        assert ran.returncode == 0, ran.stderr
+        body = json.loads((tmp_path / "out" / "request.json").read_text(encoding="utf-8"))
+        assert [one.body for one in upstream.requests[sent:]] == [body]
+
+
+def test_files_are_the_owners_and_none_of_an_earlier_run_is_left(tmp_path: Path) -> None:
+    """Rule 136: what was said is readable by its owner only; a masked report has no plain test of an earlier one."""
+
+    def by_tool(recorded: Recorded) -> Answer:
+        return TALK if CULPRIT in names(recorded.body) else GOOD
+
+    out = tmp_path / "out"
+    with ScriptedUpstream(by_tool) as upstream:
+        minimise(tmp_path, upstream, Wire.CHAT)
+        assert {one.name: one.stat().st_mode & 0o777 for one in out.iterdir()} == dict.fromkeys(
+            ["curl.sh", "issue.md", "request.json", "test_request.py"], 0o600
+        )
+        (out / "notes.txt").write_text("mine", encoding="utf-8")
+        minimise(tmp_path, upstream, Wire.CHAT, "--redact")
+    assert sorted(one.name for one in out.iterdir()) == ["curl.sh", "issue.md", "notes.txt", "request.json"]
+
+
+def test_masking_that_removes_the_cause_is_said(tmp_path: Path) -> None:
+    """The upstream fails at the words themselves: the masked request works, and the upstream has not changed."""
+    with ScriptedUpstream(adversary()) as upstream:
+        told = minimise(tmp_path, upstream, Wire.CHAT, "--redact")
+    assert told.exit_code == 1
+    assert "the masked request does not fail; without --redact it does" in told.stdout
+    assert "stopped failing" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (("text_call", "called"), "does not fail any more:"),
+        (("called",), "does not fail:"),
+        ((), "does not fail:"),
+    ],
+)
+def test_only_what_failed_before_does_not_fail_any_more(verdicts: tuple[str, ...], said: str) -> None:
+    """The words claim no failure that nobody recorded."""
+    recorded = Sent(wire=Wire.CHAT, body=b'{"messages":[]}', source="it", model="m", verdicts=verdicts)
+    search = Minimising(recorded, max_calls=120)
+    assert f"the request {said}" in search.result().words

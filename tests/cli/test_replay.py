@@ -219,9 +219,28 @@ def test_an_export_can_mask_secrets(tmp_path: Path) -> None:
             turn = post(gateway.url + "/v1/chat/completions", asked).headers["x-mustcall-trace"]
     run("turns", "export", turn, str(bundle), "--ledger", str(place))
     assert key in bundle.read_text(encoding="utf-8")
-    run("turns", "export", turn, str(bundle), "--ledger", str(place), "--redact")
+    run("turns", "export", turn, str(bundle), "--ledger", str(place), "--redact", "--force")
     assert key not in bundle.read_text(encoding="utf-8")
     with ScriptedUpstream(default=CALL) as upstream:
         told = run("replay", str(bundle), "--to", f"chat={upstream.base_url}", "--times", "1")
     assert "kept redacted" in told.stderr
     assert told.exit_code == 0
+
+
+def test_an_export_is_its_owners_and_replaces_nothing_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rule 136: only the owner reads what was said; a file that is there stays unless --force is given."""
+    place, file = tmp_path / "l.db", tmp_path / "b.json"
+    turn = keep_turn(place)
+    file.write_text("mine", encoding="utf-8")
+    file.chmod(0o644)
+    words = ["turns", "export", turn, str(file), "--ledger", str(place)]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert f"{file} is there already and was left as it is; --force replaces it" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == "mine"
+    assert run(*words, "--force").exit_code == 0
+    assert "mustcall_bundle" in file.read_text(encoding="utf-8")
+    assert file.stat().st_mode & 0o777 == 0o600

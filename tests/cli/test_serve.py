@@ -210,3 +210,29 @@ def test_help_lists_the_commands() -> None:
         assert re.search(rf"^  {command}\s+\w", shown, re.MULTILINE)
     assert run("--version").stdout.startswith("mustcall, version ")
     assert "[NAME:]WIRE=URL" in run("serve", "--help").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_notes_that_cannot_be_written_do_not_end_the_gateway() -> None:
+    """A full disk behind standard error costs the note on an open address, and nothing else."""
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen(  # noqa: S603  our own command
+            [*MUSTCALL, "serve", "--demo", "--host", "0.0.0.0", "--port", "0"],  # noqa: S104
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+        )
+    assert process.stdout is not None
+    printed = ""
+    try:
+        for line in process.stdout:
+            printed += line
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"http://0\.0\.0\.0:(\d+)", printed)
+        assert found, printed
+        assert "Ctrl-C" in printed
+        assert call("GET", f"http://127.0.0.1:{found[1]}/healthz").status == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from mustcall.cli import cli, main
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, Contents, TallyRow, TurnTrace, open_ledger
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post
 
@@ -178,7 +178,7 @@ def test_turns_are_listed_newest_first(place: str, flags: tuple[str, ...], found
     listed = json.loads(run("list", "--ledger", place, "--json", *flags))
     assert [turn["id"] for turn in listed] == found
     lines = run("list", "--ledger", place, *flags).splitlines()
-    assert [line.split()[-1] for line in lines] == (found or ["turns"])
+    assert [line.split()[-1] for line in lines] == (found or [place])
 
 
 def test_a_name_does_nothing_to_the_terminal(place: str) -> None:
@@ -220,3 +220,95 @@ def _is_readable(descriptor: int) -> bool:
 async def _put(place: str, name: str, at: float) -> None:
     async with open_ledger(place) as ledger:
         await ledger.put_turns([a_turn(name, at=at)])
+
+
+@pytest.fixture
+def configured(place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A directory whose mustcall.toml names the ledger, and has an upstream whose key is not there."""
+    here = tmp_path / "here"
+    here.mkdir()
+    upstream = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9"\napi_key_env = "NO_SUCH_KEY"\n'
+    text = f'[ledger]\nplace = "{place}"\n{upstream}'
+    (here / "mustcall.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("MUSTCALL_LEDGER")
+    monkeypatch.delenv("MUSTCALL_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return here
+
+
+def _listed(*arguments: str) -> list[str]:
+    return [turn["id"] for turn in json.loads(run("list", "--json", *arguments))]
+
+
+def test_the_ledger_is_the_one_of_the_configuration(
+    configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flag stands over the environment, that over the file (named or the default one), that over the default."""
+    other, empty = str(tmp_path / "other.db"), str(tmp_path / "empty.db")
+    asyncio.run(_put(other, "other", 1.0))
+    assert _listed() == ["three", "two", "one"]
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text(f'[ledger]\nplace = "{other}"\n', encoding="utf-8")
+    assert _listed("--config", str(elsewhere)) == ["other"]
+    monkeypatch.setenv("MUSTCALL_CONFIG", str(elsewhere))
+    assert _listed() == ["other"]
+    assert _listed("--config", str(configured / "mustcall.toml")) == ["three", "two", "one"]
+    monkeypatch.setenv("MUSTCALL_LEDGER", str(tmp_path / "l.db"))
+    assert _listed() == ["three", "two", "one"]
+    assert _listed("--ledger", other) == ["other"]
+    asyncio.run(_make(empty))
+    assert run("list", "--ledger", empty) == f"no turns in the ledger at {empty}\n"
+
+
+async def _make(place: str) -> None:
+    async with open_ledger(place):
+        pass
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("turns", "show", "one"),
+        ("ledger", "check"),
+        ("ledger", "export"),
+        ("profiles", "list"),
+        ("profiles", "forget", "--all"),
+    ],
+)
+def test_every_command_reads_the_gateways_ledger(words: tuple[str, ...], tmp_path: Path) -> None:
+    """No command makes or looks for another one; none needs an upstream's key."""
+    told = CliRunner().invoke(cli, list(words))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("command", ["replay", "minimise"])
+def test_what_is_sent_again_is_found_in_the_gateways_ledger(
+    command: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The turn is looked for where the gateway wrote it."""
+    with pytest.raises(SystemExit):
+        main([command, "nope"])
+    assert f"there is no turn 'nope' in the ledger at {place}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("configured")
+def test_what_was_learnt_is_believed_as_long_as_the_configuration_says(place: str) -> None:
+    """`[ledger] keep_learnt` of the file counts for the list as it does for the gateway."""
+    old = TallyRow(upstream="u", model="m", subject="rung:text", made=1, missed=0, first=0.0, last=1.0)
+
+    async def learn() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.add_tallies([old])
+
+    asyncio.run(learn())
+    assert json.loads(CliRunner().invoke(cli, ["profiles", "list", "--json"]).output) == []
+    with Path("mustcall.toml").open("r+", encoding="utf-8") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(text.replace("[ledger]\n", '[ledger]\nkeep_learnt = "0"\n'))
+    told = json.loads(CliRunner().invoke(cli, ["profiles", "list", "--json"]).output)
+    assert [one["subject"] for one in told] == ["rung:text"]

@@ -1,34 +1,19 @@
 """`mustcall ledger`: look at what is kept, remove what is old, carry it elsewhere."""
 
-import asyncio
+import os
 import sys
-from collections.abc import Awaitable, Callable
-from typing import BinaryIO, TypeVar
+from contextlib import nullcontext
+from typing import BinaryIO
 
 import click
 
 from mustcall.cli.groups import Group
-from mustcall.core.errors import LedgerBroken, MustcallError
+from mustcall.cli.tables import gateway_ledger, on_ledger
+from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
 from mustcall.gateway.state.trace_keeper import read_age, read_size
-from mustcall.ledger import Contents, Health, Ledger, Pruned, default_place, open_ledger
+from mustcall.ledger import Contents, Health, Ledger, Pruned
 
 __all__ = ["command"]
-
-T = TypeVar("T")
-
-_place = click.option(
-    "--ledger", "place", metavar="PATH|URL", help="Which ledger.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]"
-)
-
-
-def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]], *, make: bool = False) -> T:
-    """Open a ledger, work with it, close it. Only who fills one makes its file."""
-
-    async def run() -> T:
-        async with open_ledger(place or default_place(), make=make) as ledger:
-            return await work(ledger)
-
-    return asyncio.run(run())
 
 
 @click.group(name="ledger", cls=Group)
@@ -37,11 +22,11 @@ def command() -> None:
 
 
 @command.command(short_help="Look at the whole ledger.")
-@_place
+@gateway_ledger
 def check(place: str | None) -> None:
     """Look at the whole ledger and say what is in it. Exits with 1 if it is damaged."""
     try:
-        health: Health = _with(place, lambda ledger: ledger.check())
+        health: Health = on_ledger(place, lambda ledger: ledger.check())
     except LedgerBroken as error:  # damaged so that it does not even open
         click.echo(f"damaged: {error.message}", err=True)
         sys.exit(1)
@@ -58,7 +43,7 @@ def check(place: str | None) -> None:
 
 
 @command.command(short_help="Remove what is old.")
-@_place
+@gateway_ledger
 @click.option("--keep", metavar="AGE", help="Remove what is older: 30d, 12h; 0 keeps it for ever.")
 @click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB; 0 for any.")
 @click.option("--all", "everything", is_flag=True, help="Remove everything that has ended, however new.")
@@ -68,12 +53,12 @@ def prune(place: str | None, keep: str | None, max_size: str | None, *, everythi
         raise click.UsageError("say what is to stay: --keep 30d, --max-size 500MB, both, or --all")
     age = float("-inf") if everything else None if keep is None else read_age(keep)
     size = None if max_size is None else read_size(max_size)
-    pruned: Pruned = _with(place, lambda ledger: ledger.prune(age=age, size=size))
+    pruned: Pruned = on_ledger(place, lambda ledger: ledger.prune(age=age, size=size))
     click.echo(f"removed {pruned.turns} turns, {pruned.responses} responses, {pruned.runs} runs")
 
 
 @command.command(name="export", short_help="Write everything as lines of JSON.")
-@_place
+@gateway_ledger
 @click.option(
     "--contents",
     type=click.Choice([str(one) for one in Contents]),
@@ -81,27 +66,39 @@ def prune(place: str | None, keep: str | None, max_size: str | None, *, everythi
     show_default=True,
     help="How much of what was said goes out.",
 )
-@click.argument("file", type=click.File("wb"), default="-")
-def export(place: str | None, contents: str, file: BinaryIO) -> None:
-    """Write the whole ledger to FILE (default: standard output) as lines of JSON."""
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+def export(place: str | None, contents: str, file: str) -> None:
+    """Write the whole ledger to FILE (default: standard output) as lines of JSON.
+
+    Only its owner can read a file that is made.
+    """
 
     async def work(ledger: Ledger) -> int:
         count = 0
-        async for line in ledger.export(Contents(contents)):
-            file.write(line)
-            count += 1
+        with nullcontext(sys.stdout.buffer) if file == "-" else _private(file) as sink:
+            async for line in ledger.export(Contents(contents)):
+                sink.write(line)
+                count += 1
         return count
 
-    click.echo(f"{_with(place, work)} rows", err=True)
+    click.echo(f"{on_ledger(place, work)} rows", err=True)
 
 
 @command.command(name="import", short_help="Read exported lines back.")
-@_place
+@gateway_ledger
 @click.argument("file", type=click.File("rb"), default="-")
 def import_(place: str | None, file: BinaryIO) -> None:
     """Read FILE (default: standard input), as `export` wrote it. What is there already stays."""
     try:
-        count = _with(place, lambda ledger: ledger.import_lines(file), make=True)
+        count = on_ledger(place, lambda ledger: ledger.import_lines(file), make=True)
     except MustcallError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"{count} rows read", err=True)
+
+
+def _private(file: str) -> BinaryIO:
+    """Open a file to write; a new one is readable by its owner only."""
+    try:
+        return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from None

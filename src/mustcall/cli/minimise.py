@@ -20,7 +20,7 @@ from mustcall.core.verdict import Verdict
 from mustcall.replay import Subject
 from mustcall.replay.minimising import Minimised, Minimising, announce_search, ask_of
 from mustcall.replay.reducing import CONFIRMED, CONFIRMING, LEAST_CALLS, NEEDED, TRIALS
-from mustcall.replay.reporting import files_of
+from mustcall.replay.reporting import FILES, files_of
 
 __all__ = ["command"]
 
@@ -168,7 +168,12 @@ def _write(out: Path, files: dict[str, str]) -> list[str]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make {out}: {error.strerror}") from None
+    for name in FILES - files.keys():  # of an earlier run: about another request, and perhaps not masked
+        try:
+            (out / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot remove {out / name}: {error.strerror}") from None
     for name, text in files.items():
-        with written(out / name) as part:
+        with written(out / name, private=True) as part:
             part.write_text(text, encoding="utf-8")
     return list(files)

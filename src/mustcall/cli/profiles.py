@@ -1,28 +1,19 @@
 """`mustcall profiles`: what turns have learnt about models, how often it was seen, and how to forget it (rule 139)."""
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from time import time
-from typing import TypeVar
 
 import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.gateway.config.environment import over
-from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import FactRow, Ledger, TallyRow, default_place, open_ledger
+from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
+from mustcall.gateway.config.settings import load_ledger
+from mustcall.ledger import FactRow, Ledger, TallyRow
 from mustcall.profiles.learnt import believed_for
 
 __all__ = ["command"]
-
-T = TypeVar("T")
-
-_place = click.option(
-    "--ledger", "place", metavar="PATH|URL", help="Which ledger.  [default: $MUSTCALL_LEDGER, $DATABASE_URL, a file]"
-)
 
 
 class _Learnt(msgspec.Struct, frozen=True):
@@ -43,14 +34,6 @@ class _Learnt(msgspec.Struct, frozen=True):
     expires: str
 
 
-def _with(place: str | None, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with open_ledger(place or default_place(), make=False) as ledger:
-            return await work(ledger)
-
-    return asyncio.run(run())
-
-
 @click.group(name="profiles", cls=Group)
 def command() -> None:
     """Show or forget what was learnt about upstreams and their models.
@@ -64,17 +47,19 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="Show what was learnt.")
-@_place
+@gateway_place_option
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of a table.")
-def list_command(place: str | None, *, as_json: bool) -> None:
+def list_command(place: str | None, config: Path | None, *, as_json: bool) -> None:
     """Show every learnt fact with its counts, dates and expiry."""
-    keeps = over(LedgerSettings(), "MUSTCALL_LEDGER_", os.environ, but=("place",)).learnt_seconds
+    kept = load_ledger(config, place=place)
+    keeps = kept.learnt_seconds
     since = max(0.0, time() - keeps)
 
     async def read(ledger: Ledger) -> tuple[list[FactRow], list[TallyRow]]:
         return await ledger.facts(since=since), await ledger.tallies(since=since)
 
-    facts, tallies = _with(place, read)
+    facts, tallies = on_ledger(kept.place, read)
     lines = sorted(
         [*(_fact(row, keeps) for row in facts), *(_tally(row, keeps) for row in tallies)],
         key=lambda one: (one.upstream, one.model, one.subject, one.tenant),
@@ -95,7 +80,7 @@ def list_command(place: str | None, *, as_json: bool) -> None:
 
 
 @command.command(short_help="Forget what was learnt.")
-@_place
+@gateway_ledger
 @click.option("--upstream", default="", metavar="NAME", help="Only of this upstream.")
 @click.option("--model", default="", metavar="NAME", help="Only of this model.")
 @click.option("--key", "tenant", default="", metavar="DIGEST", help="Only what this key's turns taught.")
@@ -107,7 +92,7 @@ def forget(place: str | None, upstream: str, model: str, tenant: str, *, everyth
     """
     if not (upstream or model or tenant or everything):
         raise click.UsageError("say what to forget: --upstream NAME, --model NAME, --key DIGEST, or --all")
-    count = _with(place, lambda ledger: ledger.forget_learnt(upstream, model, tenant))
+    count = on_ledger(place, lambda ledger: ledger.forget_learnt(upstream, model, tenant))
     click.echo(f"forgot {count} {'entry' if count == 1 else 'entries'}")
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.cli.measuring import FILE, measured_settings, read_key
 from mustcall.cli.naming import UPSTREAM
-from mustcall.cli.tables import place_option
+from mustcall.cli.tables import gateway_place_option, where_kept
 from mustcall.core.errors import ConfigError, UnknownTurn
 from mustcall.core.origin import Wire
 from mustcall.gateway.asking import take_controls
@@ -65,7 +65,7 @@ def source_options(command: click.decorators.FC) -> click.decorators.FC:
             type=click.Choice([str(wire) for wire in Wire]),
             help="The wire a request file is written for.  [default: as its fields tell]",
         ),
-        place_option,
+        gateway_place_option,
         click.argument("source", metavar="ID|FILE"),
     ):
         command = option(command)
@@ -92,7 +92,7 @@ def find_recorded(given: Given) -> Recorded:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         found = from_file(contents, given.source, Wire(given.wire) if given.wire else None)
     else:
-        found = from_turn(asyncio.run(find_turn(given.place, given.source)))
+        found = from_turn(asyncio.run(find_turn(where_kept(given.place, given.file), given.source)))
     changes = [one for text in given.settings for one in text.split(",") if one.strip()]
     return apply_changes(found, changes)
 

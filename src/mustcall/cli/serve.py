@@ -25,7 +25,7 @@ from mustcall.ledger import shown_place
 from mustcall.ledger.encrypting import KEY as LEDGER_KEY
 from mustcall.policy.facts.routing import choose
 from mustcall.profiles import read_overrides
-from mustcall.telemetry.console import LogLevel, log_to_stderr
+from mustcall.telemetry.console import LogLevel, log_to_stderr, tell
 from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.embedded.store import SCHEME
 
@@ -189,35 +189,35 @@ def _demo_settings(
 
 
 def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> None:
-    click.echo(f"mustcall listens on {url}" + (f" with {workers} workers" if workers > 1 else ""))
+    tell(f"mustcall listens on {url}" + (f" with {workers} workers" if workers > 1 else ""))
     if settings.server.port and not url.endswith(f":{settings.server.port}"):
-        click.echo(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
+        tell(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
     for endpoint in settings.endpoints:
         pinned = f", model {endpoint.model}" if endpoint.model else ""
-        click.echo(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}{pinned}")
+        tell(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}{pinned}")
     for line in settings.notes:
-        click.echo(f"  note: {line}", err=True)
+        tell(f"  note: {line}", err=True)
     if settings.ledger is not None:
-        click.echo(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
+        tell(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
         if settings.ledger.responses:
             how = "encrypted" if os.environ.get(LEDGER_KEY) else "unencrypted, prompts and answers included"
-            click.echo(f"  stored responses are kept {how} ([ledger] responses = false, {LEDGER_KEY})")
+            tell(f"  stored responses are kept {how} ([ledger] responses = false, {LEDGER_KEY})")
     if settings.server.ui:
-        click.echo(f"  page at {url}/ui: every turn, in a browser")
+        tell(f"  page at {url}/ui: every turn, in a browser")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
-        click.echo("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
-    click.echo("Try it:")
+        tell("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
+    tell("Try it:")
     routed = (route.model for route in settings.routes if "*" not in route.model)
     own = (endpoint.model for endpoint in settings.endpoints if endpoint.model and not settings.routes)
     model = next(chain(routed, own), "MODEL")
     shows_call = demo or _is_embedded(_LOCAL, settings)
     body = _CALL_BODY if shows_call else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
     key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""
-    click.echo(_CURL.format(url=url, body=body, key=key), nl=False)
+    tell(_CURL.format(url=url, body=body, key=key), end="")
     if shows_call and not settings.client_keys:
-        click.echo("Or in Python:")
-        click.echo(_PYTHON.format(url=url), nl=False)
-    click.echo("Ctrl-C stops it.")
+        tell("Or in Python:")
+        tell(_PYTHON.format(url=url), end="")
+    tell("Ctrl-C stops it.")
     notify_ready(f"listens on {url}")
 
 

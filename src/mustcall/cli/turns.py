@@ -18,10 +18,11 @@ from mustcall import __version__
 from mustcall.cli.groups import Group
 from mustcall.cli.measuring import FILE
 from mustcall.cli.recording import find_turn
-from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
+from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, styled
 from mustcall.cli.writing import written
+from mustcall.core.errors import ConfigError
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.ledger import AttemptTrace, TurnFilter, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
 from mustcall.replay import as_bundle
 from mustcall.toolkit.files import plain
@@ -65,25 +66,30 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="Show the last turns.")
-@place_option
+@gateway_ledger
 @_filters
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
 @_json
 def list_command(place: str | None, limit: int, *, as_json: bool, **given: str | None) -> None:
     """Show turns, the newest first."""
-    turns = on_ledger(place, lambda ledger: ledger.turns(_wanted(given), most=limit))
+
+    async def read(ledger: Ledger) -> tuple[str, list[TurnTrace]]:
+        return ledger.store.place, await ledger.turns(_wanted(given), most=limit)
+
+    where, turns = on_ledger(place, read)
     if as_json:
         click.echo(msgspec.json.encode([_summary(turn) for turn in turns]))
         return
     if not turns:
-        click.echo("no turns")
+        wanted = " like this" if any(given.values()) else ""
+        click.echo(f"no turns{wanted} in the ledger at {where}")
         return
     for turn in turns:
         _print_one(turn, as_json=False)
 
 
 @command.command(short_help="Show new turns as they end.")
-@place_option
+@gateway_ledger
 @_filters
 @_json
 def tail(place: str | None, *, as_json: bool, **given: str | None) -> None:
@@ -113,7 +119,7 @@ def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
 
 @command.command(short_help="Show one turn and its attempts.")
 @click.argument("turn_id")
-@place_option
+@gateway_ledger
 @_json
 def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
     """Show TURN_ID (`x-mustcall-trace` of its answer): its attempts, what each sent and got back, and why."""
@@ -130,13 +136,19 @@ def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
 @command.command(short_help="Write one turn as a bundle that replays elsewhere.")
 @click.argument("turn_id")
 @click.argument("file", type=FILE)
-@place_option
+@gateway_ledger
 @click.option("--redact", is_flag=True, help="Mask secrets and personal marks, also where the ledger keeps them.")
-def export(turn_id: str, file: Path, place: str | None, *, redact: bool) -> None:
-    """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report."""
+@click.option("--force", "-f", is_flag=True, help="Replace the file if it is there.")
+def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: bool) -> None:
+    """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report.
+
+    Only its owner can read the file.
+    """
+    if file.is_file() and not force:
+        raise ConfigError(f"{file} is there already and was left as it is; --force replaces it")
     turn = asyncio.run(find_turn(place, turn_id))
     bundle = as_bundle(turn, __version__)
-    with written(file) as part:
+    with written(file, private=True) as part:
         part.write_bytes(redacted(bundle) if redact else bundle)
     click.echo(f"wrote {file}")
     if b"[redacted " not in bundle and not redact:

@@ -33,6 +33,8 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
     after: Size
     sample: Sample | None
     redacted: bool = False
+    #: Whether masking made another request of the smallest one that failed.
+    masking_changed: bool = False
     partial: bool = False
 
     @property
@@ -46,7 +48,9 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
         found, before, after = self.found, self.before, self.after
         if not self.reproduces:
             hits, asked = found.original
-            what = "fails too rarely" if hits else "does not fail any more"
+            what = "fails too rarely" if hits else "does not fail"
+            if not hits and any(verdict and verdict not in _WORKS for verdict in self.recorded.verdicts):
+                what += " any more"
             return f"the request {what}: {hits} of {asked} replies were bad in the same way"
         sizes = f"{_kilobytes(before.bytes)} → {_kilobytes(after.bytes)}"
         hits, asked = found.confirmed
@@ -62,6 +66,9 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         if self.partial:
             return "the search was stopped: the result is the smallest request so far, and was not confirmed"
+        if not hits and self.masking_changed:
+            why = "masking removed the cause"
+            return f"not confirmed: the masked request does not fail; without --redact it does: {why}"
         if not hits:
             return f"not confirmed: it failed in none of {asked} calls; the upstream has stopped failing in this way"
         return f"not confirmed: it fails now and then, in {hits} of {asked} calls"
@@ -145,6 +152,7 @@ class Minimising:
             after=size_of(found.result, wire),
             sample=self._sample,
             redacted=self._redact,
+            masking_changed=reducer.best is not None and self._finish(reducer.best) != reducer.best,
             partial=self._found is None,
         )
 

@@ -13,9 +13,17 @@ from mustcall.replay.minimising import Minimised
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.registry import codec_for
 
-__all__ = ["curl_line", "files_of", "issue_text", "write_test"]
+__all__ = ["FILES", "curl_line", "files_of", "issue_text", "write_test"]
 
-_REQUEST = "request.json"
+_REQUEST, _CURL, _ISSUE, _TESTS = "request.json", "curl.sh", "issue.md", "test_request.py"
+#: Every file that may be written.
+FILES = frozenset({_REQUEST, _CURL, _ISSUE, _TESTS})
+#: Goes to where the script is, from wherever it is started.
+_SCRIPT = """\
+#!/bin/sh
+CDPATH= cd -- "$(dirname -- "$0")" || exit
+{line}
+"""
 _TEST = '''"""A request that failed with `{verdict}`, and the reply that the upstream gave.
 
 Written by `mustcall minimise`. It needs nothing but `mustcall`: the upstream is scripted. Put it beside `request.json`.
@@ -120,10 +128,10 @@ def files_of(found: Minimised, endpoint: Endpoint, model: str, versions: Mapping
     """Return every file by its name."""
     files = {
         _REQUEST: msgspec.json.format(found.recorded.body, indent=2).decode() + "\n",
-        "curl.sh": curl_line(found.recorded.wire, endpoint) + "\n",
-        "issue.md": issue_text(found, endpoint, model, versions),
+        _CURL: _SCRIPT.format(line=curl_line(found.recorded.wire, endpoint)),
+        _ISSUE: issue_text(found, endpoint, model, versions),
     }
     test = None if found.redacted else write_test(found, endpoint, model)
     if test is not None:
-        files["test_request.py"] = test
+        files[_TESTS] = test
     return files

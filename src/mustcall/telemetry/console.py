@@ -2,13 +2,14 @@
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from mustcall.telemetry.requests import LogFormat, RequestLog, as_json, as_text, stamp
 
-__all__ = ["LogLevel", "log_to_stderr", "request_log"]
+__all__ = ["LogLevel", "log_to_stderr", "request_log", "tell"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -37,6 +38,12 @@ def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
     handler.setFormatter(logging.Formatter(_TEXT) if _is_text(form) else _Json())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("mustcall").setLevel(level.upper())
+
+
+def tell(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Write a line for the operator; one that cannot be written (a full disk, a closed pipe) ends nothing."""
+    with suppress(OSError):
+        print(text, file=sys.stderr if err else sys.stdout, end=end, flush=True)
 
 
 def request_log(level: LogLevel, form: LogFormat) -> RequestLog | None:

@@ -14,6 +14,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.process.notify import notify_ready, notify_reloading
+from mustcall.telemetry.console import tell
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Reloader", "keep_fixed", "may_reload"]
@@ -56,7 +57,7 @@ class Reloader:
         kept, fixed = keep_fixed(current, new)
         later = f"; a restart is needed for: {', '.join(fixed)}" if fixed else ""
         said = f"configuration reloaded: {len(kept.endpoints)} upstreams, {len(kept.routes)} routes{later}"
-        print(said, flush=True)  # noqa: T201  the operator's terminal
+        tell(said)
         notify_ready(said)
         return kept
 

@@ -38,7 +38,15 @@ from mustcall.upstream.providers import find_key
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
 
-__all__ = ["DEFAULT_FILE", "ServerSettings", "Settings", "load_settings", "parse_upstream_flag", "settings_from_flags"]
+__all__ = [
+    "DEFAULT_FILE",
+    "ServerSettings",
+    "Settings",
+    "load_ledger",
+    "load_settings",
+    "parse_upstream_flag",
+    "settings_from_flags",
+]
 
 DEFAULT_FILE = "mustcall.toml"
 
@@ -185,10 +193,7 @@ def load_settings(
     variable with the key of upstreams given as shorthands, in place of their provider's own.
     """
     env = os.environ if environment is None else environment
-    name = env.get("MUSTCALL_CONFIG")
-    path = file or (Path(name) if name else None)
-    if path is None and Path(DEFAULT_FILE).is_file():
-        path = Path(DEFAULT_FILE)
+    path = _file_for(file, env)
     read = _read_file(path) if path is not None else _File()
     flags = list(upstream_flags) or env.get("MUSTCALL_UPSTREAM", "").split()
     upstreams, routes = read.upstream, read.route
@@ -326,6 +331,25 @@ def _embedded_upstream(name: str) -> tuple[tuple[UpstreamSettings, ...], tuple[s
         raise ConfigError(f"{error.message}. {ANOTHER_UPSTREAM}") from None
     note = None if name else stand_in_note(weights)
     return (upstream,), () if note is None else (note,)
+
+
+def load_ledger(
+    file: Path | None = None, *, place: str | None = None, environment: Mapping[str, str] | None = None
+) -> LedgerSettings:
+    """Read what is said about the ledger alone, its place included (`off` too): no upstream and no key is needed."""
+    env = os.environ if environment is None else environment
+    path = _file_for(file, env)
+    read = _read_file(path).ledger if path is not None else LedgerSettings()
+    said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
+    return msgspec.structs.replace(said, place=read.place_in(env, place))
+
+
+def _file_for(file: Path | None, env: Mapping[str, str]) -> Path | None:
+    """Return the file to read: the one that is named, else the default one if it is there."""
+    name = env.get("MUSTCALL_CONFIG")
+    if file is not None or name:
+        return file or Path(name or "")
+    return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None
 
 
 def _read_file(path: Path) -> _File:

@@ -18,7 +18,7 @@ from mustcall.gateway.config.settings import ServerSettings, Settings
 from mustcall.gateway.connections.connection_limits import Front
 from mustcall.gateway.process.heap import keep_heap
 from mustcall.gateway.process.notify import notify_stopping
-from mustcall.telemetry.console import request_log
+from mustcall.telemetry.console import request_log, tell
 
 __all__ = ["bind", "say_stopping", "serve", "server_config"]
 
@@ -30,7 +30,7 @@ def say_stopping(running: int, server: ServerSettings) -> None:
     said = f"stopping; {running} running requests have up to {_grace(server)} s" if running else "stopping"
     notify_stopping(said)
     if running:
-        print(f"{said} (Ctrl-C again stops now)", flush=True)  # noqa: T201  the operator's terminal
+        tell(f"{said} (Ctrl-C again stops now)")
 
 
 def _grace(server: ServerSettings) -> int:

@@ -96,6 +96,10 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         age = read_age(self.keep_learnt)
         return float("inf") if age is None else age
 
+    def place_in(self, environment: Mapping[str, str], named: str | None = None) -> str:
+        """Return where the ledger is, `off` included: a flag over the environment over the file over the default."""
+        return named or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None
     ) -> "LedgerSettings | None":
@@ -103,7 +107,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
         DATABASE_URL, which is not ours alone, and the state directory are for those who name no place at all.
         """
-        where = place or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+        where = self.place_in(environment, place)
         said = over(self, "MUSTCALL_LEDGER_", environment, but=("place",))
         settings = msgspec.structs.replace(said, place=where, keep=keep or said.keep)
         read_age(settings.keep)
