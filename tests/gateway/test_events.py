@@ -8,11 +8,13 @@ import pytest
 from mustcall.engine.spending.purse import BreakerRule, Budget, Caps
 from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
+from mustcall.gateway.lines import line_of
 from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
 from mustcall.telemetry.stream import Subscription
-from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Cut, Fail, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
-from support.http import post
+from support.http import call, post
+from support.metrics import samples
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -88,6 +90,35 @@ def test_a_budget_and_a_breaker() -> None:
     (change,) = [one for one in broken if isinstance(one, BreakerChanged)]
     assert (change.upstream, change.class_, change.failure) == ("up", "open", "overloaded")
     assert [one.class_ for one in broken if isinstance(one, Refused)][-1] == "breaker_open"
+
+
+@pytest.mark.parametrize("protocol", ["native", "off"])
+@pytest.mark.parametrize(
+    ("answer", "stream", "code"),
+    [
+        (Fail(503, "busy"), False, "upstream_rejected"),
+        (Fail(503, "busy"), True, "upstream_rejected"),
+        (Cut(Turn(Say("one two three four five six seven")), after=700), True, "upstream_unavailable"),
+    ],
+    ids=["status", "status to a stream", "cut stream"],
+)
+def test_the_cause_of_a_failure_is_told(answer: Fail | Cut, stream: bool, code: str, protocol: str) -> None:
+    """Rule 117: what the upstream or the way to it failed with is in the event, the line and the counter."""
+    settings = settings_from_flags("up:chat=http://127.0.0.1:9/v1")
+    with ScriptedUpstream([answer] * 9) as upstream:
+        endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
+        endpoint = msgspec.structs.replace(endpoint, backoff=msgspec.structs.replace(endpoint.backoff, retries=0))
+        settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            url = f"{gateway.base_url}/chat/completions"
+            got = post(url, {**ASK, "stream": stream}, {"x-mustcall-protocol": protocol})
+            heard = heard_of(events, 1)
+            counted = samples(call("GET", f"{gateway.url}/metrics").body)
+    assert (b"one" in got.body) is isinstance(answer, Cut)  # the stream had begun
+    ended = heard[-1]
+    assert isinstance(ended, TurnEnded)
+    assert (ended.error, line_of(ended).error) == (code, code)
+    assert counted[f'mustcall_errors_total{{code="{code}"}}'] == 1
 
 
 def test_what_is_learnt_is_told_once() -> None:

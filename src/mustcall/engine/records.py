@@ -101,6 +101,8 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     protocol: str
     force: str = "none"
     outcome: OutcomeKind | None = None
+    #: The code of the error that the turn ended in, also of a stream that had begun.
+    error: str = ""
     attempts: list[AttemptRecord] = []
     adaptations: tuple[Adaptation, ...] = ()
     #: The model's name as it was sent, and the endpoint's address: what a price is looked up by.
@@ -108,6 +110,11 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     place: str = ""
     #: How the turn stands against its own cost cap, where it has one (rule 95).
     cost_cap: CostCap | None = None
+
+    @property
+    def cause(self) -> str:
+        """The code of the error that the caller got; empty for what was delivered, whatever came before that."""
+        return "" if self.outcome in (OutcomeKind.ANSWER, OutcomeKind.CALLS) else self.error
 
     @property
     def cost_usd(self) -> float:

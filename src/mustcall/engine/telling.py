@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mustcall.core.errors import UpstreamRejected
 from mustcall.core.reply import Usage
 from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
@@ -35,7 +36,7 @@ def turn_ended(
             route=route,
             status=status,
             seconds=seconds,
-            error=error,
+            error=error or (UpstreamRejected.code if status >= 400 else ""),  # its words were passed on
             trace="" if trace is None else trace.header,
             parent="" if trace is None else trace.parent,
         )
@@ -59,7 +60,7 @@ def turn_ended(
         None if progress.spoke is None else _held(progress.spoke, attempts),
         record.protocol,
         record.force,
-        error,
+        error or record.cause,
         tuple([_attempt(attempt, began) for attempt in attempts]),
         record.adaptations,
         record.calls,

@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
+from mustcall.core.errors import UpstreamRejected
 from mustcall.telemetry.context import TraceContext, child_id, continued
 from mustcall.telemetry.counting import ModelNames
 from mustcall.telemetry.events import AttemptEnd, RunEnded, ToolEnded, TurnEnded
@@ -319,6 +320,8 @@ def _attempt_attributes(number: int, attempt: AttemptEnd) -> Attributes:
 
 def _error_type(event: TurnEnded) -> str:
     last = event.attempts[-1] if event.attempts else None
+    if last is not None and last.error and event.error == UpstreamRejected.code:
+        return last.error  # the upstream's own word says more
     return event.error or (last is not None and (last.error or str(last.verdict))) or "failure"
 
 

@@ -433,7 +433,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
         reply=reply,
         session=end.progress.session,
         client=client_of(end.agent),
-        error=type(failure).code if failure is not None else "",
+        error=type(failure).code if failure is not None else record.cause if record is not None else "",
         cost_usd=record.cost_usd if record is not None else 0.0,
         estimated=record.estimated if record is not None else False,
     )
