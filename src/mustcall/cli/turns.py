@@ -20,7 +20,7 @@ from mustcall.cli.measuring import FILE
 from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
 from mustcall.cli.writing import written
-from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, OutcomeKind, Verdict
 from mustcall.ledger import AttemptTrace, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
 from mustcall.replay import as_bundle
@@ -51,7 +51,9 @@ def _filters(command: Any) -> Any:
     """Add the options that say which turns are wanted."""
     for option in (
         click.option("--verdict", type=click.Choice([str(word) for word in Verdict]), help="Only with such attempts."),
-        click.option("--outcome", type=click.Choice([str(word) for word in OutcomeKind]), help="Only with this end."),
+        click.option(
+            "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
+        ),
         click.option("--upstream", help="Only of this upstream."),
         click.option("--model", help="Only of the model of this name, as the caller wrote it."),
     ):
@@ -153,7 +155,7 @@ def _styled(word: str) -> Text:
 
 def _verdicts(attempts: Sequence[AttemptTrace]) -> Text:
     """Return the verdicts in order, the remedies between them left out."""
-    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "?") for attempt in attempts])
+    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "none") for attempt in attempts])
 
 
 def _line(turn: TurnTrace) -> Text:

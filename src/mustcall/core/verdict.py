@@ -6,7 +6,10 @@ asked for is neither an answer nor a call, and needs a name of its own (docs/dec
 
 from enum import StrEnum
 
-__all__ = ["OutcomeKind", "Verdict"]
+__all__ = ["GONE", "OutcomeKind", "Verdict"]
+
+#: The word for a turn whose client left before there was an outcome.
+GONE = "gone"
 
 
 class Verdict(StrEnum):

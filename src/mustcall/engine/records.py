@@ -12,7 +12,7 @@ from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply, Usage
-from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.limits.budget import Charge, CostCap, charge_for
 from mustcall.policy.reply.judge import Judgement
@@ -211,6 +211,7 @@ class Progress:
         "asked",
         "delivery",
         "failed",
+        "gone",
         "holding",
         "model",
         "record",
@@ -242,3 +243,13 @@ class Progress:
         #: The span of the turn, where somebody traces; the caller's body, where contents are told.
         self.trace: TraceContext | None = None
         self.asked: bytes | None = None
+        #: Whether the caller left before the turn was over.
+        self.gone = False
+
+    @property
+    def outcome(self) -> str:
+        """The word for what the turn came to; empty where nothing was judged."""
+        record = self.record
+        if record is not None and record.outcome is not None:
+            return str(record.outcome)
+        return GONE if self.gone else ""

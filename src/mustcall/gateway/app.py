@@ -584,6 +584,7 @@ class _Call:
             if not gone:
                 raise
             task.uncancel()
+            self.progress.gone = True
             raise Gone from None
         finally:
             timer.cancel()

@@ -101,7 +101,10 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEnded(Event, frozen=True, tag="turn_ended"):
-    """A request is over; class: its outcome, `passed` if nothing was judged, empty if it never became a turn."""
+    """A request is over; class: its outcome.
+
+    `passed` if nothing was judged, `gone` if the client left before that, empty if it never became a turn.
+    """
 
     route: str = ""
     #: 0 is a client that went away before its answer began, or a turn without HTTP.

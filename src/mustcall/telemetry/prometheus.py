@@ -31,7 +31,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "turns": (
         "mustcall_turns_total",
         ("upstream", "model", "outcome"),
-        "Turns by outcome; `passed`: forwarded without a verdict.",
+        "Turns by outcome; `passed`: forwarded without a verdict; `gone`: the client left before.",
     ),
     "forced_turns": (
         "mustcall_forced_turns_total",

@@ -62,7 +62,7 @@ class Ring:
         seen = Progress()
         seen.record = msgspec.structs.replace(record, attempts=attempts)
         seen.model, seen.upstream = end.progress.model, end.progress.upstream
-        seen.session = end.progress.session
+        seen.session, seen.gone = end.progress.session, end.progress.gone
         tenant = tenant_of_key(end.key)
         self._held.append(_Held(end.id, end.at, end.seconds, end.wire, end.status, seen, end.agent, tenant))
 

@@ -401,7 +401,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
         upstream=end.progress.upstream,
         protocol=record.protocol if record is not None else "",
         force=record.force if record is not None else "none",
-        outcome=str(record.outcome) if record is not None and record.outcome is not None else None,
+        outcome=end.progress.outcome or None,
         status=end.status,
         seconds=end.seconds,
         tenant=tenant_of_key(end.key),

@@ -25,7 +25,7 @@ export const VERDICTS = {
   rejected: "The upstream refused the request",
   unavailable: "The upstream could not be reached or failed",
 };
-export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error" };
+export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error", gone: "The client left before" };
 
 export function kind(word) {
   if (GOOD.has(word)) return "good";
