@@ -20,7 +20,7 @@ from mustcall.cli.measuring import FILE
 from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
 from mustcall.cli.writing import written
-from mustcall.core.verdict import GONE, OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
 from mustcall.ledger import AttemptTrace, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
 from mustcall.replay import as_bundle
@@ -42,6 +42,8 @@ _LOOK = 0.5
 _FOUND = 200
 #: Lines around a change that are shown.
 _AROUND = 2
+#: The words of attempts.
+_VERDICTS = [*(str(word) for word in Verdict), TOOL_PROBE]
 _NOT_KEPT = 'contents are not kept; `[ledger] contents = "redacted"` (or "full") keeps those of new turns'
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -50,7 +52,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _filters(command: Any) -> Any:
     """Add the options that say which turns are wanted."""
     for option in (
-        click.option("--verdict", type=click.Choice([str(word) for word in Verdict]), help="Only with such attempts."),
+        click.option("--verdict", type=click.Choice(_VERDICTS), help="Only with such attempts."),
         click.option(
             "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
         ),

@@ -12,7 +12,7 @@ from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply, Usage
-from mustcall.core.verdict import GONE, OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.limits.budget import Charge, CostCap, charge_for
 from mustcall.policy.reply.judge import Judgement
@@ -40,6 +40,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     first_byte: float = 0.0
     sends: int = 1
     verdict: Verdict | None = None
+    #: Whether this was a probe for a refused tool that the upstream answered.
+    probe: bool = False
     remedy: Remedy | None = None
     error: str | None = None
     #: The tool a call of the reply meant that could not be made, as far as its name could be read, and what was wrong.
@@ -63,6 +65,13 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
         """A short name for the bytes that were sent."""
         return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
 
+    @property
+    def word(self) -> str:
+        """What is told as the verdict of this attempt; empty where it ended before one."""
+        if self.verdict is not None:
+            return str(self.verdict)
+        return TOOL_PROBE if self.probe else ""
+
     def note(self, judged: Judgement, found: Found, usage: Usage | None) -> None:
         """Keep the verdict; where it is not simply accepted, also which tool the reply meant and what was wrong."""
         self.verdict, self.usage = judged.verdict, usage
@@ -72,7 +81,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
 
     def note_probe(self, reply: Reply | None) -> None:
         """Keep that this was a probe for a refused tool (rule 130), which is not judged, and what it cost."""
-        self.error = "tool_probe"
+        self.probe = True
         self.usage = reply.usage if reply is not None else None
 
     def lean(self) -> "AttemptRecord":
@@ -83,7 +92,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
         """Return the record without contents: what may stand in an error or a header."""
         summary: JsonObject = {
             "rung": str(self.rung.kind),
-            "verdict": str(self.verdict) if self.verdict is not None else None,
+            "verdict": self.word or None,
             "remedy": str(self.remedy) if self.remedy is not None else None,
             "request": self.digest,
             "seconds": round(self.seconds, 3),

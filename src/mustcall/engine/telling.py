@@ -91,7 +91,7 @@ def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
         seconds=attempt.seconds,
         first_byte=attempt.first_byte,
         rung=attempt.rung.kind,
-        verdict="" if attempt.verdict is None else str(attempt.verdict),
+        verdict=attempt.word,
         remedy=attempt.remedy or "",
         sends=attempt.sends,
         error=attempt.error or "",

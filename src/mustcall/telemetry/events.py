@@ -24,7 +24,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.reply import Reply
-from mustcall.core.verdict import Verdict
+from mustcall.core.verdict import TOOL_PROBE, Verdict
 
 __all__ = [
     "HEALTHY",
@@ -47,7 +47,9 @@ __all__ = [
 ]
 
 #: Verdicts that are nothing to detect.
-HEALTHY = frozenset({Verdict.ANSWERED, Verdict.CALLED})
+HEALTHY = frozenset({Verdict.ANSWERED, Verdict.CALLED, TOOL_PROBE})
+#: Words of attempts whose reply was not judged.
+_UNJUDGED = frozenset({"", TOOL_PROBE, Verdict.REJECTED, Verdict.UNAVAILABLE})
 #: Adaptations that change a request or a reply. The others say what was noticed, and have events of their own.
 REPAIRS = frozenset(AdaptationKind) - {
     AdaptationKind.ESTIMATED,
@@ -210,7 +212,7 @@ def unfold(ended: TurnEnded) -> Iterator[Event]:
     for number, attempt in enumerate(ended.attempts, 1):
         if attempt.verdict and attempt.verdict not in HEALTHY:
             yield Detected(**known, attempt=number, class_=attempt.verdict, tool=attempt.tool)
-        judged = judged or attempt.verdict not in ("", Verdict.REJECTED, Verdict.UNAVAILABLE)
+        judged = judged or attempt.verdict not in _UNJUDGED
         if attempt.sends > 1:
             yield Retried(**known, attempt=number, class_="transport", times=attempt.sends - 1)
         if number < len(ended.attempts):

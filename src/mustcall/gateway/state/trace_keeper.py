@@ -412,7 +412,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
             AttemptTrace(
                 number=number,
                 rung=str(attempt.rung.kind),
-                verdict=str(attempt.verdict) if attempt.verdict is not None else None,
+                verdict=attempt.word or None,
                 remedy=str(attempt.remedy) if attempt.remedy is not None else None,
                 digest=attempt.digest if digests else attempt.sent,
                 seconds=attempt.seconds,
