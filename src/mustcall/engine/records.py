@@ -117,6 +117,8 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     #: The model's name as it was sent, and the endpoint's address: what a price is looked up by.
     model: str = ""
     place: str = ""
+    #: The wire that the endpoint speaks; empty where it is the caller's.
+    wire: str = ""
     #: How the turn stands against its own cost cap, where it has one (rule 95).
     cost_cap: CostCap | None = None
 

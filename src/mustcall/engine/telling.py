@@ -77,6 +77,7 @@ def turn_ended(
         ended,
         sent_model=record.model,
         place=record.place,
+        sent_wire=record.wire,
         finish="" if reply is None else str(reply.finish),
         trace=trace.header,
         parent=trace.parent,

@@ -249,7 +249,7 @@ class Turns:
             deadline=deadline,
             takes_bytes=takes_bytes,
         )
-        turn.record.model, turn.record.place = sent, endpoint.base_url
+        turn.record.model, turn.record.place, turn.record.wire = sent, endpoint.base_url, endpoint.wire
         return turn
 
     def _setting(self, controls: Controls, metered: Metered | None) -> Setting:

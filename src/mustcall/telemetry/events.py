@@ -126,9 +126,11 @@ class TurnEnded(Event, frozen=True, tag="turn_ended"):
     output_tokens: int = 0
     cost_usd: float = 0.0
     estimated: bool = False
-    #: Where somebody traces: the model as it was sent, the endpoint's address, and why the reply ended.
+    #: Where somebody traces: the model as it was sent, the endpoint's address and wire (empty where it is the
+    #: caller's), and why the reply ended.
     sent_model: str = ""
     place: str = ""
+    sent_wire: str = ""
     finish: str = ""
     #: The trace that the request belongs to, as W3C Trace Context writes it; empty where nobody traces.
     trace: str = ""
