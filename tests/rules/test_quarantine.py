@@ -363,6 +363,10 @@ def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place, "--json"])
     assert shown.exit_code == 0, shown.output
     assert '"tool:' in shown.stdout
+    assert [one["note"] for one in json.loads(shown.stdout)] == ["tool_refused: t2"]
+    listed = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place]).stdout
+    assert "tool_refused: t2" in listed
+    assert "is True" not in listed
 
 
 def test_words_of_the_request_teach_nothing() -> None:
