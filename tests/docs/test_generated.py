@@ -14,7 +14,7 @@ import pytest
 
 from mustcall.core import errors
 from mustcall.core.errors import ConfigError, ModelError, MustcallError
-from mustcall.core.verdict import Verdict
+from mustcall.core.verdict import TOOL_PROBE, Verdict
 from mustcall.gateway import asking
 from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings, load_settings
 from mustcall.policy.facts.controls import Controls, Limits, ToolControls
@@ -214,7 +214,7 @@ def test_every_reply_header_is_documented() -> None:
 def test_every_verdict_and_rung_is_explained() -> None:
     """Rule 34: the closed words of a turn are all explained."""
     section = TURNS.partition("## Verdicts")[2].partition("## Streaming")[0]
-    for verdict in Verdict:
+    for verdict in (*Verdict, TOOL_PROBE):
         assert f"`{verdict}`" in section
     ladder = TURNS.partition("## The force ladder")[2].partition("## Verdicts")[0]
     for kind in set(RungKind) - {RungKind.PLAIN}:

@@ -1,21 +1,28 @@
 """The events of a gateway: one for each thing that happens, told from one place each, with the same identity."""
 
+import http.client
 import json
+import time
+from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from mustcall.cli import cli
 from mustcall.core.origin import Wire
 from mustcall.engine.spending.purse import BreakerRule, Budget, Caps
 from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
+from mustcall.gateway.lines import line_of
 from mustcall.policy.facts.wording import Wording
 from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
 from mustcall.telemetry.stream import Subscription
-from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Cut, Fail, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
-from support.http import post
+from support.http import call, post
 from support.laddering import climbed
+from support.metrics import samples
 from support.sending import with_steps
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
@@ -93,6 +100,61 @@ def test_a_budget_and_a_breaker() -> None:
     (change,) = [one for one in broken if isinstance(one, BreakerChanged)]
     assert (change.upstream, change.class_, change.failure) == ("up", "open", "overloaded")
     assert [one.class_ for one in broken if isinstance(one, Refused)][-1] == "breaker_open"
+
+
+@pytest.mark.parametrize("protocol", ["native", "off"])
+@pytest.mark.parametrize(
+    ("answer", "stream", "code"),
+    [
+        (Fail(503, "busy"), False, "upstream_rejected"),
+        (Fail(503, "busy"), True, "upstream_rejected"),
+        (Cut(Turn(Say("one two three four five six seven")), after=700), True, "upstream_unavailable"),
+    ],
+    ids=["status", "status to a stream", "cut stream"],
+)
+def test_the_cause_of_a_failure_is_told(answer: Fail | Cut, stream: bool, code: str, protocol: str) -> None:
+    """Rule 117: what the upstream or the way to it failed with is in the event, the line and the counter."""
+    settings = settings_from_flags("up:chat=http://127.0.0.1:9/v1")
+    with ScriptedUpstream([answer] * 9) as upstream:
+        endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
+        endpoint = msgspec.structs.replace(endpoint, backoff=msgspec.structs.replace(endpoint.backoff, retries=0))
+        settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            url = f"{gateway.base_url}/chat/completions"
+            got = post(url, {**ASK, "stream": stream}, {"x-mustcall-protocol": protocol})
+            heard = heard_of(events, 1)
+            counted = samples(call("GET", f"{gateway.url}/metrics").body)
+    assert (b"one" in got.body) is isinstance(answer, Cut)  # the stream had begun
+    ended = heard[-1]
+    assert isinstance(ended, TurnEnded)
+    assert (ended.error, line_of(ended).error) == (code, code)
+    assert counted[f'mustcall_errors_total{{code="{code}"}}'] == 1
+
+
+def test_a_turn_whose_client_left_is_gone(tmp_path: Path) -> None:
+    """Rule 117: one word for it in the event, the line, the counter and the list of turns, which finds it by that."""
+    place = tmp_path / "l.db"
+    with ScriptedUpstream([Hang(Turn(Say("one two three")), after=0)]) as upstream:
+        settings = load_settings(
+            upstream_flags=(f"up:chat={upstream.base_url}",), environment={"MUSTCALL_LEDGER": str(place)}
+        )
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            host, port = gateway.url.removeprefix("http://").split(":")
+            waiting = http.client.HTTPConnection(host, int(port), timeout=20)
+            waiting.request("POST", "/v1/chat/completions", json.dumps(ASK), {"content-type": "application/json"})
+            while not upstream.requests:
+                time.sleep(0.01)
+            waiting.close()
+            ended = heard_of(events, 1)[-1]
+            counted = samples(call("GET", f"{gateway.url}/metrics").body)
+    assert isinstance(ended, TurnEnded)
+    assert (ended.class_, line_of(ended).outcome, line_of(ended).verdicts) == ("gone", "gone", ("none",))
+    assert counted['mustcall_turns_total{model="other",outcome="gone",upstream="up"}'] == 1
+    asked = ["turns", "list", "--ledger", str(place), "--outcome"]
+    shown = CliRunner().invoke(cli, [*asked, "gone"]).output
+    assert ended.request_id in shown
+    assert "gone  none" in shown
+    assert CliRunner().invoke(cli, [*asked, "failure"]).output == "no turns\n"
 
 
 def test_what_is_learnt_is_told_once() -> None:

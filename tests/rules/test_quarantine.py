@@ -13,10 +13,13 @@ from click.testing import CliRunner
 from mustcall.cli import cli
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import settings_from_flags
+from mustcall.gateway.lines import line_of
 from mustcall.gateway.state.trace_keeper import LedgerSettings
+from mustcall.telemetry.events import Event, TurnEnded
 from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.forcing import typed_item
 from support.http import Response, call, post
+from support.metrics import samples
 
 Json = dict[str, Any]
 PATHS = {Wire.CHAT: "/v1/chat/completions", Wire.RESPONSES: "/v1/responses", Wire.MESSAGES: "/v1/messages"}
@@ -139,6 +142,41 @@ def test_a_tool_is_found_by_bisection_left_out_and_learnt(wire: Wire) -> None:
     assert len(sent) - 1 <= math.log2(8) + 2
     assert dropped(first) == dropped(second) == ["t5"]
     assert later == [without(body, "t5")]
+
+
+def test_a_probe_is_told_by_one_word(tmp_path: Path) -> None:
+    """Rules 117, 130: in the header, the event, the line, the metrics, and in the list, the page and its filter."""
+    wire, place = Wire.CHAT, str(tmp_path / "l.db")
+    body = asked(wire, 8)
+    with ScriptedUpstream(refusing("t5")) as upstream:
+        settings = settings_from_flags(f"up:chat={upstream.base_url}")
+        settings = msgspec.structs.replace(settings, ledger=LedgerSettings(place=place))
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            answer = ask(gateway, wire, body)
+            heard: list[Event] = []
+            while not heard or not isinstance(heard[-1], TurnEnded):
+                heard += events.take(20.0)
+            counted = samples(call("GET", f"{gateway.url}/metrics").body)
+        sent = [one.body for one in upstream.requests]
+    assert sent == [
+        body,
+        probe(body, wire, "t0", "t1", "t2", "t3"),
+        probe(body, wire, "t4", "t5"),
+        without(body, "t4"),
+        without(body, "t5"),
+    ]
+    words = ["rejected", "rejected", "tool_probe", "rejected", "answered"]
+    assert answer.headers["x-mustcall-verdicts"].split(",") == words
+    ended = heard[-1]
+    assert isinstance(ended, TurnEnded)
+    assert [one.verdict for one in ended.attempts] == list(line_of(ended).verdicts) == words
+    assert [one.error for one in ended.attempts if one.verdict == "tool_probe"] == [""]
+    assert "tool_probe" not in [one.class_ for one in heard]  # it is nothing to detect
+    assert counted['mustcall_attempts_total{model="m",upstream="up",verdict="tool_probe"}'] == 1
+    found = CliRunner().invoke(cli, ["turns", "list", "--ledger", place, "--verdict", "tool_probe"]).output
+    assert " → ".join(words) in found
+    shown = CliRunner().invoke(cli, ["turns", "show", ended.request_id, "--ledger", place, "--json"]).output
+    assert [one["verdict"] for one in json.loads(shown)["attempts"]] == words
 
 
 @pytest.mark.parametrize("wire", list(Wire))
@@ -338,6 +376,10 @@ def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place, "--json"])
     assert shown.exit_code == 0, shown.output
     assert '"tool:' in shown.stdout
+    assert [one["note"] for one in json.loads(shown.stdout)] == ["tool_refused: t2"]
+    listed = CliRunner().invoke(cli, ["profiles", "list", "--ledger", place]).stdout
+    assert "tool_refused: t2" in listed
+    assert "is True" not in listed
 
 
 def test_words_of_the_request_teach_nothing() -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,6 +185,46 @@ def test_a_failed_turn_is_an_error(exporting: Exporting) -> None:
     assert attributes(turn)["error.type"] == "force_unmet"
     assert turn.status.code == 2
     assert [attributes(point)["error.type"] for point in points] == ["force_unmet"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "upstream_wire", "provider"), [("chat", "messages", "anthropic"), ("messages", "chat", "openai")]
+)
+def test_the_provider_is_the_upstreams(exporting: Exporting, caller: str, upstream_wire: str, provider: str) -> None:
+    """Who is asked goes by the wire of the upstream, not by that of the caller."""
+    path = {"chat": "chat/completions", "messages": "messages"}[caller]
+    with Receiver() as receiver:
+        exporting(receiver.url)
+        with (
+            ScriptedUpstream([Turn(Say("Hello."))]) as upstream,
+            RunningGateway(f"{upstream_wire}={upstream.base_url}") as gateway,
+        ):
+            assert post(f"{gateway.base_url}/{path}", {**ASK, "max_tokens": 64}).status == 200
+        (turn,) = [span for span in receiver.spans if span.name == "chat m"]
+        points = receiver.points("gen_ai.client.operation.duration")
+    assert attributes(turn)["mustcall.wire"] == caller
+    assert attributes(turn)["gen_ai.system"] == provider
+    assert [attributes(point)["gen_ai.system"] for point in points] == [provider]
+
+
+def test_spans_that_no_collector_took_are_counted(exporting: Callable[..., None]) -> None:
+    """Rule 117: what is lost on the way to a collector that is gone is in the metrics: two spans of one turn."""
+    name, lost = 'mustcall_telemetry_dropped_total{reader="otel"}', 0.0
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        exporting(address, OTEL_EXPORTER_OTLP_TIMEOUT="0.1", OTEL_BSP_SCHEDULE_DELAY="10")
+        with (
+            ScriptedUpstream([Turn(Say("Hello."))]) as upstream,
+            RunningGateway(f"chat={upstream.base_url}") as gateway,
+        ):
+            assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
+            for _ in range(500):  # they are exported beside the requests
+                lost = samples(call("GET", f"{gateway.url}/metrics").body).get(name, 0.0)
+                if lost >= 2:
+                    break
+                time.sleep(0.02)
+    assert lost == 2
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["gone", "silent"])

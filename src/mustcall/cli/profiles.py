@@ -11,7 +11,8 @@ from mustcall.cli.groups import Group
 from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
 from mustcall.gateway.config.settings import load_ledger
 from mustcall.ledger import FactRow, Ledger, TallyRow
-from mustcall.profiles.learnt import believed_for
+from mustcall.profiles.learnt import TOOL, believed_for
+from mustcall.toolkit.files import plain
 
 __all__ = ["command"]
 
@@ -25,6 +26,8 @@ class _Learnt(msgspec.Struct, frozen=True):
     #: Whose turns taught it: a digest of the caller's key, empty for callers without one.
     tenant: str
     value: object
+    #: What taught it; of a refused tool also its name.
+    note: str
     #: How often a fact was seen, each time when it was tried again.
     seen: int
     made: int
@@ -72,6 +75,8 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
         return
     for one in lines:
         counted = f"made {one.made}, missed {one.missed}" if one.made or one.missed else f"is {one.value}"
+        if one.note and one.subject.startswith(TOOL):
+            counted = plain(one.note)
         counted += f", seen {one.seen} times" if one.seen > 1 else ""
         whose = f"  key {one.tenant}" if one.tenant else ""
         click.echo(
@@ -99,12 +104,12 @@ def forget(place: str | None, upstream: str, model: str, tenant: str, *, everyth
 def _fact(row: FactRow, keeps: float) -> _Learnt:
     value = msgspec.json.decode(row.value)
     dates = (_date(row.first or row.at), _date(row.at), _date(row.at + believed_for(row.seen, keeps)))
-    return _Learnt(row.upstream, row.model, row.field, row.tenant, value, row.seen, 0, 0, *dates)
+    return _Learnt(row.upstream, row.model, row.field, row.tenant, value, row.note, row.seen, 0, 0, *dates)
 
 
 def _tally(row: TallyRow, keeps: float) -> _Learnt:
     dates = (_date(row.first), _date(row.last), _date(row.last + keeps))
-    return _Learnt(row.upstream, row.model, row.subject, row.tenant, None, 0, row.made, row.missed, *dates)
+    return _Learnt(row.upstream, row.model, row.subject, row.tenant, None, "", 0, row.made, row.missed, *dates)
 
 
 def _date(at: float) -> str:

@@ -21,7 +21,7 @@ from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, styled
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError
-from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
 from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
 from mustcall.replay import as_bundle
@@ -43,6 +43,8 @@ _LOOK = 0.5
 _FOUND = 200
 #: Lines around a change that are shown.
 _AROUND = 2
+#: The words of attempts.
+_VERDICTS = [*(str(word) for word in Verdict), TOOL_PROBE]
 _NOT_KEPT = 'contents are not kept; `[ledger] contents = "redacted"` (or "full") keeps those of new turns'
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -51,8 +53,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _filters(command: Any) -> Any:
     """Add the options that say which turns are wanted."""
     for option in (
-        click.option("--verdict", type=click.Choice([str(word) for word in Verdict]), help="Only with such attempts."),
-        click.option("--outcome", type=click.Choice([str(word) for word in OutcomeKind]), help="Only with this end."),
+        click.option("--verdict", type=click.Choice(_VERDICTS), help="Only with such attempts."),
+        click.option(
+            "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
+        ),
         click.option("--upstream", help="Only of this upstream."),
         click.option("--model", help="Only of the model of this name, as the caller wrote it."),
     ):
@@ -165,7 +169,7 @@ def _styled(word: str) -> Text:
 
 def _verdicts(attempts: Sequence[AttemptTrace]) -> Text:
     """Return the verdicts in order, the remedies between them left out."""
-    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "?") for attempt in attempts])
+    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "none") for attempt in attempts])
 
 
 def _line(turn: TurnTrace) -> Text:

@@ -6,7 +6,12 @@ asked for is neither an answer nor a call, and needs a name of its own (docs/dec
 
 from enum import StrEnum
 
-__all__ = ["OutcomeKind", "Verdict"]
+__all__ = ["GONE", "TOOL_PROBE", "OutcomeKind", "Verdict"]
+
+#: The word for a turn whose client left before there was an outcome.
+GONE = "gone"
+#: The word for an attempt that only asked whether tools are taken (rule 130): its reply is not judged.
+TOOL_PROBE = "tool_probe"
 
 
 class Verdict(StrEnum):

@@ -26,6 +26,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.unroll import unroll
+from mustcall.engine.records import TurnRecord
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
@@ -102,8 +103,12 @@ async def exchange(
     *,
     deadline: float,
     limits: Limits = DEFAULTS,
+    record: TurnRecord | None = None,
 ) -> WholeReply | StreamedReply:
-    """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`."""
+    """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`.
+
+    `record` takes the code of an error that the answer ends in.
+    """
     log = AdaptationLog()
     codec = codec_for(endpoint.wire)
     call = UpstreamCall(
@@ -115,7 +120,9 @@ async def exchange(
     answer = await send_patiently(
         transport, call, endpoint.backoff, codec.decode_error, clock=clock, deadline=deadline, log=log
     )
-    passing = _Passing(inbound, log, int(clock.now()), issuer=endpoint.issuer(model or ""), limits=limits)
+    passing = _Passing(
+        inbound, log, int(clock.now()), issuer=endpoint.issuer(model or ""), limits=limits, record=record
+    )
     try:
         if answer.error_body is not None:
             return passing.error(answer, answer.error_body)
@@ -134,8 +141,18 @@ async def exchange(
 class _Passing:
     """The way back of one exchange."""
 
-    def __init__(self, inbound: Inbound, log: AdaptationLog, created: int, *, issuer: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        inbound: Inbound,
+        log: AdaptationLog,
+        created: int,
+        *,
+        issuer: str,
+        limits: Limits,
+        record: TurnRecord | None,
+    ) -> None:
         self._limits = limits
+        self._record = record
         self._inbound = inbound
         self._codec = codec_for(inbound.wire)
         self._log = log
@@ -150,6 +167,7 @@ class _Passing:
     def error(self, answer: Answer, body: bytes) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is, or in the wire's shape if it is not."""
         status, headers = answer.reply.status, answer.reply.headers
+        self._note(UpstreamRejected)
         if is_error_body(body):
             return self._whole(status, body, headers)
         info = self._codec.decode_error(status, body)
@@ -259,7 +277,13 @@ class _Passing:
             failure = failure or UpstreamUnavailable("the upstream's stream ended before the reply was complete")
             if not last:
                 raise failure
+            self._note(type(failure))
             yield self._codec.encode_stream_error(failure.info(), self._inbound.request_id, last)
+
+    def _note(self, kind: type[MustcallError]) -> None:
+        """Take note of the error that the answer ends in."""
+        if self._record is not None:
+            self._record.error = kind.code
 
     def _has_closed(self, framer: SseFramer) -> bool:
         return any(self._codec.closes(event) for event in framer.last_events())

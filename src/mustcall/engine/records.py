@@ -12,7 +12,7 @@ from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply, Usage
-from mustcall.core.verdict import OutcomeKind, Verdict
+from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
 from mustcall.engine.delivery import Delivery
 from mustcall.policy.limits.budget import Charge, CostCap, charge_for
 from mustcall.policy.reply.judge import Judgement
@@ -40,6 +40,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     first_byte: float = 0.0
     sends: int = 1
     verdict: Verdict | None = None
+    #: Whether this was a probe for a refused tool that the upstream answered.
+    probe: bool = False
     remedy: Remedy | None = None
     error: str | None = None
     #: The tool a call of the reply meant that could not be made, as far as its name could be read, and what was wrong.
@@ -63,6 +65,13 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
         """A short name for the bytes that were sent."""
         return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
 
+    @property
+    def word(self) -> str:
+        """What is told as the verdict of this attempt; empty where it ended before one."""
+        if self.verdict is not None:
+            return str(self.verdict)
+        return TOOL_PROBE if self.probe else ""
+
     def note(self, judged: Judgement, found: Found, usage: Usage | None) -> None:
         """Keep the verdict; where it is not simply accepted, also which tool the reply meant and what was wrong."""
         self.verdict, self.usage = judged.verdict, usage
@@ -72,7 +81,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
 
     def note_probe(self, reply: Reply | None) -> None:
         """Keep that this was a probe for a refused tool (rule 130), which is not judged, and what it cost."""
-        self.error = "tool_probe"
+        self.probe = True
         self.usage = reply.usage if reply is not None else None
 
     def lean(self) -> "AttemptRecord":
@@ -83,7 +92,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
         """Return the record without contents: what may stand in an error or a header."""
         summary: JsonObject = {
             "rung": str(self.rung.kind),
-            "verdict": str(self.verdict) if self.verdict is not None else None,
+            "verdict": self.word or None,
             "remedy": str(self.remedy) if self.remedy is not None else None,
             "request": self.digest,
             "seconds": round(self.seconds, 3),
@@ -101,13 +110,22 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     protocol: str
     force: str = "none"
     outcome: OutcomeKind | None = None
+    #: The code of the error that the turn ended in, also of a stream that had begun.
+    error: str = ""
     attempts: list[AttemptRecord] = []
     adaptations: tuple[Adaptation, ...] = ()
     #: The model's name as it was sent, and the endpoint's address: what a price is looked up by.
     model: str = ""
     place: str = ""
+    #: The wire that the endpoint speaks; empty where it is the caller's.
+    wire: str = ""
     #: How the turn stands against its own cost cap, where it has one (rule 95).
     cost_cap: CostCap | None = None
+
+    @property
+    def cause(self) -> str:
+        """The code of the error that the caller got; empty for what was delivered, whatever came before that."""
+        return "" if self.outcome in (OutcomeKind.ANSWER, OutcomeKind.CALLS) else self.error
 
     @property
     def cost_usd(self) -> float:
@@ -204,6 +222,7 @@ class Progress:
         "asked",
         "delivery",
         "failed",
+        "gone",
         "holding",
         "model",
         "record",
@@ -238,3 +257,13 @@ class Progress:
         #: The span of the turn, where somebody traces; the caller's body, where contents are told.
         self.trace: TraceContext | None = None
         self.asked: bytes | None = None
+        #: Whether the caller left before the turn was over.
+        self.gone = False
+
+    @property
+    def outcome(self) -> str:
+        """The word for what the turn came to; empty where nothing was judged."""
+        record = self.record
+        if record is not None and record.outcome is not None:
+            return str(record.outcome)
+        return GONE if self.gone else ""

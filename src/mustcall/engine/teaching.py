@@ -6,6 +6,7 @@ about a rung. Who believes it, and what follows from facts and counts, is decide
 """
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from urllib.parse import unquote_plus
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
@@ -85,10 +86,12 @@ class Teaching:
         at = self._clock.now()
         for lesson in self._supposed:
             start = _SINGLE.get(lesson.field)
-            fields = [f"{start}{digest}" for digest in lesson.schemas if digest]
-            for field in (lesson.field,) if start is None else fields:
+            single = zip_longest(lesson.schemas, lesson.names, fillvalue="")
+            fields = [(f"{start}{digest}", name) for digest, name in single if digest]
+            for field, name in ((lesson.field, ""),) if start is None else fields:
+                why = f"{lesson.why}: {name}" if name else lesson.why  # a digest tells people nothing
                 news = self._learnt.learn(
-                    self._endpoint, self._model, field, lesson.value, lesson.why, at=at, tenant=self._inbound.tenant
+                    self._endpoint, self._model, field, lesson.value, why, at=at, tenant=self._inbound.tenant
                 )
                 if news and self._events.listening:
                     self._events.emit(self._told(field, lesson, at))

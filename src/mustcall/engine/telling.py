@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mustcall.core.errors import UpstreamRejected
 from mustcall.core.reply import Usage
 from mustcall.engine.records import AttemptRecord, Progress
 from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
@@ -32,10 +33,11 @@ def turn_ended(
             upstream=progress.upstream,
             model=progress.model,
             wire=wire,
+            class_=progress.outcome,
             route=route,
             status=status,
             seconds=seconds,
-            error=error,
+            error=error or (UpstreamRejected.code if status >= 400 else ""),  # its words were passed on
             trace="" if trace is None else trace.header,
             parent="" if trace is None else trace.parent,
         )
@@ -57,14 +59,14 @@ def turn_ended(
         progress.model,
         wire,
         len(attempts),
-        record.outcome or "passed",
+        progress.outcome or "passed",
         route,
         status,
         seconds,
         None if progress.spoke is None else _held(progress.spoke, attempts),
         record.protocol,
         record.force,
-        error,
+        error or record.cause,
         ends,
         record.adaptations,
         calls,
@@ -80,6 +82,7 @@ def turn_ended(
         ended,
         sent_model=record.model,
         place=record.place,
+        sent_wire=record.wire,
         finish="" if reply is None else str(reply.finish),
         trace=trace.header,
         parent=trace.parent,
@@ -94,7 +97,7 @@ def _attempt(attempt: AttemptRecord, began: float) -> AttemptEnd:
         attempt.seconds,
         attempt.first_byte,
         attempt.rung.kind,
-        attempt.verdict or "",
+        attempt.word,
         attempt.remedy or "",
         attempt.sends,
         attempt.error or "",

@@ -508,7 +508,7 @@ class Turn:
     def failed(self, error: MustcallError) -> MustcallError:
         """Take note of the error that the turn ends in, and return it as the caller may see it."""
         error = told_of(error)
-        self.record.outcome = OutcomeKind.FAILURE
+        self.record.outcome, self.record.error = OutcomeKind.FAILURE, type(error).code
         if self._course.plan.demand.forced:
             self.record.force = "unmet"
             self._teaching.failed(error, self.record.attempts[-1].verdict if self.record.attempts else None)

@@ -197,10 +197,10 @@ class Turns:
         off = (controls.protocol or profile.protocol) is Protocol.OFF
         if off and inbound.wire is endpoint.wire and not holds_seal(inbound.body):
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
-            progress.record = TurnRecord(protocol=str(Protocol.OFF))
+            record = progress.record = TurnRecord(protocol=str(Protocol.OFF))
             transport = self._transport if metered is None else metered
             passed = await exchange(
-                inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits
+                inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits, record=record
             )
             lost = lost_force(controls)
             return passed if lost is None else msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
@@ -249,7 +249,7 @@ class Turns:
             deadline=deadline,
             takes_bytes=takes_bytes,
         )
-        turn.record.model, turn.record.place = sent, endpoint.base_url
+        turn.record.model, turn.record.place, turn.record.wire = sent, endpoint.base_url, endpoint.wire
         return turn
 
     def _setting(self, controls: Controls, metered: Metered | None) -> Setting:

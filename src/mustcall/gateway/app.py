@@ -588,6 +588,7 @@ class _Call:
             if not gone:
                 raise
             task.uncancel()
+            self.progress.gone = True
             raise Gone from None
         finally:
             timer.cancel()

@@ -71,7 +71,7 @@ def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
         (b"x-mustcall-attempts", b"%d" % record.calls),
         (b"x-mustcall-force", record.force.encode()),
     ]
-    verdicts = ",".join([attempt.verdict for attempt in record.attempts if attempt.verdict is not None])
+    verdicts = ",".join([attempt.word for attempt in record.attempts if attempt.word])
     if verdicts:
         headers.append((b"x-mustcall-verdicts", verdicts.encode()))
     usage = record.usage

@@ -24,7 +24,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.reply import Reply
-from mustcall.core.verdict import Verdict
+from mustcall.core.verdict import TOOL_PROBE, Verdict
 
 __all__ = [
     "HEALTHY",
@@ -47,7 +47,9 @@ __all__ = [
 ]
 
 #: Verdicts that are nothing to detect.
-HEALTHY = frozenset({Verdict.ANSWERED, Verdict.CALLED})
+HEALTHY = frozenset({Verdict.ANSWERED, Verdict.CALLED, TOOL_PROBE})
+#: Words of attempts whose reply was not judged.
+_UNJUDGED = frozenset({"", TOOL_PROBE, Verdict.REJECTED, Verdict.UNAVAILABLE})
 #: Adaptations that change a request or a reply. The others say what was noticed, and have events of their own.
 REPAIRS = frozenset(AdaptationKind) - {
     AdaptationKind.ESTIMATED,
@@ -101,7 +103,10 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEnded(Event, frozen=True, tag="turn_ended"):
-    """A request is over; class: its outcome, `passed` if nothing was judged, empty if it never became a turn."""
+    """A request is over; class: its outcome.
+
+    `passed` if nothing was judged, `gone` if the client left before that, empty if it never became a turn.
+    """
 
     route: str = ""
     #: 0 is a client that went away before its answer began, or a turn without HTTP.
@@ -121,9 +126,11 @@ class TurnEnded(Event, frozen=True, tag="turn_ended"):
     output_tokens: int = 0
     cost_usd: float = 0.0
     estimated: bool = False
-    #: Where somebody traces: the model as it was sent, the endpoint's address, and why the reply ended.
+    #: Where somebody traces: the model as it was sent, the endpoint's address and wire (empty where it is the
+    #: caller's), and why the reply ended.
     sent_model: str = ""
     place: str = ""
+    sent_wire: str = ""
     finish: str = ""
     #: The trace that the request belongs to, as W3C Trace Context writes it; empty where nobody traces.
     trace: str = ""
@@ -207,7 +214,7 @@ def unfold(ended: TurnEnded) -> Iterator[Event]:
     for number, attempt in enumerate(ended.attempts, 1):
         if attempt.verdict and attempt.verdict not in HEALTHY:
             yield Detected(**known, attempt=number, class_=attempt.verdict, tool=attempt.tool)
-        judged = judged or attempt.verdict not in ("", Verdict.REJECTED, Verdict.UNAVAILABLE)
+        judged = judged or attempt.verdict not in _UNJUDGED
         if attempt.sends > 1:
             yield Retried(**known, attempt=number, class_="transport", times=attempt.sends - 1)
         if number < len(ended.attempts):

@@ -10,7 +10,7 @@ the newer ones. Contents are exported only if `OTEL_INSTRUMENTATION_GENAI_CAPTUR
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
@@ -21,12 +21,13 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
+from mustcall.core.errors import UpstreamRejected
 from mustcall.telemetry.context import TraceContext, child_id, continued
 from mustcall.telemetry.counting import ModelNames
 from mustcall.telemetry.events import AttemptEnd, RunEnded, ToolEnded, TurnEnded
@@ -87,6 +88,22 @@ class _Ids(IdGenerator):
         return self.span_id
 
 
+class _Exporter(OTLPSpanExporter):
+    """Counts the spans that no collector took."""
+
+    lost = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export spans; only one thread does."""
+        result = SpanExportResult.FAILURE
+        try:
+            result = super().export(spans)
+        finally:
+            if result is not SpanExportResult.SUCCESS:
+                self.lost += len(spans)
+        return result
+
+
 class OtlpTracing:
     """Exports one stream's turns. The SDK reads where to from its own variables."""
 
@@ -102,8 +119,9 @@ class OtlpTracing:
         resource = Resource.create({"service.version": version("mustcall"), **own})
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._traces = "traces" in signals
-        if self._traces:
-            self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._exporter = _Exporter() if self._traces else None
+        if self._exporter is not None:
+            self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("mustcall", version("mustcall"))
         readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if "metrics" in signals else []
         self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
@@ -127,8 +145,8 @@ class OtlpTracing:
 
     @property
     def dropped(self) -> int:
-        """Events that were not exported because this was too slow."""
-        return self._subscription.dropped
+        """Events that were not exported because this was too slow, and spans that no collector took."""
+        return self._subscription.dropped + (0 if self._exporter is None else self._exporter.lost)
 
     def context(self, headers: Mapping[str, str]) -> TraceContext:
         """Return the span of a turn that begins; whether it is sampled is the SDK's sampler's decision."""
@@ -319,12 +337,14 @@ def _attempt_attributes(number: int, attempt: AttemptEnd) -> Attributes:
 
 def _error_type(event: TurnEnded) -> str:
     last = event.attempts[-1] if event.attempts else None
+    if last is not None and last.error and event.error == UpstreamRejected.code:
+        return last.error  # the upstream's own word says more
     return event.error or (last is not None and (last.error or str(last.verdict))) or "failure"
 
 
 def _provider(event: TurnEnded) -> str:
     host = urlsplit(event.place).hostname or ""
-    return _PROVIDERS.get(host) or ("anthropic" if event.wire == "messages" else "openai")
+    return _PROVIDERS.get(host) or ("anthropic" if (event.sent_wire or event.wire) == "messages" else "openai")
 
 
 def _server(place: str) -> Attributes:

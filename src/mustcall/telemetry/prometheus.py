@@ -31,7 +31,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "turns": (
         "mustcall_turns_total",
         ("upstream", "model", "outcome"),
-        "Turns by outcome; `passed`: forwarded without a verdict.",
+        "Turns by outcome; `passed`: forwarded without a verdict; `gone`: the client left before.",
     ),
     "forced_turns": (
         "mustcall_forced_turns_total",
@@ -75,7 +75,11 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Breakers that changed into a state.",
     ),
     "facts_learnt": ("mustcall_facts_learnt_total", ("upstream", "field"), "Facts that turns taught about models."),
-    "errors": ("mustcall_errors_total", ("code",), "Errors of the gateway by code."),
+    "errors": (
+        "mustcall_errors_total",
+        ("code",),
+        "Errors that callers got, by code; `upstream_rejected`: the upstream's own.",
+    ),
     "dropped": (
         "mustcall_telemetry_dropped_total",
         ("reader",),

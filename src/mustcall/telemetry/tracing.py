@@ -33,7 +33,7 @@ class Tracing(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Events that were not exported because this was too slow."""
+        """Events that were not exported because this was too slow, and spans that no collector took."""
         ...
 
     def context(self, headers: Mapping[str, str]) -> TraceContext:

@@ -34,6 +34,7 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     model: str
     upstream: str
     session: str
+    gone: bool
     agent: str
     tenant: str
 
@@ -41,7 +42,8 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     def progress(self) -> Progress:
         """The turn as far as it is kept."""
         seen = Progress()
-        seen.record, seen.model, seen.upstream, seen.session = self.record, self.model, self.upstream, self.session
+        seen.record, seen.model, seen.upstream = self.record, self.model, self.upstream
+        seen.session, seen.gone = self.session, self.gone
         return seen
 
     def described(self) -> TurnTrace:
@@ -81,6 +83,7 @@ class Ring:
                 progress.model,
                 progress.upstream,
                 progress.session,
+                progress.gone,
                 end.agent,
                 progress.tenant or tenant_of_key(end.key),
             )

@@ -405,7 +405,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
         upstream=end.progress.upstream,
         protocol=record.protocol if record is not None else "",
         force=record.force if record is not None else "none",
-        outcome=str(record.outcome) if record is not None and record.outcome is not None else None,
+        outcome=end.progress.outcome or None,
         status=end.status,
         seconds=end.seconds,
         tenant=end.progress.tenant or tenant_of_key(end.key),
@@ -416,7 +416,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
             AttemptTrace(
                 number=number,
                 rung=str(attempt.rung.kind),
-                verdict=str(attempt.verdict) if attempt.verdict is not None else None,
+                verdict=attempt.word or None,
                 remedy=str(attempt.remedy) if attempt.remedy is not None else None,
                 digest=attempt.digest if digests else attempt.sent,
                 seconds=attempt.seconds,
@@ -437,7 +437,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
         reply=reply,
         session=end.progress.session,
         client=client_of(end.agent),
-        error=type(failure).code if failure is not None else "",
+        error=type(failure).code if failure is not None else record.cause if record is not None else "",
         cost_usd=record.cost_usd if record is not None else 0.0,
         estimated=record.estimated if record is not None else False,
     )

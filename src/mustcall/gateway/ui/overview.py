@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mustcall.core.verdict import OutcomeKind
+from mustcall.core.verdict import GONE, OutcomeKind
 from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.spending.purse import Metering
 from mustcall.evals.statistics import Share, share_of
@@ -59,7 +59,7 @@ def rates_of(sums: TurnSums) -> list[dict[str, Any]]:
 
 
 def _rates(groups: list[TurnGroup]) -> _Model:
-    judged = [group for group in groups if group.outcome is not None]
+    judged = [group for group in groups if group.outcome not in (None, GONE)]
     total = sum(group.count for group in judged)
     good = sum(group.count for group in judged if _was_good(group))
     ended = sum(group.count for group in judged if group.outcome in _DELIVERED)

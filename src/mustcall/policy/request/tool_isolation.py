@@ -7,7 +7,7 @@ the turn's.
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.request.demand import Demand
 from mustcall.policy.request.refused_tools import (
     REFUSED_STATUSES,
@@ -67,10 +67,19 @@ class Isolation:
     @property
     def digests(self) -> tuple[str, ...]:
         """What the tools that a real attempt leaves out are known by; none while it is not known which those are."""
+        return tuple(map(tool_digest, self._dropped))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What those tools are called, each at the place of its digest; for people."""
+        return tuple(tool.name if isinstance(tool, Tool) else "" for tool in self._dropped)
+
+    @property
+    def _dropped(self) -> list[Tool | ProviderTool]:
         if self.probing or self.offender is not None:
-            return ()
+            return []
         tools = self._caller.tools
-        return tuple(tool_digest(tools[place]) for place in sorted(self.out) if place < len(tools))
+        return [tools[place] for place in sorted(self.out) if place < len(tools)]
 
     def refused(self, error: ErrorInfo, words: tuple[str, ...], request: Request) -> bool:
         """Take a refusal of what was sent of `request`; tell whether another attempt may help."""

@@ -63,6 +63,8 @@ class Lesson(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     #: The tool schemas it is about, where it is about schemas.
     schemas: tuple[str, ...] = ()
+    #: The names of the tools that are refused as such, each at the place of its digest in `schemas`.
+    names: tuple[str, ...] = ()
 
 
 class Course:
@@ -534,7 +536,8 @@ class Course:
         found = self.isolation
         if not found.digests:
             return None
-        return Lesson("refused_tools", value=True, why="tool_refused", words=found.words, schemas=found.digests)
+        about = {"words": found.words, "schemas": found.digests, "names": found.names}
+        return Lesson("refused_tools", value=True, why="tool_refused", **about)
 
     def _reduce_schemas(self) -> bool:
         """Take the narrowest schemas known for the rest of this turn: one that is refused says nothing of others."""

@@ -23,9 +23,10 @@ export const VERDICTS = {
   announced_only: "A call was announced, but not made",
   starved: "The server cut the prompt silently",
   rejected: "The upstream refused the request",
+  tool_probe: "A probe for a tool that the upstream refuses; its reply is not judged",
   unavailable: "The upstream could not be reached or failed",
 };
-export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error" };
+export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error", gone: "The client left before" };
 
 export function kind(word) {
   if (GOOD.has(word)) return "good";
