@@ -87,4 +87,5 @@ async def test_sums_are_those_of_a_ledger() -> None:
     assert (group.first, group.count, group.input_tokens, group.mended) == ("force_missed", 3, 60, False)
     sums = await ring.sum_turns(since=1.0, tenant=tenant_of_key("a"))
     assert sums.groups[0].count == 2
+    assert sums.models == 1
     assert {verdict: count for verdict, _, count in sums.attempts} == {"force_missed": 2, "called": 2}

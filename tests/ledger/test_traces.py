@@ -101,6 +101,24 @@ async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     assert sum(group.count for group in (await ledger.sum_turns(tenant="u")).groups) == 1
 
 
+async def test_sums_keep_the_failures_of_a_busy_model_among_many_names(ledger: Ledger) -> None:
+    """All groups of the models used most are told, rare outcomes too; the other models are counted."""
+    busy = [msgspec.structs.replace(TURN, id=f"busy_{number}") for number in range(3)]
+    busy.append(msgspec.structs.replace(TURN, id="busy_bad", outcome="failure", attempts=()))
+    others = [
+        msgspec.structs.replace(TURN, id=f"{number}_{turn}", model=f"n{number}", attempts=())
+        for number in range(1000)
+        for turn in range(2)
+    ]
+    await ledger.put_turns([*busy, *others])
+    sums = await ledger.sum_turns()
+    counts = {group.outcome: group.count for group in sums.groups if group.model == "m"}
+    assert counts == {"calls": 3, "failure": 1}
+    assert sums.models == 1001
+    assert len({group.model for group in sums.groups}) == 50
+    assert (await ledger.sum_turns(since=5000.0)).models == 0
+
+
 @pytest.mark.parametrize(
     ("contents", "whole", "stream"),
     [

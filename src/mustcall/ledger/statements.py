@@ -152,12 +152,17 @@ ATTEMPT_LIST = Statement(
 # the databases do not agree on how a percent sign is written.
 MENDED = {f"mended_{chr(97 + number)}": f"%{kind}:%" for number, kind in enumerate(sorted(REPAIRS))}
 _MENDED = " OR ".join(f"t.adaptations LIKE :{name}" for name in MENDED)
+# Of the models used most every group is told: a rate without its rarest outcomes would be wrong.
 TURN_GROUPS = Statement(
-    f"""SELECT t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended, COUNT(*),
-    SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0)) FROM mustcall_turn t
+    f"""WITH busy AS (SELECT upstream, model, COUNT(*) OVER () AS models FROM mustcall_turn
+        WHERE at >= :since AND (:tenant = '' OR tenant = :tenant)
+        GROUP BY upstream, model ORDER BY COUNT(*) DESC, upstream, model LIMIT :most_models)
+    SELECT b.models, t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended,
+    COUNT(*), SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0))
+    FROM mustcall_turn t JOIN busy b ON b.upstream = t.upstream AND b.model = t.model
     LEFT JOIN mustcall_attempt a ON a.turn = t.id AND a.number = 1
     WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant)
-    GROUP BY t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC LIMIT :most"""
+    GROUP BY b.models, t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC"""
 )
 ATTEMPT_GROUPS = Statement(
     """SELECT a.verdict, a.remedy, COUNT(*) FROM mustcall_turn t JOIN mustcall_attempt a ON a.turn = t.id

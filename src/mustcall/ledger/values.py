@@ -267,7 +267,10 @@ class TurnGroup(msgspec.Struct, frozen=True, kw_only=True):
 class TurnSums(msgspec.Struct, frozen=True, kw_only=True):
     """What turns came to: by model, by what attempts were and what was done about it, by kind of adaptation."""
 
+    #: Every group of the models used most.
     groups: tuple[TurnGroup, ...] = ()
+    #: How many models there are, also those whose groups are not told.
+    models: int = 0
     #: Verdict, remedy, attempts.
     attempts: tuple[tuple[str, str, int], ...] = ()
     #: Kind of adaptation, turns.

@@ -111,6 +111,7 @@ class Ring:
                 )
                 for (upstream, model, outcome, first, mended), same in groups.items()
             ),
+            models=len({(turn.upstream, turn.model) for turn in turns}),
             attempts=tuple((verdict, remedy, count) for (verdict, remedy), count in attempts.most_common()),
             changes=count_changes((turn.adaptations, 1) for turn in turns if turn.adaptations),
         )

@@ -254,9 +254,11 @@ class Page:
         inside, tenant = asked.inside, asked.visitor.tenant
         hours = _real(asked.query.get("hours", "24"))
         sums = await inside.turns.sum_turns(since=time() - hours * 3600 if hours else 0.0, tenant=tenant)
+        models = rates_of(sums)
         return _Said(
             {
-                "models": rates_of(sums),
+                "models": models,
+                "more_models": sums.models - len(models),
                 "repairs": repairs_of(sums),
                 "learnt": learnt_of(inside.service.learnt, tenant),
                 "breakers": await breakers_of(inside.metering, inside.keeper),
