@@ -49,6 +49,9 @@ async def test_turns_come_back_newest_first_within_the_bound() -> None:
     assert [turn.id for turn in await ring.turns(TurnFilter(model="m1", client="claude-cli"))] == ["req_5", "req_3"]
     assert await ring.turns(TurnFilter(verdict="empty")) == []
     assert len(await ring.turns(TurnFilter(verdict="force_missed", session="s"))) == 4
+    ring.put(TurnEnd("req_6", 9.0, 1.5, Wire.CHAT, 0, Progress(), None, False, b"", ()))
+    assert [turn.id for turn in await ring.turns(TurnFilter(outcome="gone"))] == ["req_6"]
+    assert await ring.turns(TurnFilter(outcome="none")) == []
     found = await ring.get_turn("req_3")
     assert found is not None
     assert [attempt.begun for attempt in found.attempts] == [0.0, 1.0]

@@ -14,7 +14,7 @@ from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.raw_replies import Tapping
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.gateway.ui.lock import Lock
-from mustcall.ledger import Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import Response, call, post
 from support.remembering import gateway_with_ledger
@@ -22,6 +22,12 @@ from support.remembering import gateway_with_ledger
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 FORCED = {**ASK, "tools": [TOOL], "tool_choice": "required"}
+
+#: A turn as a ledger has it.
+KEPT = TurnTrace(
+    id="req_1", at=1000.0, wire="chat", model="m", upstream="u", protocol="hybrid", force="none", outcome="answer",
+    status=200, seconds=0.1, request=json.dumps(ASK).encode(), reply=b"{}",
+)  # fmt: skip
 
 
 def keyed(*keys: str, host: str = "127.0.0.1") -> RunningGateway:
@@ -324,6 +330,25 @@ async def test_pages_of_the_list_lose_and_repeat_nothing(tmp_path: Path) -> None
             before = f"&before={said['next']}"
         assert seen == [one.id for one in reversed(made)]
         assert (await asyncio.to_thread(visit.get, "/ui/api/turns?before=nan_x")).status == 400
+
+
+async def test_a_turn_whose_client_left_says_so(tmp_path: Path) -> None:
+    """Such a turn is `gone` in the list, by the filter and on its own; its request is kept and is not denied."""
+    attempt = AttemptTrace(
+        number=1, rung="native", verdict=None, remedy=None, digest="d", seconds=0.1, sends=1, request=KEPT.request
+    )
+    left = msgspec.structs.replace(KEPT, id="req_2", outcome=None, status=0, reply=b"", attempts=(attempt,))
+    unkept = msgspec.structs.replace(left, id="req_3", request=b"", attempts=())
+    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+        await ledger.put_turns([KEPT, left, unkept])
+    with gateway_with_ledger(tmp_path / "l.db", "chat=http://127.0.0.1:9/v1", keep="0") as gateway:
+        visit = await asyncio.to_thread(Visit, gateway)
+        listed = (await asyncio.to_thread(visit.get, "/ui/api/turns?outcome=gone")).json["turns"]
+        assert [(turn["id"], turn["ended"]) for turn in listed] == [("req_3", "gone"), ("req_2", "gone")]
+        shown = [(await asyncio.to_thread(visit.get, f"/ui/api/turns/req_{number}")).json for number in (1, 2, 3)]
+    assert [one["no_reply"] for one in shown] == [None, "The client left before a reply.", None]
+    assert [one["ended"] for one in shown] == ["answer", "gone", "gone"]
+    assert set(shown[1]["copies"]) == {"curl", "python"}
 
 
 async def test_a_list_that_is_known_is_held_until_there_is_news(tmp_path: Path) -> None:

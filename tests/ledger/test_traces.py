@@ -86,6 +86,16 @@ async def test_lists_hold_no_contents_and_know_whose_a_turn_is(ledger: Ledger) -
     assert await ledger.turns(TurnFilter(tenant="other")) == []
 
 
+async def test_turns_without_an_outcome_can_be_found(ledger: Ledger) -> None:
+    """`gone` finds the turns whose client left before a reply, `none` the others that have no outcome."""
+    gone = msgspec.structs.replace(TURN, id="req_2", outcome=None, status=0)
+    passed = msgspec.structs.replace(TURN, id="req_3", outcome=None, status=404)
+    await ledger.put_turns([TURN, gone, passed])
+    for outcome, turn in (("calls", TURN), ("gone", gone), ("none", passed)):
+        (found,) = await ledger.turns(TurnFilter(outcome=outcome))
+        assert (found.id, found.ended) == (turn.id, outcome)
+
+
 async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     """Groups by model, outcome, first verdict and repair; attempts by remedy; kinds of adaptation once a turn."""
     plain = msgspec.structs.replace(TURN, id="req_2", at=2000.0, adaptations=("call_promoted:f", "call_promoted:g"))

@@ -233,12 +233,18 @@ class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     estimated: bool = False
 
+    @property
+    def ended(self) -> str:
+        """The outcome; without one `gone` where the client left before a reply, else `none`."""
+        return self.outcome or ("none" if self.status else "gone")
+
 
 class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which turns are wanted: those that are as every word says that is not empty."""
 
     model: str = ""
     upstream: str = ""
+    #: What the turn `ended` with: an outcome, `gone` or `none`.
     outcome: str = ""
     #: The verdict of at least one attempt.
     verdict: str = ""

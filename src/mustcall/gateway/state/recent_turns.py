@@ -20,6 +20,8 @@ from mustcall.ledger.traces import count_changes, is_mended
 __all__ = ["Ring"]
 
 _ANY = TurnFilter()
+#: What a word of a filter is compared with, where that has another name.
+_HELD_AS = {"outcome": "ended"}
 
 
 class _Held(NamedTuple):
@@ -128,7 +130,7 @@ def _fits(turn: TurnTrace, wanted: TurnFilter) -> bool:
     if wanted.verdict and not any(attempt.verdict == wanted.verdict for attempt in turn.attempts):
         return False
     return all(
-        not word or getattr(turn, name) == word
+        not word or getattr(turn, _HELD_AS.get(name, name)) == word
         for name in wanted.__struct_fields__
         if name != "verdict"
         for word in (getattr(wanted, name),)

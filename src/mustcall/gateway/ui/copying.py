@@ -18,14 +18,12 @@ _SCRIPTED = {"text": "Say", "reasoning": "Think", "refusal": "Refuse"}
 
 
 def copies(turn: TurnTrace, url: str, *, key: bool) -> dict[str, str]:
-    """Return the turn in every form; empty where the request was not kept."""
+    """Return the turn in every form that it has; empty where the request was not kept."""
     if not turn.request:
         return {}
-    return {
-        "curl": as_curl(turn, url, key=key),
-        "python": as_python(turn, url, key=key),
-        "pytest": as_pytest(turn),
-    }
+    again = {"curl": as_curl(turn, url, key=key), "python": as_python(turn, url, key=key)}
+    # Where the client left there is no status that a test could expect.
+    return again if turn.ended == "gone" else {**again, "pytest": as_pytest(turn)}
 
 
 def as_curl(turn: TurnTrace, url: str, *, key: bool) -> str:

@@ -1,7 +1,7 @@
 // The list of turns: live, filtered, paged. A page is 50 turns; older ones come when they are asked for.
 import { get } from "./api.js";
 import { el, fill, visible } from "./dom.js";
-import { chip, clock, dollars, OUTCOMES, seconds, steps, tokens, VERDICTS } from "./words.js";
+import { chip, clock, dollars, ending, OUTCOMES, seconds, steps, tokens, VERDICTS } from "./words.js";
 
 const FILTERS = ["outcome", "verdict", "model", "client", "session", "upstream"];
 const COLUMNS = ["time", "outcome", "attempts", "model", "client", "session", "tokens", "cost", "took"];
@@ -170,11 +170,11 @@ const head = (name, kind) => el("th", { class: kind, scope: "col" }, name);
 
 function line(turn) {
   const verdicts = turn.attempts.map((attempt) => attempt.verdict ?? attempt.error ?? "none");
-  const outcome = turn.outcome ?? (turn.status ? `status ${turn.status}` : "gone");
+  const outcome = ending(turn);
   const row = el("tr", { "data-id": turn.id },
     el("td", { class: "num" }, el("a", { href: `/ui/turns/${encodeURIComponent(turn.id)}`, "aria-label":
       `${outcome}, ${turn.model}, ${verdicts.join(", then ")}` }, clock(turn.at))),
-    el("td", {}, turn.outcome ? chip(turn.outcome) : el("span", { class: "chip" }, outcome)),
+    el("td", {}, chip(outcome)),
     el("td", { class: "full" }, el("span", { class: "chain" }, steps(verdicts),
       turn.mended && el("span", { class: "chip mend", title: turn.adaptations.join(", ") }, "repaired"))),
     el("td", {}, el("span", { class: "cut", title: turn.model }, visible(turn.model || "no name"))),
