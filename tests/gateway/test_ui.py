@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.raw_replies import Tapping
 from mustcall.gateway.state.trace_keeper import LedgerSettings
+from mustcall.gateway.ui.copying import as_curl
 from mustcall.gateway.ui.lock import Lock
 from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
@@ -414,6 +418,25 @@ async def test_one_turn_shows_what_came_and_what_the_caller_got(tmp_path: Path, 
     assert set(told["replay"]) == {"1", "3", "5", "10"}
 
 
+@pytest.mark.parametrize("text", ["It's $HOME `x` \\", "END END_ it's $HOME `x` \\ " * 10_000])
+def test_a_copied_curl_line_sends_the_body_of_any_size(tmp_path: Path, text: str) -> None:
+    """The shell hands curl the body as it was kept; one that is too long for an argument comes by its input."""
+    stub = tmp_path / "curl"
+    stub.write_text(
+        f"#!{sys.executable}\nimport sys\ndata = sys.argv[sys.argv.index('--data-binary') + 1]\n"
+        "sys.stdout.write(sys.stdin.read() if data == '@-' else data)\n"
+    )
+    stub.chmod(0o755)
+    body = json.dumps({**ASK, "note": text})
+    line = as_curl(msgspec.structs.replace(KEPT, request=body.encode()), "http://127.0.0.1:1", key=False)
+    script = tmp_path / "line.sh"
+    script.write_text(line)
+    path = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(["/bin/sh", str(script)], env=path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.removesuffix("\n") == body
+
+
 async def test_a_copied_test_passes(tmp_path: Path) -> None:
     """The pytest file of a turn, run as it is, makes the same calls and ends in the same outcome."""
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {"city": "Oslo"}))]
@@ -456,6 +479,17 @@ async def test_replay_sends_the_request_again_both_ways(tmp_path: Path) -> None:
         assert made.count(FORCED) == 3  # the bare ones, as the caller sent it
         assert all(body["messages"][0] == ASK["messages"][0] for body in made)
         assert told.json["recovered"]["hits"] == 3
+
+
+async def test_a_replay_without_its_upstream_is_no_measurement(tmp_path: Path) -> None:
+    """Where nobody answers the page says so, as the command does, and no rate is given."""
+    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+        await ledger.put_turns([KEPT])
+    with gateway_with_ledger(tmp_path / "l.db", "u:chat=http://127.0.0.1:9/v1", keep="0") as gateway:
+        visit = await asyncio.to_thread(Visit, gateway)
+        told = await asyncio.to_thread(visit.post, "/ui/api/turns/req_1/replay", {"times": 3})
+    assert told.json["error"]["code"] == "upstream_unavailable"
+    assert "the upstream cannot be reached" in told.json["error"]["message"]
 
 
 async def test_setting_contents_none_has_no_taps(tmp_path: Path) -> None:
