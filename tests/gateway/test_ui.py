@@ -292,6 +292,9 @@ async def test_turns_are_listed_filtered_and_summed(tmp_path: Path, ledger: bool
                 ("outcome=answer", ["n"]),
                 ("client=claude-cli", ["m"]),
                 (f"session={forced['session']}", ["m"]),
+                (f"session={forced['session'][:8]}", ["m"]),
+                ("session=night", ["m"]),
+                ("session=nigh", []),
                 ("upstream=up", ["n", "m"]),
                 ("upstream=none", []),
             ):
@@ -378,12 +381,13 @@ async def test_a_key_of_several_sees_its_own_turns() -> None:
         settings = settings_from_flags(f"chat={upstream.base_url}")
         with RunningGateway(settings=msgspec.structs.replace(settings, client_keys=("key-a", "key-b"))) as gateway:
             for key in ("key-a", "key-b", "key-b"):
-                auth = {"authorization": f"Bearer {key}"}
+                auth = {"authorization": f"Bearer {key}", "x-mustcall-session": "s"}
                 await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK, auth)
             first, second = Visit(gateway), Visit(gateway)
             assert (first.enter("key-a").status, second.enter("key-b").status) == (200, 200)
             own, others = first.get("/ui/api/turns").json["turns"], second.get("/ui/api/turns").json["turns"]
             assert (len(own), len(others)) == (1, 2)
+            assert [len(one.get("/ui/api/turns?session=s").json["turns"]) for one in (first, second)] == [1, 2]
             tenant = others[0]["tenant"]
             assert len(first.get(f"/ui/api/turns?tenant={tenant}").json["turns"]) == 1
             assert first.get(f"/ui/api/turns/{others[0]['id']}").status == 404

@@ -86,6 +86,22 @@ async def test_lists_hold_no_contents_and_know_whose_a_turn_is(ledger: Ledger) -
     assert await ledger.turns(TurnFilter(tenant="other")) == []
 
 
+async def test_sessions_are_found_by_how_they_begin(ledger: Ledger) -> None:
+    """The first digits of a session are enough; another session may be asked for beside it, in its full length."""
+    sessions = {"req_1": "", "req_2": "abcd12", "req_3": "abce34", "req_4": "ab%d56"}
+    await ledger.put_turns([msgspec.structs.replace(TURN, id=name, session=one) for name, one in sessions.items()])
+    for wanted, names in (
+        (TurnFilter(session="abc"), ["req_3", "req_2"]),
+        (TurnFilter(session="abcd"), ["req_2"]),
+        (TurnFilter(session="ab%"), ["req_4"]),
+        (TurnFilter(session="bcd"), []),
+        (TurnFilter(session="night", or_session="abce34"), ["req_3"]),
+        (TurnFilter(session="night", or_session="abce"), []),
+        (TurnFilter(session="night"), []),
+    ):
+        assert [turn.id for turn in await ledger.turns(wanted)] == names
+
+
 async def test_turns_without_an_outcome_can_be_found(ledger: Ledger) -> None:
     """`gone` finds the turns whose client left before a reply, `none` the others that have no outcome."""
     gone = msgspec.structs.replace(TURN, id="req_2", outcome=None, status=0)

@@ -132,10 +132,12 @@ HOLDER_GET = Statement("SELECT id FROM mustcall_holder WHERE id = :id AND tenant
 
 TURN_PUT = _insert_many("turn")
 ATTEMPT_PUT = _insert_many("attempt")
-_WANTED = {name: name for name in ("model", "upstream", "session", "client", "tenant")}
+_WANTED = {name: name for name in ("model", "upstream", "client", "tenant")}
 _WANTED["outcome"] = "COALESCE(outcome, CASE WHEN status = 0 THEN 'gone' ELSE 'none' END)"
 _TURNS = f"""FROM mustcall_turn WHERE (at, id) < (:before, :before_id)
     {" ".join(f"AND (:{name} = '' OR {held} = :{name})" for name, held in _WANTED.items())}
+    AND (:session = '' OR substr(session, 1, length(:session)) = :session
+        OR (:or_session <> '' AND session = :or_session))
     AND (:verdict = '' OR EXISTS (
         SELECT 1 FROM mustcall_attempt a WHERE a.turn = mustcall_turn.id AND a.verdict = :verdict))
     ORDER BY at DESC, id DESC LIMIT :most"""

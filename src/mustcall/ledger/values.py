@@ -248,7 +248,9 @@ class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     #: The verdict of at least one attempt.
     verdict: str = ""
+    #: How the session's digest begins; turns of the session `or_session` are wanted as well.
     session: str = ""
+    or_session: str = ""
     client: str = ""
     #: Whose turns; a digest of the caller's key.
     tenant: str = ""

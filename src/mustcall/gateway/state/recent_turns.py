@@ -22,6 +22,7 @@ __all__ = ["Ring"]
 _ANY = TurnFilter()
 #: What a word of a filter is compared with, where that has another name.
 _HELD_AS = {"outcome": "ended"}
+_JUDGED_APART = frozenset({"verdict", "session", "or_session"})
 
 
 class _Held(NamedTuple):
@@ -129,9 +130,12 @@ def _figures(end: TurnEnd) -> TurnTrace:
 def _fits(turn: TurnTrace, wanted: TurnFilter) -> bool:
     if wanted.verdict and not any(attempt.verdict == wanted.verdict for attempt in turn.attempts):
         return False
+    named = wanted.or_session != "" and turn.session == wanted.or_session
+    if not named and not turn.session.startswith(wanted.session):
+        return False
     return all(
         not word or getattr(turn, _HELD_AS.get(name, name)) == word
         for name in wanted.__struct_fields__
-        if name != "verdict"
+        if name not in _JUDGED_APART
         for word in (getattr(wanted, name),)
     )

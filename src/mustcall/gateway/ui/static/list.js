@@ -31,7 +31,7 @@ export async function list(main, context) {
   };
   const form = el("form", { class: "filters", role: "search", "aria-label": "Filter turns", onsubmit: (event) => event.preventDefault() },
     pick("outcome", "Outcome", OUTCOMES), pick("verdict", "Verdict", VERDICTS), type("model", "Model", "exact name"),
-    type("client", "Client", "exact name"), type("session", "Session", "id"), type("upstream", "Upstream", "exact name"));
+    type("client", "Client", "exact name"), type("session", "Session", "id or name"), type("upstream", "Upstream", "exact name"));
 
   fill(main, el("div", { class: "head" }, el("h1", {}, "Turns"), el("span", { class: "grow" }),
     el("button", { type: "button", class: "plain", onclick: clear }, "Clear filters")), form,
@@ -43,14 +43,8 @@ export async function list(main, context) {
   function changed(event) {
     const { name, value } = event.target;
     if (wanted.get(name) === value.trim()) return;
-    wanted.set(name, meant(name, value.trim()));
+    wanted.set(name, value.trim());
     again();
-  }
-
-  /** Sessions are shown by the first letters of their id: those stand for the one id that begins so. */
-  function meant(name, value) {
-    const fits = name === "session" && value ? [...known.session].filter((one) => one.startsWith(value)) : [];
-    return fits.length === 1 ? fits[0] : value;
   }
 
   function learn(turn) {
