@@ -68,7 +68,8 @@ def test_a_command_runs_as_printed(command: str, tmp_path: Path) -> None:
     place = tmp_path / "ledger.db"
     asyncio.run(fill(place))
     (tmp_path / "request.json").write_text(json.dumps(ASKED), encoding="utf-8")
-    (tmp_path / "bad.json").write_text(json.dumps(ASKED), encoding="utf-8")
+    if not command.startswith("mustcall turns export"):  # which writes it
+        (tmp_path / "bad.json").write_text(json.dumps(ASKED), encoding="utf-8")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mustcall").write_text(f'#!/bin/sh\nexec {sys.executable} -m mustcall "$@"\n', encoding="utf-8")

@@ -154,7 +154,7 @@ def test_a_turn_whose_client_left_is_gone(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, [*asked, "gone"]).output
     assert ended.request_id in shown
     assert "gone  none" in shown
-    assert CliRunner().invoke(cli, [*asked, "failure"]).output == "no turns\n"
+    assert CliRunner().invoke(cli, [*asked, "failure"]).output == f"no turns like this in the ledger at {place}\n"
 
 
 def test_what_is_learnt_is_told_once() -> None:

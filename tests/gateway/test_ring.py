@@ -49,6 +49,9 @@ async def test_turns_come_back_newest_first_within_the_bound() -> None:
     assert [turn.id for turn in await ring.turns(TurnFilter(model="m1", client="claude-cli"))] == ["req_5", "req_3"]
     assert await ring.turns(TurnFilter(verdict="empty")) == []
     assert len(await ring.turns(TurnFilter(verdict="force_missed", session="s"))) == 4
+    ring.put(TurnEnd("req_6", 9.0, 1.5, Wire.CHAT, 0, Progress(), None, False, b"", ()))
+    assert [turn.id for turn in await ring.turns(TurnFilter(outcome="gone"))] == ["req_6"]
+    assert await ring.turns(TurnFilter(outcome="none")) == []
     found = await ring.get_turn("req_3")
     assert found is not None
     assert [attempt.begun for attempt in found.attempts] == [0.0, 1.0]
@@ -87,4 +90,5 @@ async def test_sums_are_those_of_a_ledger() -> None:
     assert (group.first, group.count, group.input_tokens, group.mended) == ("force_missed", 3, 60, False)
     sums = await ring.sum_turns(since=1.0, tenant=tenant_of_key("a"))
     assert sums.groups[0].count == 2
+    assert sums.models == 1
     assert {verdict: count for verdict, _, count in sums.attempts} == {"force_missed": 2, "called": 2}

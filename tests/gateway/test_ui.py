@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.raw_replies import Tapping
 from mustcall.gateway.state.trace_keeper import LedgerSettings
+from mustcall.gateway.ui.copying import as_curl
 from mustcall.gateway.ui.lock import Lock
-from mustcall.ledger import Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from support.compared import check_compared, forget
@@ -27,6 +31,12 @@ from support.sending import with_steps
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 FORCED = {**ASK, "tools": [TOOL], "tool_choice": "required"}
+
+#: A turn as a ledger has it.
+KEPT = TurnTrace(
+    id="req_1", at=1000.0, wire="chat", model="m", upstream="u", protocol="hybrid", force="none", outcome="answer",
+    status=200, seconds=0.1, request=json.dumps(ASK).encode(), reply=b"{}",
+)  # fmt: skip
 
 
 def keyed(*keys: str, host: str = "127.0.0.1") -> RunningGateway:
@@ -289,6 +299,9 @@ async def test_turns_are_listed_filtered_and_summed(tmp_path: Path, ledger: bool
                 ("outcome=answer", ["n"]),
                 ("client=claude-cli", ["m"]),
                 (f"session={forced['session']}", ["m"]),
+                (f"session={forced['session'][:8]}", ["m"]),
+                ("session=night", ["m"]),
+                ("session=nigh", []),
                 ("upstream=up", ["n", "m"]),
                 ("upstream=none", []),
             ):
@@ -333,6 +346,25 @@ async def test_pages_of_the_list_lose_and_repeat_nothing(tmp_path: Path) -> None
         assert (await asyncio.to_thread(visit.get, "/ui/api/turns?before=nan_x")).status == 400
 
 
+async def test_a_turn_whose_client_left_says_so(tmp_path: Path) -> None:
+    """Such a turn is `gone` in the list, by the filter and on its own; its request is kept and is not denied."""
+    attempt = AttemptTrace(
+        number=1, rung="native", verdict=None, remedy=None, digest="d", seconds=0.1, sends=1, request=KEPT.request
+    )
+    left = msgspec.structs.replace(KEPT, id="req_2", outcome=None, status=0, reply=b"", attempts=(attempt,))
+    unkept = msgspec.structs.replace(left, id="req_3", request=b"", attempts=())
+    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+        await ledger.put_turns([KEPT, left, unkept])
+    with gateway_with_ledger(tmp_path / "l.db", "chat=http://127.0.0.1:9/v1", keep="0") as gateway:
+        visit = await asyncio.to_thread(Visit, gateway)
+        listed = (await asyncio.to_thread(visit.get, "/ui/api/turns?outcome=gone")).json["turns"]
+        assert [(turn["id"], turn["ended"]) for turn in listed] == [("req_3", "gone"), ("req_2", "gone")]
+        shown = [(await asyncio.to_thread(visit.get, f"/ui/api/turns/req_{number}")).json for number in (1, 2, 3)]
+    assert [one["no_reply"] for one in shown] == [None, "The client left before a reply.", None]
+    assert [one["ended"] for one in shown] == ["answer", "gone", "gone"]
+    assert set(shown[1]["copies"]) == {"curl", "python"}
+
+
 async def test_a_list_that_is_known_is_held_until_there_is_news(tmp_path: Path) -> None:
     """A list asked for with the mark it has comes back when a turn ends; without one, at once."""
     with (
@@ -356,12 +388,13 @@ async def test_a_key_of_several_sees_its_own_turns() -> None:
         settings = settings_from_flags(f"chat={upstream.base_url}")
         with RunningGateway(settings=msgspec.structs.replace(settings, client_keys=("key-a", "key-b"))) as gateway:
             for key in ("key-a", "key-b", "key-b"):
-                auth = {"authorization": f"Bearer {key}"}
+                auth = {"authorization": f"Bearer {key}", "x-mustcall-session": "s"}
                 await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK, auth)
             first, second = Visit(gateway), Visit(gateway)
             assert (first.enter("key-a").status, second.enter("key-b").status) == (200, 200)
             own, others = first.get("/ui/api/turns").json["turns"], second.get("/ui/api/turns").json["turns"]
             assert (len(own), len(others)) == (1, 2)
+            assert [len(one.get("/ui/api/turns?session=s").json["turns"]) for one in (first, second)] == [1, 2]
             tenant = others[0]["tenant"]
             assert len(first.get(f"/ui/api/turns?tenant={tenant}").json["turns"]) == 1
             assert first.get(f"/ui/api/turns/{others[0]['id']}").status == 404
@@ -394,6 +427,25 @@ async def test_one_turn_shows_what_came_and_what_the_caller_got(tmp_path: Path, 
     assert set(told["copies"]) == {"curl", "python", "pytest"}
     assert "$MUSTCALL_KEY" not in told["copies"]["curl"]
     assert set(told["replay"]) == {"1", "3", "5", "10"}
+
+
+@pytest.mark.parametrize("text", ["It's $HOME `x` \\", "END END_ it's $HOME `x` \\ " * 10_000])
+def test_a_copied_curl_line_sends_the_body_of_any_size(tmp_path: Path, text: str) -> None:
+    """The shell hands curl the body as it was kept; one that is too long for an argument comes by its input."""
+    stub = tmp_path / "curl"
+    stub.write_text(
+        f"#!{sys.executable}\nimport sys\ndata = sys.argv[sys.argv.index('--data-binary') + 1]\n"
+        "sys.stdout.write(sys.stdin.read() if data == '@-' else data)\n"
+    )
+    stub.chmod(0o755)
+    body = json.dumps({**ASK, "note": text})
+    line = as_curl(msgspec.structs.replace(KEPT, request=body.encode()), "http://127.0.0.1:1", key=False)
+    script = tmp_path / "line.sh"
+    script.write_text(line)
+    path = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(["/bin/sh", str(script)], env=path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.removesuffix("\n") == body
 
 
 async def test_a_copied_test_passes(tmp_path: Path) -> None:
@@ -443,6 +495,17 @@ async def test_replay_sends_the_request_again_both_ways(tmp_path: Path) -> None:
         assert (bare["name"], bare["ok"]["hits"], bare["ok"]["of"], bare["calls"]) == ("bare", 0, 3, 3)
         assert (through["ok"]["hits"], through["calls"]) == (3, len(made) - 3)
         assert told.json["recovered"]["hits"] == 3
+
+
+async def test_a_replay_without_its_upstream_is_no_measurement(tmp_path: Path) -> None:
+    """Where nobody answers the page says so, as the command does, and no rate is given."""
+    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+        await ledger.put_turns([KEPT])
+    with gateway_with_ledger(tmp_path / "l.db", "u:chat=http://127.0.0.1:9/v1", keep="0") as gateway:
+        visit = await asyncio.to_thread(Visit, gateway)
+        told = await asyncio.to_thread(visit.post, "/ui/api/turns/req_1/replay", {"times": 3})
+    assert told.json["error"]["code"] == "upstream_unavailable"
+    assert "the upstream cannot be reached" in told.json["error"]["message"]
 
 
 async def test_setting_contents_none_has_no_taps(tmp_path: Path) -> None:

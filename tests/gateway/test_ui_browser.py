@@ -299,3 +299,34 @@ async def test_ten_thousand_turns_are_paged(tmp_path: Path, count: int) -> None:
             assert "10,000" in await tab.run("document.querySelector('main tbody tr').innerText")
             marks = "performance.getEntriesByType('paint').map((one) => `${one.name} ${Math.round(one.startTime)} ms`)"
             print(await tab.run(marks))  # noqa: T201  for whoever looks
+
+
+async def test_a_client_that_left_and_models_beyond_the_table(tmp_path: Path) -> None:
+    """A turn whose client left says so everywhere; models that are not in the table are counted under it."""
+    place = tmp_path / "l.db"
+    attempt = AttemptTrace(
+        number=1, rung="native", verdict=None, remedy=None, digest="", seconds=0.4, sends=1, request=b"{}"
+    )
+    left = TurnTrace(
+        id="req_left", at=1e9, wire="chat", model="m", upstream="up", protocol="hybrid", force="none", outcome=None,
+        status=0, seconds=0.5, attempts=(attempt,), request=json.dumps(ASK).encode(), session="abcdef" + "0" * 26,
+    )  # fmt: skip
+    others = [
+        msgspec.structs.replace(left, id=f"req_{number}", model=f"n{number}", status=200, outcome="answer", session="")
+        for number in range(51)
+    ]
+    async with open_ledger(place, contents=Contents.FULL) as ledger:
+        await ledger.put_turns([left, *others])
+    with gateway_with_ledger(place, "chat=http://127.0.0.1:9/v1", keep="0") as gateway:
+        async with looking(gateway) as tab:
+            for query in ("outcome=gone", "session=abcdef"):
+                await tab.go(f"{gateway.url}/ui/turns?{query}")
+                await tab.until(f"{_ROWS} === 1")
+                assert await tab.run("document.querySelector('main tbody .chip').textContent") == "gone"
+            await tab.go(f"{gateway.url}/ui/turns/req_left")
+            await tab.until("document.body.innerText.includes('The client left before a reply.')")
+            assert "Contents are not kept" not in await tab.run("document.body.innerText")
+            assert await tab.run("document.querySelector('.head .chip').textContent") == "gone"
+            await tab.go(f"{gateway.url}/ui")
+            await tab.click(button("All"))
+            await tab.until("document.body.innerText.includes('and 2 more models')")

@@ -86,6 +86,32 @@ async def test_lists_hold_no_contents_and_know_whose_a_turn_is(ledger: Ledger) -
     assert await ledger.turns(TurnFilter(tenant="other")) == []
 
 
+async def test_sessions_are_found_by_how_they_begin(ledger: Ledger) -> None:
+    """The first digits of a session are enough; another session may be asked for beside it, in its full length."""
+    sessions = {"req_1": "", "req_2": "abcd12", "req_3": "abce34", "req_4": "ab%d56"}
+    await ledger.put_turns([msgspec.structs.replace(TURN, id=name, session=one) for name, one in sessions.items()])
+    for wanted, names in (
+        (TurnFilter(session="abc"), ["req_3", "req_2"]),
+        (TurnFilter(session="abcd"), ["req_2"]),
+        (TurnFilter(session="ab%"), ["req_4"]),
+        (TurnFilter(session="bcd"), []),
+        (TurnFilter(session="night", or_session="abce34"), ["req_3"]),
+        (TurnFilter(session="night", or_session="abce"), []),
+        (TurnFilter(session="night"), []),
+    ):
+        assert [turn.id for turn in await ledger.turns(wanted)] == names
+
+
+async def test_turns_without_an_outcome_can_be_found(ledger: Ledger) -> None:
+    """`gone` finds the turns whose client left before a reply, `none` the others that have no outcome."""
+    gone = msgspec.structs.replace(TURN, id="req_2", outcome=None, status=0)
+    passed = msgspec.structs.replace(TURN, id="req_3", outcome=None, status=404)
+    await ledger.put_turns([TURN, gone, passed])
+    for outcome, turn in (("calls", TURN), ("gone", gone), ("none", passed)):
+        (found,) = await ledger.turns(TurnFilter(outcome=outcome))
+        assert (found.id, found.ended) == (turn.id, outcome)
+
+
 async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     """Groups by model, outcome, first verdict and repair; attempts by remedy; kinds of adaptation once a turn."""
     plain = msgspec.structs.replace(TURN, id="req_2", at=2000.0, adaptations=("call_promoted:f", "call_promoted:g"))
@@ -99,6 +125,24 @@ async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     assert sums.changes == (("call_promoted", 2), ("field_mapped", 1), ("value_clamped", 1))
     assert sum(group.count for group in (await ledger.sum_turns(since=1500.0)).groups) == 2
     assert sum(group.count for group in (await ledger.sum_turns(tenant="u")).groups) == 1
+
+
+async def test_sums_keep_the_failures_of_a_busy_model_among_many_names(ledger: Ledger) -> None:
+    """All groups of the models used most are told, rare outcomes too; the other models are counted."""
+    busy = [msgspec.structs.replace(TURN, id=f"busy_{number}") for number in range(3)]
+    busy.append(msgspec.structs.replace(TURN, id="busy_bad", outcome="failure", attempts=()))
+    others = [
+        msgspec.structs.replace(TURN, id=f"{number}_{turn}", model=f"n{number}", attempts=())
+        for number in range(1000)
+        for turn in range(2)
+    ]
+    await ledger.put_turns([*busy, *others])
+    sums = await ledger.sum_turns()
+    counts = {group.outcome: group.count for group in sums.groups if group.model == "m"}
+    assert counts == {"calls": 3, "failure": 1}
+    assert sums.models == 1001
+    assert len({group.model for group in sums.groups}) == 50
+    assert (await ledger.sum_turns(since=5000.0)).models == 0
 
 
 @pytest.mark.parametrize(

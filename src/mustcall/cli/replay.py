@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.cli.measuring import INTERRUPTED
 from mustcall.cli.recording import UNREACHABLE, Given, find_recorded, open_given, source_options
-from mustcall.replay import Announcement, Recorded, Sample, Subject, announce, replay, summarise
+from mustcall.replay import Announcement, Recorded, Sample, Subject, announce, is_unreachable, replay, summarise
 
 __all__ = ["command"]
 
@@ -78,7 +78,7 @@ class _Run:
                     async for sample in samples:
                         self.samples.append(sample)
                         advance(sample)
-                        if len(self.samples) >= 2 and self.unreachable:
+                        if is_unreachable(self.samples):
                             return
 
     def _announce(self, recorded: Recorded, subject: Subject) -> None:

@@ -132,9 +132,12 @@ HOLDER_GET = Statement("SELECT id FROM mustcall_holder WHERE id = :id AND tenant
 
 TURN_PUT = _insert_many("turn")
 ATTEMPT_PUT = _insert_many("attempt")
-_WANTED = ("model", "upstream", "outcome", "session", "client", "tenant")
+_WANTED = {name: name for name in ("model", "upstream", "client", "tenant")}
+_WANTED["outcome"] = "COALESCE(outcome, CASE WHEN status = 0 THEN 'gone' ELSE 'none' END)"
 _TURNS = f"""FROM mustcall_turn WHERE (at, id) < (:before, :before_id)
-    {" ".join(f"AND (:{name} = '' OR {name} = :{name})" for name in _WANTED)}
+    {" ".join(f"AND (:{name} = '' OR {held} = :{name})" for name, held in _WANTED.items())}
+    AND (:session = '' OR substr(session, 1, length(:session)) = :session
+        OR (:or_session <> '' AND session = :or_session))
     AND (:verdict = '' OR EXISTS (
         SELECT 1 FROM mustcall_attempt a WHERE a.turn = mustcall_turn.id AND a.verdict = :verdict))
     ORDER BY at DESC, id DESC LIMIT :most"""
@@ -152,12 +155,17 @@ ATTEMPT_LIST = Statement(
 # the databases do not agree on how a percent sign is written.
 MENDED = {f"mended_{chr(97 + number)}": f"%{kind}:%" for number, kind in enumerate(sorted(REPAIRS))}
 _MENDED = " OR ".join(f"t.adaptations LIKE :{name}" for name in MENDED)
+# Of the models used most every group is told: a rate without its rarest outcomes would be wrong.
 TURN_GROUPS = Statement(
-    f"""SELECT t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended, COUNT(*),
-    SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0)) FROM mustcall_turn t
+    f"""WITH busy AS (SELECT upstream, model, COUNT(*) OVER () AS models FROM mustcall_turn
+        WHERE at >= :since AND (:tenant = '' OR tenant = :tenant)
+        GROUP BY upstream, model ORDER BY COUNT(*) DESC, upstream, model LIMIT :most_models)
+    SELECT b.models, t.upstream, t.model, t.outcome, a.verdict, CASE WHEN {_MENDED} THEN 1 ELSE 0 END AS mended,
+    COUNT(*), SUM(t.input_tokens), SUM(t.output_tokens), SUM(t.seconds), SUM(COALESCE(t.cost_usd, 0))
+    FROM mustcall_turn t JOIN busy b ON b.upstream = t.upstream AND b.model = t.model
     LEFT JOIN mustcall_attempt a ON a.turn = t.id AND a.number = 1
     WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant)
-    GROUP BY t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC LIMIT :most"""
+    GROUP BY b.models, t.upstream, t.model, t.outcome, a.verdict, mended ORDER BY COUNT(*) DESC"""
 )
 ATTEMPT_GROUPS = Statement(
     """SELECT a.verdict, a.remedy, COUNT(*) FROM mustcall_turn t JOIN mustcall_attempt a ON a.turn = t.id

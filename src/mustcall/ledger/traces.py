@@ -15,7 +15,8 @@ from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnGroup
 
 __all__ = ["count_changes", "get_turn", "is_mended", "list_turns", "put_turns", "sum_turns"]
 
-#: The most groups that are told; what callers name is without end, what is told is not.
+#: The most models and groups that are told; what callers name is without end, what is told is not.
+_MOST_MODELS = 50
 _MOST_GROUPS = 1000
 #: Columns that rows from earlier versions lack, with what is meant by that.
 _TURN_LATER: dict[str, Any] = {"session": "", "client": "", "error": "", "cost_usd": 0.0, "estimated": 0}
@@ -81,12 +82,13 @@ def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
     """Return what the turns since a time came to; those of one tenant where one is named."""
     named = {"since": since, "tenant": tenant, "most": _MOST_GROUPS}
     turns, attempts, changes = yield [
-        Ask(sql.TURN_GROUPS, {**named, **sql.MENDED}),
+        Ask(sql.TURN_GROUPS, {"since": since, "tenant": tenant, "most_models": _MOST_MODELS, **sql.MENDED}),
         Ask(sql.ATTEMPT_GROUPS, named),
         Ask(sql.CHANGE_GROUPS, named),
     ]
     return TurnSums(
-        groups=tuple(map(_group, turns)),
+        groups=tuple(_group(row[1:]) for row in turns),
+        models=int(turns[0][0]) if turns else 0,
         attempts=tuple((verdict or "", remedy or "", int(count)) for verdict, remedy, count in attempts),
         changes=count_changes((tuple(kinds.split("\n")), int(count)) for kinds, count in changes),
     )

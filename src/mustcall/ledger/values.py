@@ -233,16 +233,24 @@ class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     estimated: bool = False
 
+    @property
+    def ended(self) -> str:
+        """The outcome; without one `gone` where the client left before a reply, else `none`."""
+        return self.outcome or ("none" if self.status else "gone")
+
 
 class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which turns are wanted: those that are as every word says that is not empty."""
 
     model: str = ""
     upstream: str = ""
+    #: What the turn `ended` with: an outcome, `gone` or `none`.
     outcome: str = ""
     #: The verdict of at least one attempt.
     verdict: str = ""
+    #: How the session's digest begins; turns of the session `or_session` are wanted as well.
     session: str = ""
+    or_session: str = ""
     client: str = ""
     #: Whose turns; a digest of the caller's key.
     tenant: str = ""
@@ -267,7 +275,10 @@ class TurnGroup(msgspec.Struct, frozen=True, kw_only=True):
 class TurnSums(msgspec.Struct, frozen=True, kw_only=True):
     """What turns came to: by model, by what attempts were and what was done about it, by kind of adaptation."""
 
+    #: Every group of the models used most.
     groups: tuple[TurnGroup, ...] = ()
+    #: How many models there are, also those whose groups are not told.
+    models: int = 0
     #: Verdict, remedy, attempts.
     attempts: tuple[tuple[str, str, int], ...] = ()
     #: Kind of adaptation, turns.

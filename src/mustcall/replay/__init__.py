@@ -7,7 +7,7 @@
 from mustcall.replay.costs import Announcement, announce
 from mustcall.replay.minimising import Minimised, Minimising, announce_search, ask_of
 from mustcall.replay.recorded import Recorded, as_bundle, from_file, from_turn
-from mustcall.replay.sampling import Sample, Subject, replay, sample_bare, sample_through
+from mustcall.replay.sampling import Sample, Subject, is_unreachable, replay, sample_bare, sample_through
 from mustcall.replay.summary import Summary, summarise
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ask_of",
     "from_file",
     "from_turn",
+    "is_unreachable",
     "replay",
     "sample_bare",
     "sample_through",

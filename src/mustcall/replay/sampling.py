@@ -6,7 +6,7 @@ default nothing. Nothing is printed, counted or kept here.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -39,7 +39,7 @@ from mustcall.wire.codec import Target
 from mustcall.wire.outline import rename_model
 from mustcall.wire.registry import codec_for
 
-__all__ = ["HEALTHY", "RawAnswer", "Sample", "Subject", "replay", "sample_bare", "sample_through"]
+__all__ = ["HEALTHY", "RawAnswer", "Sample", "Subject", "is_unreachable", "replay", "sample_bare", "sample_through"]
 
 #: Verdicts of a bare reply that a client can work with.
 HEALTHY = ACCEPTED | {Verdict.LOOPING}
@@ -114,6 +114,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> str:
         """The verdict of the last attempt."""
         return self.verdicts[-1] if self.verdicts else ""
+
+
+def is_unreachable(samples: Sequence[Sample]) -> bool:
+    """Tell whether the upstream is not there: it was asked both ways, and none of the samples found it."""
+    return len(samples) >= len(Arm) and not any(sample.reached for sample in samples)
 
 
 async def replay(

@@ -20,6 +20,9 @@ __all__ = ["Ring"]
 
 _ANY = TurnFilter()
 _replace = msgspec.structs.replace
+#: What a word of a filter is compared with, where that has another name.
+_HELD_AS = {"outcome": "ended"}
+_JUDGED_APART = frozenset({"verdict", "session", "or_session"})
 
 
 class _Held(msgspec.Struct, frozen=True, gc=False):
@@ -134,6 +137,7 @@ class Ring:
                 )
                 for (upstream, model, outcome, first, mended), same in groups.items()
             ),
+            models=len({(turn.upstream, turn.model) for turn in turns}),
             attempts=tuple((verdict, remedy, count) for (verdict, remedy), count in attempts.most_common()),
             changes=count_changes((turn.adaptations, 1) for turn in turns if turn.adaptations),
         )
@@ -149,9 +153,12 @@ def _figures(end: TurnEnd) -> TurnTrace:
 def _fits(turn: TurnTrace, wanted: TurnFilter) -> bool:
     if wanted.verdict and not any(attempt.verdict == wanted.verdict for attempt in turn.attempts):
         return False
+    named = wanted.or_session != "" and turn.session == wanted.or_session
+    if not named and not turn.session.startswith(wanted.session):
+        return False
     return all(
-        not word or getattr(turn, name) == word
+        not word or getattr(turn, _HELD_AS.get(name, name)) == word
         for name in wanted.__struct_fields__
-        if name != "verdict"
+        if name not in _JUDGED_APART
         for word in (getattr(wanted, name),)
     )

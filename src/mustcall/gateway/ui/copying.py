@@ -1,5 +1,6 @@
 """One turn as something to paste: a curl line, a Python program, a test that plays the upstream's part. Pure text."""
 
+import hashlib
 import json
 import shlex
 from typing import Any
@@ -13,19 +14,20 @@ from mustcall.wire.registry import codec_for
 __all__ = ["as_curl", "as_pytest", "as_python", "copies"]
 
 _KEY_VARIABLE = "MUSTCALL_KEY"
+#: Bytes of a body that is an argument; Linux takes none of 128 KiB. A longer one is read from a here-document, which
+#: ends it with a line feed: white space to JSON.
+_LONGEST_ARGUMENT = 64 * 1024
 #: How reasoning, text, a refusal and a call are scripted, by the name of the part.
 _SCRIPTED = {"text": "Say", "reasoning": "Think", "refusal": "Refuse"}
 
 
 def copies(turn: TurnTrace, url: str, *, key: bool) -> dict[str, str]:
-    """Return the turn in every form; empty where the request was not kept."""
+    """Return the turn in every form that it has; empty where the request was not kept."""
     if not turn.request:
         return {}
-    return {
-        "curl": as_curl(turn, url, key=key),
-        "python": as_python(turn, url, key=key),
-        "pytest": as_pytest(turn),
-    }
+    again = {"curl": as_curl(turn, url, key=key), "python": as_python(turn, url, key=key)}
+    # Where the client left there is no status that a test could expect.
+    return again if turn.ended == "gone" else {**again, "pytest": as_pytest(turn)}
 
 
 def as_curl(turn: TurnTrace, url: str, *, key: bool) -> str:
@@ -35,7 +37,13 @@ def as_curl(turn: TurnTrace, url: str, *, key: bool) -> str:
     if key:
         said.append(f'  -H "authorization: Bearer ${_KEY_VARIABLE}"')
     body = turn.request.decode("utf-8", "replace")
-    return " \\\n".join([f"curl -sS {shlex.quote(url + _path(turn))}", *said, f"  --data-binary {shlex.quote(body)}"])
+    data = shlex.quote(body)
+    if len(data.encode()) > _LONGEST_ARGUMENT:
+        mark = "END"
+        while mark in body:  # twice at most, unless a body holds a digest of itself
+            mark = f"END_{hashlib.sha256((mark + body).encode()).hexdigest()[:16]}"
+        data = f"@- <<'{mark}'\n{body}\n{mark}\n"
+    return " \\\n".join([f"curl -sS {shlex.quote(url + _path(turn))}", *said, f"  --data-binary {data}"])
 
 
 def as_python(turn: TurnTrace, url: str, *, key: bool) -> str:

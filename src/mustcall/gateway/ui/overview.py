@@ -54,7 +54,7 @@ def rates_of(sums: TurnSums) -> list[dict[str, Any]]:
                 "seconds": sum(group.seconds for group in groups) / max(1, rates.turns),
             }
         )
-    rows.sort(key=lambda row: -row["turns"])
+    rows.sort(key=lambda row: (-row["turns"], row["upstream"], row["model"]))
     return rows[:_MOST_MODELS]
 
 

@@ -24,11 +24,13 @@ from mustcall.core.errors import (
     WrongMethod,
 )
 from mustcall.engine.spending.purse import Metering
+from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.receiving import headers_of
 from mustcall.gateway.replies import Header, Receive, Scope, Send
 from mustcall.gateway.service import Service
+from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.recent_turns import Ring
 from mustcall.gateway.state.trace_keeper import Keeper
 from mustcall.gateway.ui.copying import copies
@@ -54,7 +56,7 @@ _MOST_WAITING = 32
 #: Seconds that a list is held until there is something new, and between two looks.
 _HOLD = 2.0
 _LOOK = 0.4
-_FILTERS = TurnFilter.__struct_fields__
+_FILTERS = tuple(name for name in TurnFilter.__struct_fields__ if name != "or_session")
 
 
 class Inside(NamedTuple):
@@ -208,7 +210,8 @@ class Page:
         """Return a page of the list; with `have`, the first page once it is another one, or after a while."""
         query, kept = asked.query, asked.inside.turns
         given = {name: query[name] for name in _FILTERS if name in query}
-        wanted = TurnFilter(**{**given, "tenant": asked.visitor.tenant or given.get("tenant", "")})
+        named = _session_named(given.get("session", ""), asked)
+        wanted = TurnFilter(**{**given, "or_session": named, "tenant": asked.visitor.tenant or given.get("tenant", "")})
         most = min(_MOST_TURNS, _number(query, "limit", 50))
         if "before" in query:
             at, _, last = query["before"].partition("_")
@@ -254,9 +257,11 @@ class Page:
         inside, tenant = asked.inside, asked.visitor.tenant
         hours = _real(asked.query.get("hours", "24"))
         sums = await inside.turns.sum_turns(since=time() - hours * 3600 if hours else 0.0, tenant=tenant)
+        models = rates_of(sums)
         return _Said(
             {
-                "models": rates_of(sums),
+                "models": models,
+                "more_models": sums.models - len(models),
                 "repairs": repairs_of(sums),
                 "learnt": learnt_of(inside.service.learnt, tenant),
                 "breakers": await breakers_of(inside.metering, inside.keeper),
@@ -323,6 +328,16 @@ def _session(asked: _Asked, visitor: Visitor) -> _Said:
         "seconds": LONGEST_VISIT,
     }
     return _Said(said, visitor if visitor.new else None)
+
+
+def _session_named(name: str, asked: _Asked) -> str:
+    """Return the digest of a session by the name that its caller gave it; of callers with keys of their own, none."""
+    settings, tenant = asked.inside.settings, asked.visitor.tenant
+    if not name or settings.session_by is SessionBy.KEY:
+        return ""
+    # A visitor sees the turns of one key: its own, or the only one.
+    key = next((key for key in settings.client_keys if tenant in ("", tenant_of_key(key))), None)
+    return session_of(name.strip(), key, settings.session_by) or ""
 
 
 def _listed(turns: list[TurnTrace], most: int, inside: Inside) -> dict[str, Any]:

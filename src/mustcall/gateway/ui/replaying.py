@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 
+from mustcall.core.errors import UpstreamUnavailable
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.service import Service
 from mustcall.ledger import TurnTrace
 from mustcall.policy.facts.routing import choose
-from mustcall.replay import Recorded, Subject, announce, from_turn, replay, summarise
+from mustcall.replay import Recorded, Sample, Subject, announce, from_turn, is_unreachable, replay, summarise
 
 __all__ = ["TIMES", "announced", "replayed"]
 
@@ -25,10 +26,15 @@ def announced(turn: TurnTrace, settings: Settings, service: Service) -> dict[int
 
 
 async def replayed(turn: TurnTrace, times: int, settings: Settings, service: Service) -> dict[str, Any]:
-    """Send the request so often each way; return what came of it."""
+    """Send the request so often each way; return what came of it. Raise `UpstreamUnavailable` where nobody answers."""
     recorded, subject = _subject(turn, settings, service)
     async with aclosing(replay(recorded, subject, times=times)) as samples:
-        told = summarise(recorded, [sample async for sample in samples])
+        taken: list[Sample] = []
+        async for sample in samples:
+            taken.append(sample)
+            if is_unreachable(taken):
+                raise UpstreamUnavailable(f"the upstream cannot be reached: {sample.message}")
+    told = summarise(recorded, taken)
     return {
         "arms": [
             {

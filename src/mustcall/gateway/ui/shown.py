@@ -21,6 +21,7 @@ def summary(turn: TurnTrace) -> dict[str, Any]:
     shown = _plain(turn)
     shown["attempts"] = [_plain(attempt) for attempt in turn.attempts]
     shown["mended"] = is_mended(turn.adaptations)
+    shown["ended"] = turn.ended
     return shown
 
 
@@ -29,10 +30,18 @@ def whole(turn: TurnTrace) -> dict[str, Any]:
     shown = summary(turn)
     shown["request"], shown["reply"] = _text(turn.request), _text(turn.reply)
     shown["delivered"] = _parts(turn)
+    shown["no_reply"] = _no_reply(turn)
     for told, attempt in zip(shown["attempts"], turn.attempts, strict=True):
         told["request"], told["raw"] = _text(attempt.request), _text(attempt.raw)
         told["reply"] = _json(attempt.reply)
     return shown
+
+
+def _no_reply(turn: TurnTrace) -> str | None:
+    """Return why the caller's reply is not shown; None where it is, or where contents are not kept at all."""
+    if turn.reply or not turn.request:
+        return None
+    return "The client left before a reply." if turn.ended == "gone" else "Nothing came, or it was not kept."
 
 
 def _plain(value: TurnTrace | AttemptTrace) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // The list of turns: live, filtered, paged. A page is 50 turns; older ones come when they are asked for.
 import { get } from "./api.js";
 import { el, fill, visible } from "./dom.js";
-import { chip, clock, dollars, OUTCOMES, seconds, steps, tokens, VERDICTS } from "./words.js";
+import { chip, clock, dollars, ending, OUTCOMES, seconds, steps, tokens, VERDICTS } from "./words.js";
 
 const FILTERS = ["outcome", "verdict", "model", "client", "session", "upstream"];
 const COLUMNS = ["time", "outcome", "attempts", "model", "client", "session", "tokens", "cost", "took"];
@@ -31,7 +31,7 @@ export async function list(main, context) {
   };
   const form = el("form", { class: "filters", role: "search", "aria-label": "Filter turns", onsubmit: (event) => event.preventDefault() },
     pick("outcome", "Outcome", OUTCOMES), pick("verdict", "Verdict", VERDICTS), type("model", "Model", "exact name"),
-    type("client", "Client", "exact name"), type("session", "Session", "id"), type("upstream", "Upstream", "exact name"));
+    type("client", "Client", "exact name"), type("session", "Session", "id or name"), type("upstream", "Upstream", "exact name"));
 
   fill(main, el("div", { class: "head" }, el("h1", {}, "Turns"), el("span", { class: "grow" }),
     el("button", { type: "button", class: "plain", onclick: clear }, "Clear filters")), form,
@@ -43,14 +43,8 @@ export async function list(main, context) {
   function changed(event) {
     const { name, value } = event.target;
     if (wanted.get(name) === value.trim()) return;
-    wanted.set(name, meant(name, value.trim()));
+    wanted.set(name, value.trim());
     again();
-  }
-
-  /** Sessions are shown by the first letters of their id: those stand for the one id that begins so. */
-  function meant(name, value) {
-    const fits = name === "session" && value ? [...known.session].filter((one) => one.startsWith(value)) : [];
-    return fits.length === 1 ? fits[0] : value;
   }
 
   function learn(turn) {
@@ -170,11 +164,11 @@ const head = (name, kind) => el("th", { class: kind, scope: "col" }, name);
 
 function line(turn) {
   const verdicts = turn.attempts.map((attempt) => attempt.verdict ?? attempt.error ?? "none");
-  const outcome = turn.outcome ?? (turn.status ? `status ${turn.status}` : "gone");
+  const outcome = ending(turn);
   const row = el("tr", { "data-id": turn.id },
     el("td", { class: "num" }, el("a", { href: `/ui/turns/${encodeURIComponent(turn.id)}`, "aria-label":
       `${outcome}, ${turn.model}, ${verdicts.join(", then ")}` }, clock(turn.at))),
-    el("td", {}, turn.outcome ? chip(turn.outcome) : el("span", { class: "chip" }, outcome)),
+    el("td", {}, chip(outcome)),
     el("td", { class: "full" }, el("span", { class: "chain" }, steps(verdicts),
       turn.mended && el("span", { class: "chip mend", title: turn.adaptations.join(", ") }, "repaired"))),
     el("td", {}, el("span", { class: "cut", title: turn.model }, visible(turn.model || "no name"))),

@@ -16,7 +16,7 @@ export async function start(main, context) {
   async function draw() {
     const told = await get(`overview?hours=${hours}`, context.signal);
     context.running(told.running);
-    fill(body, models(told.models, context), el("div", { class: "pair" }, repairs(told.repairs), changes(told.repairs)),
+    fill(body, models(told.models, told.more_models), el("div", { class: "pair" }, repairs(told.repairs), changes(told.repairs)),
       learnt(told.learnt), el("div", { class: "pair" }, breakers(told.breakers), budget(told.budget)));
   }
   await draw();
@@ -29,7 +29,7 @@ function panel(title, note, ...children) {
 
 const empty = (title, ...rest) => el("div", { class: "empty" }, el("strong", {}, title), rest);
 
-function models(rows, context) {
+function models(rows, more) {
   const note = "lines on the bars are 95 % intervals (Wilson)";
   if (!rows.length) {
     const line = `curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' \\\n`
@@ -54,7 +54,8 @@ function models(rows, context) {
     el("td", { class: "right", "data-name": "Tokens", title: `${whole(row.input_tokens)} in, ${whole(row.output_tokens)} out` },
       whole(row.input_tokens + row.output_tokens)),
     el("td", { class: "right", "data-name": "Cost" }, dollars(row.cost_usd))));
-  return panel("Models", note, el("div", { class: "stack" }, el("table", {}, el("thead", {}, head), el("tbody", {}, lines))));
+  return panel("Models", note, el("div", { class: "stack" }, el("table", {}, el("thead", {}, head), el("tbody", {}, lines))),
+    more > 0 && el("div", { class: "body" }, el("p", { class: "sub" }, `and ${whole(more)} more ${more === 1 ? "model" : "models"}`)));
 }
 
 function counts(rows, label) {

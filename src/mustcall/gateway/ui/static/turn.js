@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { choice, copy, el, fill, pre, toast, visible } from "./dom.js";
 import { compare, shorten } from "./diff.js";
-import { chip, dollars, kind, moment, rate, seconds, steps, VERDICTS, whole } from "./words.js";
+import { chip, dollars, ending, kind, moment, rate, seconds, steps, VERDICTS, whole } from "./words.js";
 
 export async function turn(main, context) {
   const told = await get(`turns/${encodeURIComponent(context.name)}`, context.signal);
@@ -15,11 +15,11 @@ function panel(title, note, ...children) {
 }
 
 const NOT_KEPT = "Contents are not kept. [ledger] contents = \"redacted\" (or \"full\") keeps those of new turns.";
-const notKept = () => el("div", { class: "body" }, el("p", { class: "note" }, NOT_KEPT));
+const notKept = (why) => el("div", { class: "body" }, el("p", { class: "note" }, why ?? NOT_KEPT));
 
 function head(told) {
   return el("div", { class: "head" },
-    el("h1", {}, visible(told.model || "no model")), told.outcome ? chip(told.outcome) : el("span", { class: "chip" }, `status ${told.status}`),
+    el("h1", {}, visible(told.model || "no model")), chip(ending(told)),
     told.mended && el("span", { class: "chip mend" }, "repaired"), told.error && el("span", { class: "chip bad" }, told.error), el("span", { class: "grow" }),
     el("button", { type: "button", class: "plain mono", title: "Copy the id of this turn", onclick: () => copy(told.id, "the id") }, told.id));
 }
@@ -36,7 +36,7 @@ function facts(told) {
     ["Upstream", told.upstream],
     ["Wire", `${told.wire}, ${told.protocol || "passed through"}`],
     ["Demanded call", { none: "none", met: "made", unmet: "not made", dropped: "dropped" }[told.force] ?? told.force],
-    ["Status", told.status || "client left"],
+    ["Status", told.status || "none, the client left"],
     ["Client", told.client || "not named"],
     ["Session", told.session ? el("a", { class: "mono", href: `/ui/turns?session=${encodeURIComponent(told.session)}` }, told.session.slice(0, 12)) : "none"],
   ];
@@ -47,7 +47,7 @@ function facts(told) {
 }
 
 function lanes(told) {
-  if (!told.attempts.length) return panel("Attempts", null, el("div", { class: "empty" }, el("strong", {}, "Passed through"), "No reply was judged."));
+  if (!told.attempts.length) return panel("Attempts", null, el("div", { class: "empty" }, el("strong", {}, told.ended === "gone" ? "The client left before a reply" : "Passed through"), "No reply was judged."));
   const end = Math.max(told.seconds, ...told.attempts.map((attempt) => attempt.begun + attempt.seconds), 0.001);
   return panel("Attempts", "on the time of the turn", el("div", { class: "body" }, el("div", { class: "lanes" }, told.attempts.map((attempt) => {
     const word = attempt.verdict ?? attempt.error ?? "none";
@@ -91,10 +91,11 @@ function parts(reply, other, mark) {
 
 function replies(told) {
   if (!told.attempts.length) return null;
-  if (!told.attempts.some((attempt) => attempt.reply || attempt.raw) && !told.reply) return panel("Replies", null, notKept());
+  if (!told.attempts.some((attempt) => attempt.reply || attempt.raw) && !told.reply) return panel("Replies", null, notKept(told.no_reply));
   const last = told.attempts.length - 1;
   let chosen = last;
   let view = "read";
+  const nothing = () => el("p", { class: "note" }, told.no_reply ?? "Nothing was kept.");
   const left = el("div");
   const right = el("div");
   function draw() {
@@ -103,8 +104,8 @@ function replies(told) {
       ? (attempt.raw ? pre(attempt.raw) : el("p", { class: "note" }, "Nothing came, or it was not kept."))
       : parts(attempt.reply, told.delivered ?? { parts: [] }, "dropped"));
     fill(right, el("h3", {}, "What the caller got"), view === "raw"
-      ? (told.reply ? pre(told.reply) : el("p", { class: "note" }, "Nothing was kept."))
-      : told.delivered ? parts(told.delivered, told.attempts[last].reply, "repaired") : told.reply ? pre(pretty(told.reply)) : el("p", { class: "note" }, "Nothing was kept."));
+      ? (told.reply ? pre(told.reply) : nothing())
+      : told.delivered ? parts(told.delivered, told.attempts[last].reply, "repaired") : told.reply ? pre(pretty(told.reply)) : nothing());
   }
   draw();
   return panel("Replies", null, el("div", { class: "body" }, el("div", { class: "row" },
@@ -116,7 +117,7 @@ function replies(told) {
 
 function requests(told) {
   const kept = told.attempts.filter((attempt) => attempt.request);
-  if (!kept.length) return told.attempts.length ? panel("Requests", null, notKept()) : null;
+  if (!kept.length && !told.request) return told.attempts.length ? panel("Requests", null, notKept()) : null;
   const texts = [["The caller's request", told.request], ...kept.map((attempt) => [`attempt ${attempt.number}`, attempt.request])]
     .filter(([, text]) => text).map(([name, text]) => [name, pretty(text).split("\n")]);
   const names = texts.map(([name], index) => [index, index === 0 ? "Caller" : name[0].toUpperCase() + name.slice(1)]);
@@ -149,7 +150,7 @@ function taking(told) {
     el("button", { type: "button", class: "copy", onclick: () => copy(text(key), names[key]) }, `Copy ${names[key]}`));
   show("curl");
   return panel("Take it along", "the caller's request, and a test with the replies that came", el("div", { class: "body" },
-    choice("Form", Object.entries(names), "curl", show), box));
+    choice("Form", Object.entries(names).filter(([key]) => forms.includes(key)), "curl", show), box));
 }
 
 function again(told) {

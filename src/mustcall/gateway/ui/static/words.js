@@ -26,7 +26,7 @@ export const VERDICTS = {
   tool_probe: "A probe for a tool that the upstream refuses; its reply is not judged",
   unavailable: "The upstream could not be reached or failed",
 };
-export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error", gone: "The client left before" };
+export const OUTCOMES = { calls: "Tool calls", answer: "An answer", failure: "A typed error", gone: "The client left before a reply", none: "Nothing was judged" };
 
 export function kind(word) {
   if (GOOD.has(word)) return "good";
@@ -37,6 +37,9 @@ export function kind(word) {
 export function chip(word, title) {
   return el("span", { class: `chip ${kind(word)}`, title: title ?? VERDICTS[word] ?? OUTCOMES[word] }, word || "none");
 }
+
+/** What a turn ended with; one that was not judged by its status. */
+export const ending = (turn) => (turn.ended === "none" ? `status ${turn.status}` : turn.ended);
 
 /** Verdicts in order; the same one several times in a row is said once. */
 export function steps(words) {
