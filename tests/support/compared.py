@@ -10,6 +10,7 @@ upstream got more calls than turns has retried.
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -102,20 +103,24 @@ def _note_calls() -> None:
     start, answer = ScriptedUpstream.start, ScriptedUpstream._answer  # pyright: ignore[reportPrivateUsage]
     say, send = _Script._answer, FakeTransport.send  # pyright: ignore[reportPrivateUsage]
 
+    @wraps(start)
     def starting(self: ScriptedUpstream) -> ScriptedUpstream:
         started = start(self)
         _listening[self.port] = self
         return started
 
+    @wraps(answer)
     def answering(self: ScriptedUpstream, recorded: Recorded) -> Answer:
         if recorded.wire is not None and self not in _own:
             _note(self, recorded)
         return answer(self, recorded)
 
+    @wraps(say)
     def saying(self: _Script, recorded: Recorded) -> Answer:
         _note(self, recorded)
         return say(self, recorded)
 
+    @wraps(send)
     async def sending(self: FakeTransport, call: UpstreamCall) -> FakeReply:
         if call.body is not None:
             _, raw = _tally(self).noted({}, call.body)
@@ -132,10 +137,12 @@ def _note_turns() -> None:
     """Note each turn, and each exchange of a turn that is forwarded without being read."""
     begin, send = Turn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
 
+    @wraps(begin)
     def beginning(self: Turn, *args: Any, **named: Any) -> None:
         begin(self, *args, **named)
         _count_turn(self._setting.transport, self._endpoint.base_url)  # pyright: ignore[reportPrivateUsage]
 
+    @wraps(send)
     async def forwarding(transport: Any, call: UpstreamCall, *args: Any, **named: Any) -> Any:
         _count_turn(transport, call.url)
         return await send(transport, call, *args, **named)
