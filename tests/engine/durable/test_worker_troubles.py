@@ -16,7 +16,8 @@ from mustcall.core.errors import LedgerUnavailable
 from mustcall.engine.durable import worker as working
 from mustcall.engine.durable.owners import is_worker
 from mustcall.engine.durable.queueing import DbosEngine
-from mustcall.engine.durable.worker import Worker, postgres_worker
+from mustcall.engine.durable.runs import KIND
+from mustcall.engine.durable.worker import Worker, postgres_worker, task_of
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.testing import Call, Fail
 from mustcall.testing.model import ScriptedModel
@@ -136,6 +137,28 @@ async def test_a_run_that_fails_again_and_again_waits_for_somebody(place: str, m
     await carried(agent, Queue(), "r", RunStatus.WAITING)
     assert len(tries) == 4
     assert tries[3] - tries[2] >= 0.03
+
+
+async def test_a_run_that_waits_is_not_gone_on_with_from_an_old_list(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of runs may be older than what became of one of them: what waits for somebody is left alone."""
+    agent = Agent(ScriptedModel([]), ledger=place)
+    tries: list[str] = []
+
+    async def broken(*_: object) -> None:
+        tries.append("tried")
+        raise RuntimeError("a programming error")
+
+    monkeypatch.setattr(agent, "_drive", broken)
+    await agent.submit("Go.", run_id="r")
+    queue = Queue()
+    async with agent.runs.ledger() as ledger:
+        (listed,) = await ledger.runs(status=RunStatus.QUEUED, kind=KIND, most=1)
+        await agent.runs.put("r", RunStatus.WAITING)
+        worker = Worker(agent, queue, beat=0.01)
+        await worker._carry_out(task_of(listed.id, listed.fence))  # pyright: ignore[reportPrivateUsage]
+    assert tries == []
 
 
 async def test_a_worker_stopped_while_it_writes_leaves_its_run_to_the_next() -> None:

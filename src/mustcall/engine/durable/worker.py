@@ -128,8 +128,13 @@ class Worker:
             self._working.discard(current)
 
     async def _drive(self, run_id: str) -> None:
-        """Go on with a run; one that fails and is not over rests, and is handed out again after that."""
+        """Go on with a run; one that fails and is not over rests, and is handed out again after that.
+
+        One that waits for somebody is left alone, although it may have been handed out before it did.
+        """
         try:
+            if (await self._agent.runs.find(run_id)).status is RunStatus.WAITING:
+                return
             result = await self._agent.resume(run_id)
         except (UnknownRun, RunBusy, FenceLost):  # somebody is at it; if they die, their lease will be over
             return
