@@ -141,8 +141,8 @@ async def test_traces_that_cannot_be_written_are_dropped_and_said_once(
             assert len(await ledger.turns()) == 1
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith("turns are not traced: the ledger at")
-    assert lines[1] == "turns are not traced: over, the ledger works again"
+    assert lines[0].startswith("storing traces failed: the ledger at")
+    assert lines[1] == "storing traces failed: the ledger works again"
 
 
 async def test_the_queue_writes_by_itself(tmp_path: Path) -> None:

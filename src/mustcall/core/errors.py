@@ -20,7 +20,7 @@
     ├── RoleFailed                  502  a role that a coordinated answer cannot do without gave no usable answer
     ├── QuorumMissed                502  too few critics of a coordinated answer gave a usable one
     ├── BudgetSpent                 429  a cap on cost, tokens, calls or time is reached; no upstream call was made
-    ├── BreakerOpen                 503  the upstream failed again and again and is left alone; none was made
+    ├── BreakerOpen                 503  the upstream failed repeatedly, its circuit is open; no call was made
     ├── LedgerError                 500  the store of runs, responses and traces did not do its part
     │   ├── LedgerUnavailable       503  it cannot be reached, or did not answer in time
     │   ├── LedgerFull              503  there is no room to write
@@ -399,7 +399,7 @@ class AlreadyRecorded(LedgerError):
 
 
 class BreakerOpen(MustcallError):
-    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
+    """The upstream failed repeatedly and its circuit is open for another `retry_after` seconds."""
 
     code = "breaker_open"
     status = 503

@@ -29,4 +29,4 @@ class Notices:
     def over(self, what: str) -> None:
         """Note that it works again; say so if a failure had been said."""
         if self._said.pop(what, None) is not None:
-            _log.warning("%s: over, the ledger works again", what)
+            _log.warning("%s: the ledger works again", what)

@@ -170,7 +170,7 @@ class OtlpTracing:
             try:
                 provider.shutdown()
             except Exception as error:  # noqa: BLE001  the SDK's own; there is nobody left to serve
-                _log.debug("ending: %s", error)
+                _log.debug("flushing spans failed: %s", error)
 
     def _work(self) -> None:
         while True:
@@ -187,7 +187,7 @@ class OtlpTracing:
                         case _:
                             pass
                 except Exception as error:  # noqa: BLE001  one turn that cannot be told must not end the telling
-                    _log.debug("a turn was not traced: %s", error)
+                    _log.debug("exporting a turn failed: %s", error)
                 if not self._leaving:
                     time.sleep(_BREATH)
             if self._leaving and not events:

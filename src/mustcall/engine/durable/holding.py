@@ -94,7 +94,7 @@ class Hold:
                     working.cancel()
                 return
             except LedgerError as error:  # it may be back before the lease is over, and nobody can claim meanwhile
-                _logger.warning("the lease of the run %s could not be renewed: %s", self.run_id, error.message)
+                _logger.warning("renewing the lease of run %s failed: %s", self.run_id, error.message)
 
     async def _over_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -145,7 +145,7 @@ class Journal:
                 data = outcome_of(self._asked, result)
                 await self._conclude(moment, RunEnd(status=RunStatus.FAILED, outcome=data))
         except LedgerError as lost:
-            _logger.warning("the end of the run %s could not be written: %s", self.run_id, lost.message)
+            _logger.warning("recording the end of run %s failed: %s", self.run_id, lost.message)
 
     async def leave(self) -> None:
         """Let go of a run: whoever wants to may go on with it. One that was about to end ends."""
@@ -155,7 +155,7 @@ class Journal:
             else:
                 await self._let_go(self._released)
         except LedgerError as lost:
-            _logger.info("the run %s could not be let go of: %s", self.run_id, lost.message)
+            _logger.info("releasing run %s failed: %s", self.run_id, lost.message)
 
     async def _let_go(self, status: RunStatus) -> None:
         """Write what is not known to be written: who is interrupted in a write does not know what came of it."""

@@ -67,7 +67,7 @@ class DbosEngine:
         for number in range(_AGAIN):
             if await self._call(self._enqueue, task, f"{task}#{number}" if number else task):
                 return
-        _logger.warning("the task %s was carried out %s times to no avail", task, _AGAIN)
+        _logger.warning("task %s did not finish in %s executions; giving up", task, _AGAIN)
 
     async def cancel(self, task: str) -> None:
         """Take a task out of the queue."""
@@ -81,7 +81,7 @@ class DbosEngine:
             try:
                 await self._hand_over()
             except Exception as error:  # noqa: BLE001  the database is away for a moment; it is asked again
-                _logger.warning("what others have under way could not be looked at: %s", type(error).__name__)
+                _logger.warning("reading the tasks of other processes failed: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Stop DBOS and close every connection, after the calls that are still under way in threads.
@@ -124,7 +124,7 @@ class DbosEngine:
             (each.workflow_id, now - (each.updated_at or 0) / 1000) for each in listed if each.executor_id != self._name
         ]
         for task in await self._deserted(others) if others else ():
-            _logger.info("the task %s is taken over from a process that is gone", task)
+            _logger.info("task %s taken over from a dead process", task)
             await self._call(self._resume, task)
 
     def _resume(self, task: str) -> None:

@@ -94,7 +94,7 @@ class Worker:
                 for place, run in enumerate((*left, *reversed(queued))):
                     await self._submit(run, old=place < _OLDEST)
             except Exception as error:  # noqa: BLE001  whoever is away is asked again
-                _logger.debug("the queue could not be fed: %s", type(error).__name__)
+                _logger.debug("filling the queue failed: %s", type(error).__name__)
             await asyncio.sleep(self._beat)
 
     async def _submit(self, run: Run, *, old: bool) -> None:
@@ -141,7 +141,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001  the agent's own code, too
             await self._failed(run_id, error)
             return
-        _logger.info("the run %s is over: %s", run_id, result.stopped)
+        _logger.info("run %s finished: %s", run_id, result.stopped)
         self._over(run_id)
 
     def _over(self, run_id: str) -> None:
@@ -159,7 +159,7 @@ class Worker:
         try:
             status = (await self._agent.runs.find(run_id)).status
             if status.ended:
-                _logger.warning("the run %s failed: %s", run_id, said)
+                _logger.warning("run %s failed: %s", run_id, said)
                 self._over(run_id)
                 return
             if status is not RunStatus.WAITING and tries >= len(_PAUSES) and not _passes(error):
@@ -167,11 +167,11 @@ class Worker:
         except LedgerError:  # it is back, or its lease is over, when the ledger is
             return
         if status is RunStatus.WAITING:
-            _logger.warning("the run %s waits for somebody to look at it: %s", run_id, said)
+            _logger.warning("run %s needs an operator: %s", run_id, said)
             self._resting.pop(run_id, None)
         else:
-            _logger.warning("the run %s is tried again later: %s", run_id, said)
-        _logger.debug("the run %s", run_id, exc_info=error)
+            _logger.warning("run %s will be retried: %s", run_id, said)
+        _logger.debug("run %s", run_id, exc_info=error)
 
 
 async def _write_off(ledger: Ledger) -> None:
@@ -180,7 +180,7 @@ async def _write_off(ledger: Ledger) -> None:
         try:
             await ledger.write_off(age=_WRITE_OFF)
         except LedgerError as error:
-            _logger.debug("what was reserved could not be written off: %s", error.message)
+            _logger.debug("releasing reserved budget failed: %s", error.message)
         await asyncio.sleep(_SWEEP)
 
 

@@ -64,7 +64,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `caps` are a session's and `mode` is what a reached one does: refuse the call, be reported, or nothing. `turn` is
     the cost of one turn: a request at the gateway, a run of an agent. `prices` stand over the known ones. `breaker` is
-    when an upstream that keeps failing is left alone; None is never.
+    when the circuit of a failing upstream opens; None is never.
     """
 
     caps: Caps = Caps()
@@ -208,7 +208,7 @@ class Purse:
     # --- breakers ----------------------------------------------------------------------------------------------------
 
     async def allow(self, upstream: str, called: str) -> None:
-        """Raise `BreakerOpen` where an upstream is left alone; `called` is its name for people."""
+        """Raise `BreakerOpen` where the circuit of an upstream is open; `called` is its name for people."""
         rule = self.metering.budget.breaker
         if rule is None:
             return
@@ -216,9 +216,9 @@ class Purse:
         if open_ is None:
             return
         failure, left = open_
-        _logger.warning("turn %s: upstream %s is left alone for %.1f s: %s", self.turn, called, left, failure)
+        _logger.warning("turn %s: circuit of upstream %s open for %.1f s: %s", self.turn, called, left, failure)
         raise BreakerOpen(
-            f"the upstream {called!r} failed {rule.failures} times in a row ({failure}) and is left alone for "
+            f"the upstream {called!r} failed {rule.failures} times in a row ({failure}); its circuit is open for "
             f"another {left:.1f} seconds; no call was made",
             retry_after=left,
             details={"upstream": called, "failure": str(failure), "retry_after": round(left, 3), "transient": True},

@@ -231,7 +231,7 @@ class Keeper:
             try:
                 await self.share_facts(learnt)
             except LedgerError as error:
-                self.notices.failed("what was learnt is not shared", error)
+                self.notices.failed("sharing learnt facts failed", error)
             shared.set()
             if last:
                 return
@@ -335,7 +335,7 @@ class Keeper:
                 await self.ledger.write_off(age=_WRITE_OFF)
                 await self.ledger.expire_learnt(before=max(0.0, time() - self._settings.learnt_seconds))
             except LedgerError as error:
-                self.notices.failed("what is old was not removed", error)
+                self.notices.failed("pruning expired rows failed", error)
             await asyncio.sleep(_SWEEP)
 
 

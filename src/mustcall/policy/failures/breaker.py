@@ -1,4 +1,4 @@
-"""When an upstream that keeps failing is left alone for a while: a circuit breaker as one table.
+"""When the circuit of a failing upstream opens, and when it closes again: a circuit breaker as one table.
 
 It knows states and events, not what a failure is (`policy.failures.backoff` decides that) nor where the breaker is
 kept. Time comes in as `now`; any clock that does not run backwards will do, and one that jumps back only makes the wait
