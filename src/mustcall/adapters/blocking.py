@@ -70,11 +70,7 @@ class Driver:
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return what the work comes to, or raise what it raises."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._step(work)
-        return _in_a_thread(lambda: self._step(work))
+        return _in_a_thread(lambda: self._step(work)) if _inside_a_loop() else self._step(work)
 
     def close(self) -> None:
         """End what is left. Closing twice is fine."""
@@ -99,6 +95,14 @@ class Driver:
         await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
+
+
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -13,7 +13,7 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import WholeReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import Progress, TurnRecord
 from mustcall.engine.telling import turn_ended
 from mustcall.engine.turns import House
 from mustcall.gateway.config.settings import ServerSettings, Settings
@@ -47,14 +47,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunks:
-    """What follows the first bytes of a stream. `ended` is called once, when it is over or closed.
+    """What follows the first bytes of a stream; what became of the turn is told when it is over or closed.
 
     It is no generator: closing one that was never begun would not close what it reads.
     """
 
-    def __init__(self, chunks: AsyncGenerator[bytes], ended: Callable[[], None]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], told: "_Told") -> None:
         self._chunks = chunks
-        self._ended: Callable[[], None] | None = ended
+        self._told: _Told | None = told
+        #: The error that the stream ends in, which its last event tells of, too.
+        self.error: MustcallError | None = None
+        told.on_failure(self._fail)
 
     async def next(self) -> bytes | None:
         """Return the next piece, None at the end."""
@@ -69,9 +72,12 @@ class Chunks:
         self._end()
 
     def _end(self) -> None:
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended()
+        told, self._told = self._told, None
+        if told is not None:
+            told.end(self.error)
+
+    def _fail(self, error: MustcallError) -> None:
+        self.error = error
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +126,7 @@ class Contract:
         if isinstance(reply, WholeReply):
             turn.end()
             return Answer(status=reply.status, headers=[_JSON, *headers], body=reply.body)
-        chunks = Chunks(reply.chunks, turn.end)
+        chunks = Chunks(reply.chunks, turn)
         return Answer(status=reply.status, headers=[_EVENTS, *headers], body=reply.first, chunks=chunks)
 
 
@@ -144,6 +150,17 @@ class _Told:
     def headers(self, adaptations: Iterable[Adaptation]) -> list[Header]:
         """Return the headers that say what the turn came to."""
         return turn_headers(self.request_id.encode(), adaptations, self.progress.record)
+
+    def on_failure(self, heard: Callable[[MustcallError], None]) -> None:
+        """Call with the error of a turn that fails from here on; whoever heard of it before still does."""
+        before = self.progress.failed
+
+        def failed(error: MustcallError, record: TurnRecord | None) -> None:
+            heard(error)
+            if before is not None:
+                before(error, record)
+
+        self.progress.failed = failed
 
     def end(self, error: MustcallError | None = None) -> None:
         """Tell that the turn is over."""

@@ -12,7 +12,7 @@ from weakref import finalize
 
 from mustcall.adapters.blocking import Driver, Turnstile
 from mustcall.adapters.contract import Answer, Asked, Chunks, Contract
-from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts
+from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts, plain_headers
 from mustcall.core.errors import UpstreamError
 from mustcall.core.origin import Wire
 from mustcall.upstream.seam import Transport
@@ -36,7 +36,7 @@ def _wire_of(request: "httpx.Request", routes: Routes) -> Wire | None:
 
 def _asked(request: "httpx.Request", wire: Wire) -> Asked:
     query = request.url.query.decode("latin-1")
-    return Asked(wire=wire, body=request.content, headers=dict(request.headers), query=query)
+    return Asked(wire=wire, body=request.content, headers=plain_headers(request.headers), query=query)
 
 
 def _response(http: Any, answer: Answer, stream: Any = None) -> "httpx.Response":

@@ -13,6 +13,7 @@ from mustcall.adapters.blocking import Turnstile
 from mustcall.core.errors import MustcallError
 from mustcall.core.limits import DEFAULTS
 from mustcall.gateway.asking import PREFIX
+from mustcall.gateway.connections.receiving import headers_of
 from mustcall.upstream import failures
 from mustcall.upstream.bounds import in_turns, read_bounded
 from mustcall.upstream.seam import UpstreamCall
@@ -20,15 +21,18 @@ from mustcall.upstream.seam import UpstreamCall
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-__all__ = ["AsyncAttempts", "Attempts", "BlockingAttempts", "package_of"]
+__all__ = ["AsyncAttempts", "Attempts", "BlockingAttempts", "package_of", "plain_headers"]
 
 
-def package_of(client: "httpx.Client | httpx.AsyncClient") -> Any:
-    """Return the package that an HTTP client is of: `httpx2`, or `httpx` for older SDKs."""
-    root = next(
-        (kind.__module__.partition(".")[0] for kind in type(client).__mro__ if kind.__module__.startswith("httpx")), ""
-    )
-    return sys.modules[root or "httpx"]
+def package_of(client: type) -> Any:
+    """Return the package that a class of HTTP clients is of: `httpx2`, or `httpx` for older SDKs."""
+    roots = (kind.__module__.partition(".")[0] for kind in client.__mro__)
+    return sys.modules[next((root for root in roots if root in ("httpx", "httpx2")), "httpx")]
+
+
+def plain_headers(headers: "httpx.Headers") -> dict[str, str]:
+    """Return headers with names in lower case; the mapping itself looks every value up in a list."""
+    return headers_of({"headers": [(name.lower(), value) for name, value in headers.raw]})
 
 
 class Reply:
@@ -40,7 +44,7 @@ class Reply:
         self, response: "httpx.Response", pieces: AsyncGenerator[bytes], closing: Callable[[], Awaitable[None]]
     ) -> None:
         self.status = response.status_code
-        self.headers = dict(response.headers)
+        self.headers = plain_headers(response.headers)
         self._pieces = pieces
         self.close = closing
 

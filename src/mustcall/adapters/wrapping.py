@@ -25,11 +25,12 @@ from mustcall.policy.words.grounding import GroundingRule, check_rules
 from mustcall.profiles import read_overrides
 from mustcall.upstream.endpoint import Endpoint
 
-__all__ = ["OPENAI_ROUTES", "house_of", "wrap"]
+__all__ = ["ANTHROPIC_ROUTES", "OPENAI_ROUTES", "house_of", "wrap"]
 
 C = TypeVar("C")
 
 OPENAI_ROUTES: Routes = {"/chat/completions": Wire.CHAT, "/responses": Wire.RESPONSES}
+ANTHROPIC_ROUTES: Routes = {"/v1/messages": Wire.MESSAGES}
 
 
 class _Kind(NamedTuple):
@@ -44,7 +45,7 @@ class _Kind(NamedTuple):
 
 _KINDS = (
     _Kind("openai", "OpenAI", "AsyncOpenAI", OPENAI_ROUTES),
-    _Kind("anthropic", "Anthropic", "AsyncAnthropic", {"/v1/messages": Wire.MESSAGES}, "/v1"),
+    _Kind("anthropic", "Anthropic", "AsyncAnthropic", ANTHROPIC_ROUTES, "/v1"),
 )
 
 
@@ -69,7 +70,7 @@ def wrap(
     inner: Any = given._client  # noqa: SLF001  the SDKs have no public name for it
     if isinstance(getattr(inner, "_transport", None), ContractTransport | AsyncContractTransport):
         raise ConfigError("this client is wrapped already; wrap the one it was made of")
-    http = package_of(inner)
+    http = package_of(type(inner))
     house = house_of(protocol, profile, controls, rules)
     endpoints = _endpoints(str(given.base_url).rstrip("/") + kind.below, kind.routes)
     turnstile = Turnstile()
