@@ -7,7 +7,7 @@ with each of them, because a thread runs one loop at a time; the caller waits ei
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from math import inf
@@ -34,7 +34,7 @@ class Turnstile:
         return self._lock
 
     @contextmanager
-    def outside(self) -> Iterator[None]:
+    def outside(self) -> Generator[None]:
         """Let others in while this thread waits for something."""
         self._lock.release()
         try:

@@ -31,7 +31,15 @@ __all__ = ["Answer", "Asked", "Chunks", "Contract"]
 
 #: Headers of the upstream's answer that are about bytes which the engine has read and may have written anew.
 _FRAMING = frozenset(
-    {"connection", "content-encoding", "content-length", "content-type", "keep-alive", "set-cookie", "transfer-encoding"}
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "keep-alive",
+        "set-cookie",
+        "transfer-encoding",
+    }
 )
 _JSON: Header = (b"content-type", b"application/json")
 _EVENTS: Header = (b"content-type", b"text/event-stream; charset=utf-8")

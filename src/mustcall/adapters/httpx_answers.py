@@ -7,7 +7,7 @@ its retries and its exceptions stay its own.
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from mustcall.adapters.blocking import Driver, Turnstile
@@ -82,7 +82,7 @@ class ContractTransport:
             if not keeps:
                 driver.close()
 
-    def __enter__(self) -> "ContractTransport":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,7 +115,7 @@ class AsyncContractTransport:
             return _response(self._http, answer)
         return _response(self._http, answer, _async_body(self._http)(answer.body, answer.chunks))
 
-    async def __aenter__(self) -> "AsyncContractTransport":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -130,7 +130,11 @@ class UpstreamTransport:
     """For an asynchronous client of OpenAI's SDK whose requests go to an `Upstream`, on whichever wire that speaks."""
 
     def __init__(
-        self, http: Any, contract: Contract, routes: Routes, connect: Callable[[], AbstractAsyncContextManager[Transport]]
+        self,
+        http: Any,
+        contract: Contract,
+        routes: Routes,
+        connect: Callable[[], AbstractAsyncContextManager[Transport]],
     ) -> None:
         self._http = http
         self._contract = contract
@@ -152,7 +156,7 @@ class UpstreamTransport:
             body = _async_body(self._http)(answer.body, answer.chunks, stack.pop_all())
         return _response(self._http, answer, body)
 
-    async def __aenter__(self) -> "UpstreamTransport":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

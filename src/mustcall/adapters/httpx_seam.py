@@ -5,7 +5,7 @@ as the very request that the SDK made. Both `httpx` and `httpx2` are served: the
 """
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["AsyncAttempts", "Attempts", "BlockingAttempts", "package_of", "plain_headers"]
 
 
-def package_of(client: type) -> Any:
-    """Return the package that a class of HTTP clients is of: `httpx2`, or `httpx` for older SDKs."""
-    roots = (kind.__module__.partition(".")[0] for kind in client.__mro__)
+def package_of(client: object) -> Any:
+    """Return the package that an HTTP client, or a class of them, is of: `httpx2`, or `httpx` for older SDKs."""
+    kind = client if isinstance(client, type) else type(client)
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return sys.modules[next((root for root in roots if root in ("httpx", "httpx2")), "httpx")]
 
 
@@ -46,7 +47,7 @@ class Reply:
         self.status = response.status_code
         self.headers = plain_headers(response.headers)
         self._pieces = pieces
-        self.close = closing
+        self._closing = closing
 
     async def read(self) -> bytes:
         """Return the whole body; raise `UpstreamGarbage` for one over the limits."""
@@ -55,6 +56,10 @@ class Reply:
     def chunks(self) -> AsyncGenerator[bytes]:
         """Return the body piece by piece, as it arrives."""
         return in_turns(self._pieces, DEFAULTS)
+
+    async def close(self) -> None:
+        """Free the connection; an unfinished answer is cut off."""
+        await self._closing()
 
 
 class Attempts:
@@ -83,7 +88,7 @@ class Attempts:
         return cast("httpx.Request", made)  # of the client's own package
 
     @contextmanager
-    def typed(self, call: UpstreamCall) -> Iterator[None]:
+    def typed(self, call: UpstreamCall) -> Generator[None]:
         """Raise what the HTTP client raises as the seam's own error."""
         self.fault = None
         try:
@@ -130,9 +135,7 @@ class AsyncAttempts(Attempts):
 class BlockingAttempts(Attempts):
     """The seam over a client that blocks. Its loop has one task, and others may run steps while it waits."""
 
-    def __init__(
-        self, client: "httpx.Client", package: Any, request: "httpx.Request", turnstile: Turnstile
-    ) -> None:
+    def __init__(self, client: "httpx.Client", package: Any, request: "httpx.Request", turnstile: Turnstile) -> None:
         super().__init__(package, request)
         self._client = client
         self._turnstile = turnstile

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from mustcall.adapters.blocking import Driver
 from mustcall.adapters.clients import contract_for
@@ -42,7 +42,7 @@ class ChatMustcall(BaseChatModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     upstream: Upstream
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
     controls: Controls | None = None
     rules: tuple[GroundingRule, ...] = ()
 
@@ -71,7 +71,7 @@ class ChatMustcall(BaseChatModel):
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  LangChain's own signature
         **kwargs: Any,
     ) -> ChatResult:
         asked = self._asked(messages, stop, kwargs)
@@ -85,7 +85,7 @@ class ChatMustcall(BaseChatModel):
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  as above
         **kwargs: Any,
     ) -> ChatResult:
         return await self._whole(self._asked(messages, stop, kwargs))
@@ -135,7 +135,12 @@ class ChatMustcall(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)], llm_output=message.response_metadata)
 
     def _asked(
-        self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, more: Mapping[str, Any], *, stream: bool = False
+        self,
+        messages: Sequence[BaseMessage],
+        stop: Sequence[str] | None,
+        more: Mapping[str, Any],
+        *,
+        stream: bool = False,
     ) -> Asked:
         body = {"model": self.upstream.model, **self.settings, "messages": write_messages(messages), **more}
         if stop:

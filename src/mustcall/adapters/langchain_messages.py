@@ -11,7 +11,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from mustcall.core.errors import UpstreamRejected
 from mustcall.core.origin import Wire
+from mustcall.gateway.asking import PREFIX
 from mustcall.gateway.replies import Header
+from mustcall.wire.chat.reply import decode_usage
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
@@ -19,7 +21,6 @@ __all__ = ["ChunkReader", "read_message", "write_choice", "write_messages"]
 
 #: Fields of an assistant message that LangChain has no place for; they are handed back as they came.
 _CARRIED = ("reasoning_content", "reasoning", "reasoning_details", "refusal")
-_OURS = "x-mustcall-"
 
 
 def write_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -47,18 +48,63 @@ def write_choice(choice: str | bool | Mapping[str, Any] | None, names: Sequence[
             return choice
 
 
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    id: str | None = None
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Said(msgspec.Struct):
+    """An assistant message, or what a chunk adds to one."""
+
+    content: Any = None
+    tool_calls: tuple[_Call, ...] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    refusal: Any = None
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What LangChain has no place for."""
+        return {name: getattr(self, name) for name in _CARRIED if getattr(self, name)}
+
+
+class _Choice(msgspec.Struct):
+    message: _Said = msgspec.field(default_factory=_Said)
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Read(msgspec.Struct):
+    """A reply, or a chunk of one."""
+
+    id: str | None = None
+    model: str = ""
+    choices: tuple[_Choice, ...] = ()
+    usage: Any = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Read)
+
+
 def read_message(body: bytes, headers: Sequence[Header]) -> AIMessage:
     """Return a whole reply as a message."""
-    reply = msgspec.json.decode(body)
-    choice = reply["choices"][0]
-    message = choice["message"]
+    reply = _decoder.decode(body)
+    choice = reply.choices[0]
     return AIMessage(
-        content=message.get("content") or "",
-        tool_calls=[_call(call) for call in message.get("tool_calls") or ()],
-        additional_kwargs={name: message[name] for name in _CARRIED if message.get(name)},
-        usage_metadata=_usage(reply.get("usage")),
+        content=choice.message.content or "",
+        tool_calls=[_call(call) for call in choice.message.tool_calls or ()],
+        additional_kwargs=choice.message.carried,
+        usage_metadata=_usage(reply.usage),
         response_metadata=_metadata(reply, choice, headers),
-        id=reply.get("id"),
+        id=reply.id,
     )
 
 
@@ -75,54 +121,49 @@ class ChunkReader:
         return [ChatGenerationChunk(message=self._chunk(data)) for data in events if data and data != b"[DONE]"]
 
     def _chunk(self, data: bytes) -> AIMessageChunk:
-        chunk = msgspec.json.decode(data)
-        if "error" in chunk:
+        chunk = _decoder.decode(data)
+        if chunk.error is not None:
             raise UpstreamRejected(codec_for(Wire.CHAT).decode_error(502, data))
-        choice: dict[str, Any] = next(iter(chunk.get("choices") or ()), {})
-        delta: dict[str, Any] = choice.get("delta") or {}
-        done = bool(choice.get("finish_reason"))
+        choice = chunk.choices[0] if chunk.choices else _Choice()
+        delta = choice.delta or _Said()
         return AIMessageChunk(
-            content=delta.get("content") or "",
-            tool_call_chunks=[_call_chunk(call) for call in delta.get("tool_calls") or ()],
-            additional_kwargs={name: delta[name] for name in _CARRIED if delta.get(name)},
-            usage_metadata=_usage(chunk.get("usage")),
-            response_metadata=_metadata(chunk, choice, self.headers) if done else {},
-            id=chunk.get("id"),
+            content=delta.content or "",
+            tool_call_chunks=[_call_chunk(call) for call in delta.tool_calls or ()],
+            additional_kwargs=delta.carried,
+            usage_metadata=_usage(chunk.usage),
+            response_metadata=_metadata(chunk, choice, self.headers) if choice.finish_reason else {},
+            id=chunk.id,
         )
 
 
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = call["function"]
-    return tool_call(name=function["name"], args=msgspec.json.decode(function["arguments"]), id=call["id"])
+def _call(call: _Call) -> ToolCall:
+    function = call.function or _Function()
+    return tool_call(name=function.name or "", args=msgspec.json.decode(function.arguments or ""), id=call.id)
 
 
-def _call_chunk(call: Mapping[str, Any]) -> ToolCallChunk:
-    function = call.get("function") or {}
-    return tool_call_chunk(
-        name=function.get("name"), args=function.get("arguments"), id=call.get("id"), index=call.get("index")
-    )
+def _call_chunk(call: _Call) -> ToolCallChunk:
+    function = call.function or _Function()
+    return tool_call_chunk(name=function.name, args=function.arguments, id=call.id, index=call.index)
 
 
-def _usage(usage: Mapping[str, Any] | None) -> UsageMetadata | None:
-    if not usage:
+def _usage(value: Any) -> UsageMetadata | None:
+    usage = decode_usage(value)
+    if usage is None:
         return None
-    asked, made = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return UsageMetadata(
-        input_tokens=asked,
-        output_tokens=made,
-        total_tokens=usage.get("total_tokens") or asked + made,
-        input_token_details={"cache_read": read},
-        output_token_details={"reasoning": thought},
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        input_token_details={"cache_read": usage.cached_tokens, "cache_creation": usage.cache_write_tokens},
+        output_token_details={"reasoning": usage.reasoning_tokens},
     )
 
 
-def _metadata(reply: Mapping[str, Any], choice: Mapping[str, Any], headers: Sequence[Header]) -> dict[str, Any]:
+def _metadata(reply: _Read, choice: _Choice, headers: Sequence[Header]) -> dict[str, Any]:
     """Return what LangChain calls the metadata of a response, with what the turn came to under `mustcall`."""
     turn = {name.decode(): value.decode("latin-1") for name, value in headers}
     return {
-        "model_name": reply.get("model", ""),
-        "finish_reason": choice.get("finish_reason"),
-        "mustcall": {name.removeprefix(_OURS): value for name, value in turn.items() if name.startswith(_OURS)},
+        "model_name": reply.model,
+        "finish_reason": choice.finish_reason,
+        "mustcall": {name.removeprefix(PREFIX): value for name, value in turn.items() if name.startswith(PREFIX)},
     }

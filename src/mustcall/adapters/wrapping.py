@@ -70,7 +70,7 @@ def wrap(
     inner: Any = given._client  # noqa: SLF001  the SDKs have no public name for it
     if isinstance(getattr(inner, "_transport", None), ContractTransport | AsyncContractTransport):
         raise ConfigError("this client is wrapped already; wrap the one it was made of")
-    http = package_of(type(inner))
+    http = package_of(inner)
     house = house_of(protocol, profile, controls, rules)
     endpoints = _endpoints(str(given.base_url).rstrip("/") + kind.below, kind.routes)
     turnstile = Turnstile()
