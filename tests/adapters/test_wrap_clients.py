@@ -1,6 +1,7 @@
 """What `mustcall.wrap` takes, what it leaves alone, and that nothing stays behind."""
 
 import asyncio
+import gc
 import json
 import threading
 from typing import Any, assert_type
@@ -128,23 +129,25 @@ def test_everything_else_passes() -> None:
 
 async def test_everything_else_passes_asynchronously() -> None:
     """The same for asynchronous clients."""
-    async with ScriptedUpstream(models=("a",)) as upstream:
-        async with wrap(make_client(ASYNC, upstream.url, max_retries=0)) as client:
-            assert [model.id async for model in client.models.list()] == ["a"]
-            with pytest.raises(openai.NotFoundError, match="Invalid URL"):
-                await client.files.create(file=b"hat", purpose="assistants")
+    async with (
+        ScriptedUpstream(models=("a",)) as upstream,
+        wrap(make_client(ASYNC, upstream.url, max_retries=0)) as client,
+    ):
+        assert [model.id async for model in client.models.list()] == ["a"]
+        with pytest.raises(openai.NotFoundError, match="Invalid URL"):
+            await client.files.create(file=b"hat", purpose="assistants")
 
 
 def test_parse_and_stream_helpers() -> None:
     """The SDKs' helpers for structured answers and streams work on what a turn comes to."""
     fenced = Turn(Say('Sure!\n```json\n{"euros": 12}\n```'))
-    with ScriptedUpstream([fenced, fenced]) as upstream:
+    with ScriptedUpstream([fenced, Turn(Say('{"euros": 12}'))] * 2) as upstream:
         with wrap(make_client(SYNC, upstream.url)) as client:
             parsed = client.chat.completions.parse(model="m", messages=ASKED, response_format=Price)
             assert parsed.choices[0].message.parsed == Price(euros=12)
         with wrap(make_client(SYNC, upstream.url)) as client:
             assert client.responses.parse(model="m", input=QUESTION, text_format=Price).output_parsed == Price(euros=12)
-        assert len(upstream.requests) == 2
+        assert len(upstream.requests) == 4
     text = '<tool_call>{"name": "price", "arguments": {"item": "hat"}}</tool_call>'
     with ScriptedUpstream([Turn(Say(text))] * 3) as upstream:
         strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
@@ -152,7 +155,7 @@ def test_parse_and_stream_helpers() -> None:
             wrap(make_client(SYNC, upstream.url)) as client,
             client.chat.completions.stream(model="m", messages=ASKED, tools=[strict]) as stream,
         ):
-            (call,) = stream.get_final_completion().choices[0].message.tool_calls or ()
+            (call,) = list(stream.get_final_completion().choices[0].message.tool_calls or ())
             assert (call.function.name, json.loads(call.function.arguments)) == CALL
         tool: Any = {"type": "function", "name": "price", "parameters": SCHEMA, "strict": True}
         with (
@@ -248,14 +251,12 @@ async def test_nothing_stays_behind_asynchronously() -> None:
 
 def test_a_stream_that_is_forgotten() -> None:
     """A stream that nobody closes leaves no open event loop when it is collected."""
-    import gc  # noqa: PLC0415  only here
-
-    with ScriptedUpstream([Turn(Say("A hat costs 12 euros."))]) as upstream:
-        with wrap(make_client(SYNC, upstream.url)) as client:
-            stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
-            assert stream.response.status_code == 200
-            del stream
-            gc.collect()
+    script = [Turn(Say("A hat costs 12 euros."))]
+    with ScriptedUpstream(script) as upstream, wrap(make_client(SYNC, upstream.url)) as client:
+        stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
+        assert stream.response.status_code == 200
+        del stream
+        gc.collect()
 
 
 def test_threads_wait_side_by_side() -> None:

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.tool import ToolCall, ToolCallChunk, tool_call, tool_call_chunk
+from langchain_core.messages.content import InvalidToolCall
+from langchain_core.messages.tool import (
+    ToolCall,
+    ToolCallChunk,
+    invalid_tool_call,
+    tool_call,
+    tool_call_chunk,
+)
 from langchain_core.outputs import ChatGenerationChunk
 
 from mustcall.core.errors import UpstreamRejected
@@ -98,9 +105,20 @@ def read_message(body: bytes, headers: Sequence[Header]) -> AIMessage:
     """Return a whole reply as a message."""
     reply = _decoder.decode(body)
     choice = reply.choices[0]
+    calls: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for call in choice.message.tool_calls or ():
+        function = call.function or _Function()
+        try:
+            arguments = msgspec.json.decode(function.arguments or "", type=dict[str, Any])
+        except msgspec.DecodeError as error:  # under protocol `off` arguments may be anything
+            invalid.append(invalid_tool_call(name=function.name, args=function.arguments, id=call.id, error=str(error)))
+        else:
+            calls.append(tool_call(name=function.name or "", args=arguments, id=call.id))
     return AIMessage(
         content=choice.message.content or "",
-        tool_calls=[_call(call) for call in choice.message.tool_calls or ()],
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
         additional_kwargs=choice.message.carried,
         usage_metadata=_usage(reply.usage),
         response_metadata=_metadata(reply, choice, headers),
@@ -134,11 +152,6 @@ class ChunkReader:
             response_metadata=_metadata(chunk, choice, self.headers) if choice.finish_reason else {},
             id=chunk.id,
         )
-
-
-def _call(call: _Call) -> ToolCall:
-    function = call.function or _Function()
-    return tool_call(name=function.name or "", args=msgspec.json.decode(function.arguments or ""), id=call.id)
 
 
 def _call_chunk(call: _Call) -> ToolCallChunk:
