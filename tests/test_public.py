@@ -29,15 +29,16 @@ def test_every_error_can_be_imported() -> None:
 
 
 def test_docs_import_from_public_places_only() -> None:
-    """What the docs and examples import comes from the package, its test kit, its tools, its ledger or its events."""
+    """What docs and examples import comes from the package, its test kit, tools, ledger, events or adapters."""
     root = Path(__file__).parents[1]
-    pages = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "examples").glob("*.py")]
+    docs = (*(root / "docs").glob("*.md"), *(root / "docs" / "adapters").glob("*.md"))
+    pages = [root / "README.md", *docs, *(root / "examples").glob("*.py")]
     named = {
         (page.name, found)
         for page in pages
         for found in re.findall(r"^from (mustcall[a-z_.]*) import", page.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    public = ("mustcall.testing", "mustcall.toolkit", "mustcall.ledger", "mustcall.telemetry")
+    public = ("mustcall.testing", "mustcall.toolkit", "mustcall.ledger", "mustcall.telemetry", "mustcall.adapters")
     assert len(named) > 10
     assert [one for one in sorted(named) if one[1] != "mustcall" and not one[1].startswith(public)] == []
 
@@ -53,6 +54,9 @@ def test_a_plain_import_loads_nothing() -> None:
     code = f"import sys, mustcall\nprint([n for n in {HEAVY} if n in sys.modules])"
     assert _python(code) == "[]"
     code = f"import sys, mustcall\nmustcall.Agent\nprint([n for n in {HEAVY[4:]} if n in sys.modules])"
+    assert _python(code) == "[]"
+    sdks = ("openai", "anthropic", "httpx", "httpx2", "aiohttp")
+    code = f"import sys, mustcall\nmustcall.wrap\nprint([n for n in {sdks} if n in sys.modules])"
     assert _python(code) == "[]"
 
 

@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that importing the package costs n
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mustcall.adapters.wrapping import wrap
     from mustcall.core.errors import AlreadyRecorded as AlreadyRecorded
     from mustcall.core.errors import BadArguments as BadArguments
     from mustcall.core.errors import BodyTooLarge as BodyTooLarge
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "mustcall.adapters.wrapping": ("wrap",),
     # Every error can be imported from here; `__all__` lists the few that code of one's own mostly names.
     "mustcall.core.errors": (
         "AlreadyRecorded",
@@ -229,6 +231,7 @@ __all__ = [
     "coordinate",
     "coordinate_sync",
     "tool",
+    "wrap",
 ]
 
 

@@ -5,6 +5,7 @@ nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import msgspec
 
@@ -148,6 +149,13 @@ class Turns:
         self.learnt = learnt or Learnt()
         self.issued = Issued()
         self._last = Setting(transport=transport, clock=clock, learnt=self.learnt)
+
+    def over(self, transport: Transport) -> "Turns":
+        """Return these turns over another transport; what they learn stays shared."""
+        other = copy(self)
+        other._transport = transport  # noqa: SLF001  a copy of itself
+        other._last = Setting(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
+        return other
 
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""

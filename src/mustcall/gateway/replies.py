@@ -21,6 +21,7 @@ __all__ = [
     "reply_headers",
     "retry_advice",
     "status_of",
+    "turn_headers",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -48,8 +49,12 @@ def reply_headers(
         headers.append((b"request-id", ours))
     if "x-request-id" not in upstream:
         headers.append((b"x-request-id", ours))
-    if record is not None:
-        headers += _turn_headers(record, ours)
+    return headers + turn_headers(ours, adaptations, record)
+
+
+def turn_headers(request_id: bytes, adaptations: Iterable[Adaptation], record: TurnRecord | None) -> list[Header]:
+    """Return the headers that say what a turn came to and what was changed for it."""
+    headers = _turn_headers(record, request_id) if record is not None else []
     noted = _compact(adaptations) if adaptations else b""
     if noted:
         headers.append((b"x-mustcall-adaptations", noted))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -84,6 +85,13 @@ class Service:
             metering = Metering(budget, clock, events=events)
         #: None where nothing is counted.
         self._metering = metering
+
+    def over(self, transport: Transport) -> "Service":
+        """Return this service over another transport; settings and all that was learnt are shared."""
+        other = copy(self)
+        other.transport = transport
+        other._turns = self._turns.over(transport)  # noqa: SLF001  a copy of itself
+        return other
 
     @property
     def learnt(self) -> Learnt:
