@@ -113,7 +113,7 @@ class _Run:
             click.echo(f"{recorded.source}: to {where}", err=True)
             click.echo(f"announced: at most {told.most_calls} upstream calls; {told.cost_words}", err=True)
             click.echo(
-                f"a candidate counts at {NEEDED} of {TRIALS}, the result is confirmed at {CONFIRMED} of {CONFIRMING}",
+                f"a request counts at {NEEDED} of {TRIALS}, the result is confirmed at {CONFIRMED} of {CONFIRMING}",
                 err=True,
             )
             with searching_bar(self._max_calls) as note:
