@@ -3,7 +3,7 @@
 Nothing here decides anything: `journal`, `responses`, `traces`, `shared` and `keeping` say when which is used.
 """
 
-from mustcall.core.adaptation import REPAIRS
+from mustcall.core.adaptation import REPAIRS, AdaptationKind
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Statement
 
@@ -172,9 +172,12 @@ ATTEMPT_GROUPS = Statement(
     WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant) GROUP BY a.verdict, a.remedy
     ORDER BY COUNT(*) DESC LIMIT :most"""
 )
+# Turns by each kind of their adaptations, which stand one on a line. Kinds are few; what they were done to is without
+# end, so that groups of whole adaptations would have to be cut.
+CHANGES = {f"kind_{kind}": f"%\n{kind}:%" for kind in AdaptationKind}
 CHANGE_GROUPS = Statement(
-    """SELECT adaptations, COUNT(*) FROM mustcall_turn WHERE at >= :since AND adaptations <> ''
-    AND (:tenant = '' OR tenant = :tenant) GROUP BY adaptations ORDER BY COUNT(*) DESC LIMIT :most"""
+    f"""SELECT {", ".join(f"SUM(CASE WHEN :line || adaptations LIKE :{name} THEN 1 ELSE 0 END)" for name in CHANGES)}
+    FROM mustcall_turn WHERE at >= :since AND adaptations <> '' AND (:tenant = '' OR tenant = :tenant)"""
 )
 
 # Money. No row from ACCOUNT_RESERVE is a refusal: a cap is reached, counting what still runs. Cost is in billionths.

@@ -1,12 +1,12 @@
 """Turns as they are kept: one row each, one for each attempt, with as much of their contents as the operator wants."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from mustcall.core.adaptation import REPAIRS
+from mustcall.core.adaptation import REPAIRS, AdaptationKind
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, AskMany, Program, Row
@@ -46,6 +46,7 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
             for column in ("request", "reply"):
                 named[column] = keep(named[column], contents)
             named["raw"] = _kept_raw(attempt.raw, contents)
+            named["retries"] = msgspec.json.encode(attempt.retries).decode() if attempt.retries else None
             named["tool"] = attempt.tool.replace("\0", "")
             named["problem"] = keep(attempt.problem.replace("\0", "").encode(), contents).decode("utf-8", "replace")
             attempts.append(named)
@@ -84,13 +85,13 @@ def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
     turns, attempts, changes = yield [
         Ask(sql.TURN_GROUPS, {"since": since, "tenant": tenant, "most_models": _MOST_MODELS, **sql.MENDED}),
         Ask(sql.ATTEMPT_GROUPS, named),
-        Ask(sql.CHANGE_GROUPS, named),
+        Ask(sql.CHANGE_GROUPS, {"since": since, "tenant": tenant, "line": "\n", **sql.CHANGES}),
     ]
     return TurnSums(
         groups=tuple(_group(row[1:]) for row in turns),
         models=int(turns[0][0]) if turns else 0,
         attempts=tuple((verdict or "", remedy or "", int(count)) for verdict, remedy, count in attempts),
-        changes=count_changes((tuple(kinds.split("\n")), int(count)) for kinds, count in changes),
+        changes=_by_count({kind: int(count or 0) for kind, count in zip(AdaptationKind, changes[0], strict=True)}),
     )
 
 
@@ -100,7 +101,13 @@ def count_changes(turns: Iterable[tuple[Iterable[str], int]]) -> tuple[tuple[str
     for adaptations, count in turns:
         for kind in {entry.partition(":")[0] for entry in adaptations}:
             counted[kind] += count
-    return tuple(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
+    return _by_count(counted)
+
+
+def _by_count(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        sorted(((str(kind), count) for kind, count in counted.items() if count), key=lambda one: (-one[1], one[0]))
+    )
 
 
 def is_mended(adaptations: Iterable[str]) -> bool:
@@ -123,6 +130,7 @@ def _attempt(row: Row) -> AttemptTrace:
         named[column] = named[column] or usual
     for column in ("request", "reply", "raw"):
         named[column] = bytes(named[column] or b"")
+    named["retries"] = msgspec.json.decode(named["retries"] or b"[]")
     return msgspec.convert(named, AttemptTrace)
 
 

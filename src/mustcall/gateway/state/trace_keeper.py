@@ -32,6 +32,7 @@ from mustcall.ledger import (
     Contents,
     FactRow,
     Ledger,
+    RetryTrace,
     TallyRow,
     TurnTrace,
     default_place,
@@ -430,6 +431,7 @@ def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> Turn
                 reply=said(attempt.reply) if end.contents and attempt.reply is not None else b"",
                 begun=attempt.started - attempts[0].started,
                 raw=raw,
+                retries=tuple(RetryTrace(one.why, one.seconds, one.wait) for one in attempt.retries),
             )
             for number, (attempt, raw) in enumerate(zip(attempts, raws, strict=True), 1)
         ),
