@@ -35,11 +35,13 @@ _KINDS = {
 def _insert_many(table: str) -> Statement:
     """Return the statement that fills many rows; PostgreSQL reads them from one text, which costs its client least."""
     columns = TABLES[table]
+    places = ", ".join("?" * len(columns))
+    sqlite = f"INSERT INTO mustcall_{table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"
     read = [f"decode({name}, 'base64')" if _KINDS.get(name) == "bytes" else name for name in columns]
     typed = [f"{name} {_KINDS.get(name, 'text').replace('bytes', 'text')}" for name in columns]
     postgres = f"""INSERT INTO mustcall_{table} ({", ".join(columns)}) SELECT {", ".join(read)}
         FROM json_to_recordset(:rows) AS given ({", ".join(typed)}) ON CONFLICT DO NOTHING"""
-    return Statement(_insert(table, ignore=True).sqlite, postgres)
+    return Statement(sqlite, postgres)
 
 
 # Runs. Every claim raises the fence; every write of an owner names the fence it was given.
