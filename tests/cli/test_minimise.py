@@ -72,10 +72,10 @@ def test_exactly_the_tool_and_the_message_are_found_within_the_budget(tmp_path: 
 def test_a_failure_that_comes_six_times_of_ten_is_reduced_too(tmp_path: Path, seed: int) -> None:
     """The tool and the message are found; how often it fails is told, and that is not called confirmed."""
     with ScriptedUpstream(adversary(0.6, seed)) as upstream:
-        told = minimise(tmp_path, upstream, Wire.CHAT, "--json", "--max-calls", "200")
+        told = minimise(tmp_path, upstream, Wire.CHAT, "--json", "--max-calls", "120")
         made = len(upstream.requests)
     found = json.loads(told.stdout)
-    assert made == found["calls"] <= 200
+    assert made == found["calls"] <= 120
     assert found["verdict"] == "text_call"
     assert names(found["request"]) == [CULPRIT]
     assert [WORDS in message["content"] for message in found["request"]["messages"]] == [True]
@@ -87,13 +87,13 @@ def test_a_failure_that_comes_six_times_of_ten_is_reduced_too(tmp_path: Path, se
         assert f"it fails now and then, in {hits} of 10 calls" in found["caveat"]
 
 
-def test_a_request_that_works_is_said_to_work_after_three_calls(tmp_path: Path) -> None:
+def test_a_request_that_works_is_said_to_work_after_seven_calls(tmp_path: Path) -> None:
     """Nothing is written about what does not fail."""
     with ScriptedUpstream(default=GOOD) as upstream:
         told = minimise(tmp_path, upstream, Wire.CHAT)
-        assert len(upstream.requests) == 3
+        assert len(upstream.requests) == 7
     assert told.exit_code == 1
-    assert "the request does not fail: 0 of 3 replies" in told.stdout
+    assert "the request does not fail: 0 of 7 replies" in told.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -112,7 +112,7 @@ def test_a_small_budget_is_kept_and_what_was_found_is_reported(tmp_path: Path) -
     """Never more calls than announced: the smallest candidate so far is confirmed with what is left."""
     with ScriptedUpstream(adversary()) as upstream:
         told = minimise(tmp_path, upstream, Wire.CHAT, "--max-calls", "40", "--json")
-        assert len(upstream.requests) == 40
+        assert 40 - 5 <= len(upstream.requests) <= 40  # the five calls that are kept for trials may not be needed
     found = json.loads(told.stdout)
     assert found["spent"] is True
     assert found["confirmed"] == [10, 10]

@@ -1,6 +1,7 @@
 """`mustcall turns`, as a person uses it."""
 
 import asyncio
+import hashlib
 import json
 import select
 import signal
@@ -17,7 +18,8 @@ from mustcall.cli import cli, main
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, Contents, TallyRow, TurnTrace, open_ledger
-from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing.transport import FakeClock
 from support.http import post
 
 TOOL = {
@@ -28,6 +30,8 @@ TOOL = {
     },
 }
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Oslo?"}], "tools": [TOOL], "tool_choice": "required"}
+#: The session `night` of a caller without a key.
+NIGHT = hashlib.sha256(b"\0night").hexdigest()[:32]
 #: A model that talks, then writes a call that does not fit, then calls.
 SCRIPT = [
     Turn(Say("Sure, I will look.")),
@@ -88,6 +92,47 @@ def test_contents_are_shown_only_if_they_are_kept(tmp_path: Path) -> None:
         [(None, None, "")] * 3
     )
     assert b"Oslo" not in place.read_bytes()
+
+
+def test_a_transport_retry_is_shown_with_its_reason(tmp_path: Path) -> None:
+    """Rule 117: two calls of one attempt are two lines: how the first failed, and how long the second waited."""
+    place, clock = tmp_path / "l.db", FakeClock()
+    ledger = LedgerSettings(place=str(place))
+    with ScriptedUpstream([Fail(503, "busy"), Fail(429, "slow down"), Turn(Say("Hello."))]) as upstream:
+        settings = msgspec.structs.replace(settings_from_flags(f"chat={upstream.base_url}"), ledger=ledger)
+        with RunningGateway(settings=settings, clock=clock) as gateway:
+            answer = post(gateway.url + "/v1/chat/completions", {"model": "m", "messages": ASKED["messages"]})
+        assert len(upstream.requests) == 3
+    turn = answer.headers["x-mustcall-trace"]
+    (attempt,) = json.loads(run("show", turn, "--ledger", str(place), "--json"))["attempts"]
+    assert (attempt["sends"], attempt["verdict"]) == (3, "answered")
+    assert [retry["why"] for retry in attempt["retries"]] == ["HTTP 503", "HTTP 429"]
+    assert [retry["wait"] for retry in attempt["retries"]] == clock.sleeps
+    shown = run("show", turn, "--ledger", str(place)).splitlines()
+    numbers = [line.split()[0] for line in shown[shown.index(next(one for one in shown if "rung" in one)) + 1 :]]
+    assert numbers[:3] == ["1.1", "1.2", "1.3"]
+    assert f"HTTP 503: sent again after {clock.sleeps[0]:.2f} s" in "\n".join(shown)
+
+
+def test_a_failure_told_again_is_a_turn_of_its_own(tmp_path: Path) -> None:
+    """Rule 144: what is answered from memory has a trace that is found, without an attempt, beside the first one."""
+    place = tmp_path / "l.db"
+    empty = Turn(Say(""))
+    with ScriptedUpstream(default=empty) as upstream:
+        ledger = LedgerSettings(place=str(place))
+        settings = msgspec.structs.replace(settings_from_flags(f"chat={upstream.base_url}"), ledger=ledger)
+        with RunningGateway(settings=settings) as gateway:
+            first, again = (post(gateway.url + "/v1/chat/completions", ASKED) for _ in range(2))
+            made = len(upstream.requests)
+    assert (first.status, again.status) == (422, 422)
+    told = [
+        json.loads(run("show", answer.headers["x-mustcall-trace"], "--ledger", str(place), "--json"))
+        for answer in (first, again)
+    ]
+    assert [len(one["attempts"]) for one in told] == [made, 0]
+    for name in ("model", "upstream", "outcome", "status", "error", "protocol", "force"):
+        assert told[0][name] == told[1][name]
+    assert told[1]["adaptations"] == ["reported:remembered"]
 
 
 def test_secrets_are_masked_in_attempts_too(tmp_path: Path) -> None:
@@ -153,7 +198,15 @@ def place(tmp_path: Path) -> str:
                 [
                     a_turn("one", at=1000.0, attempts=(an_attempt(1, "empty"), an_attempt(2, "answered"))),
                     a_turn("two", at=2000.0, outcome="failure", status=502, attempts=(an_attempt(1, "empty"),)),
-                    a_turn("three", at=3000.0, model="x\x1b[2Jy", upstream="b", attempts=(an_attempt(1, "called"),)),
+                    a_turn(
+                        "three",
+                        at=3000.0,
+                        model="x\x1b[2Jy\x9b2J\u202e",
+                        upstream="b",
+                        client="codex",
+                        session=NIGHT,
+                        attempts=(an_attempt(1, "called"),),
+                    ),
                 ]
             )
 
@@ -171,6 +224,11 @@ def place(tmp_path: Path) -> str:
         (("--upstream", "b"), ["three"]),
         (("--model", "m"), ["two", "one"]),
         (("--model", "none"), []),
+        (("--client", "codex"), ["three"]),
+        (("--client", "cod"), []),
+        (("--session", "night"), ["three"]),
+        (("--session", NIGHT[:6]), ["three"]),
+        (("--session", "day"), []),
     ],
 )
 def test_turns_are_listed_newest_first(place: str, flags: tuple[str, ...], found: list[str]) -> None:
@@ -183,7 +241,12 @@ def test_turns_are_listed_newest_first(place: str, flags: tuple[str, ...], found
 
 def test_a_name_does_nothing_to_the_terminal(place: str) -> None:
     """What callers wrote is shown as text."""
-    assert "\x1b" not in run("list", "--ledger", place)
+    listed = run("list", "--ledger", place)
+    encoded = run("list", "--ledger", place, "--json")
+    for sign in ("\x1b", "\x9b", "\u202e"):
+        assert sign not in listed
+        assert sign not in encoded
+    assert json.loads(encoded)[0]["model"] == "x\x1b[2Jy\x9b2J\u202e"
 
 
 def test_an_unknown_turn_is_named(place: str, capsys: pytest.CaptureFixture[str]) -> None:

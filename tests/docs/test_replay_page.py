@@ -103,8 +103,8 @@ def test_the_tables_are_those_of_the_code() -> None:
     """Settings, thresholds and options are named as they are."""
     for name, (values, _) in SETTINGS.items():
         assert f"| `{name}` | {values} |" in PAGE
-    assert f"{NEEDED} of at most {TRIALS} calls" in PAGE
-    assert f"asked {CONFIRMING} times and is\nconfirmed at {CONFIRMED}" in PAGE
+    assert f"{NEEDED} of {TRIALS} calls in a row" in PAGE
+    assert f"asked {CONFIRMING} times and is confirmed at {CONFIRMED}" in PAGE
     for name in ("replay", "minimise"):
         found = cli.get_command(click.Context(cli), name)
         assert found is not None

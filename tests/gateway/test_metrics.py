@@ -149,6 +149,16 @@ def test_a_flood_of_model_names_is_bounded() -> None:
     assert len(page) < 200_000
 
 
+@pytest.mark.parametrize("name", ["a\x1b[2J", "a\x9b2J", "a\u202eb", "a\nb", "a\0b"])
+def test_names_with_control_characters_have_no_series(name: str) -> None:
+    """A caller's name for a model cannot steer the terminal of who reads the page: it counts as `other`."""
+    metrics = Metrics(0.0, alone=True)
+    metrics.counts.take(TurnEnded(at=0.0, upstream="up", model=name, class_="passed", status=200))
+    page = metrics.page(Gauges(in_flight=0, limit=1))
+    assert samples(page)['mustcall_turns_total{model="other",outcome="passed",upstream="up"}'] == 1
+    assert name not in page.decode()
+
+
 def test_repairs_times_and_cost_are_counted() -> None:
     """Rule 117: a stream of two attempts has its times, its extra call, and the kinds of its repairs."""
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {})), Turn(Say("Hello."))]

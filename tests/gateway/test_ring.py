@@ -12,7 +12,7 @@ from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.recent_turns import Ring
-from mustcall.gateway.state.trace_keeper import TurnEnd
+from mustcall.gateway.state.turn_traces import TurnEnd
 from mustcall.ledger import TurnFilter
 from mustcall.policy.request.plan import Rung, RungKind
 

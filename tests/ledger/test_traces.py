@@ -127,6 +127,17 @@ async def test_sums_say_what_turns_came_to(ledger: Ledger) -> None:
     assert sum(group.count for group in (await ledger.sum_turns(tenant="u")).groups) == 1
 
 
+async def test_every_turn_counts_among_the_kinds_of_changes(ledger: Ledger) -> None:
+    """What adaptations were done to is without end: no turn is left out for being one of many."""
+    turns = [
+        msgspec.structs.replace(TURN, id=f"r{number}", adaptations=(f"field_dropped:{number}", "reported:a retried:x"))
+        for number in range(1200)
+    ]
+    await ledger.put_turns([*turns, msgspec.structs.replace(TURN, id="rare", adaptations=("force_dropped:tool",))])
+    sums = await ledger.sum_turns()
+    assert sums.changes == (("field_dropped", 1200), ("reported", 1200), ("force_dropped", 1))
+
+
 async def test_sums_keep_the_failures_of_a_busy_model_among_many_names(ledger: Ledger) -> None:
     """All groups of the models used most are told, rare outcomes too; the other models are counted."""
     busy = [msgspec.structs.replace(TURN, id=f"busy_{number}") for number in range(3)]

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.panel_screen import PanelScreen
+from mustcall.cli.printing import print_json
 from mustcall.cli.session import Flags, connector, first_model, quiet, settings_of, with_key
 from mustcall.core.errors import ConfigError
 from mustcall.engine.agent.options import Options
@@ -129,7 +130,7 @@ def command(question: str, *, as_json: bool, silent: bool, **given: Any) -> None
     if result.error is not None:
         screen.note(f"mustcall: {result.error.message}", style="red")
     if as_json:
-        click.echo(msgspec.json.encode(coordination_as_json(result)))
+        print_json(coordination_as_json(result))
     elif result.answer is not None:
         click.echo(plain(result.answer, keep="\n\t") if sys.stdout.isatty() else result.answer)
     sys.exit(0 if result.error is None else 1)

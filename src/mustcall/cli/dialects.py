@@ -1,8 +1,8 @@
 """`mustcall dialects`: every format that is read, with an example each, from the same data the scanner uses."""
 
 import click
-import msgspec
 
+from mustcall.cli.printing import print_json
 from mustcall.dialects import known
 from mustcall.dialects.examples import describe_catalogue, example_of
 
@@ -32,7 +32,7 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
             }
             for dialect in chosen
         ]
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print_json(rows, indent=2)
         return
     for dialect in chosen:
         click.echo(f"{dialect.name}  [{dialect.family}, {dialect.standing}]  {dialect.models}")

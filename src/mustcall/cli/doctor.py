@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from mustcall.cli.naming import UPSTREAM
+from mustcall.cli.printing import print_json
 from mustcall.gateway.config.checkup import Asked, Check, State, examine
 from mustcall.upstream.http import HttpTransport
 
@@ -57,7 +57,7 @@ def command(
     checks = asyncio.run(_examine(asked))
     failed = any(check.state is State.FAILED for check in checks)
     if as_json:
-        click.echo(msgspec.json.encode({"ok": not failed, "checks": checks}))
+        print_json({"ok": not failed, "checks": checks})
     else:
         _show(checks)
         click.echo("something stops mustcall from serving" if failed else "mustcall can serve")

@@ -13,6 +13,7 @@ import msgspec
 
 from mustcall import __version__
 from mustcall.cli.measuring import INTERRUPTED
+from mustcall.cli.printing import print_json
 from mustcall.cli.recording import UNREACHABLE, Given, find_recorded, open_given, source_options
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamUnavailable
@@ -55,8 +56,8 @@ def command(*, max_calls: int, verdict: str | None, out: Path, redact: bool, as_
     """Find the smallest request that fails in the same way.
 
     Leaves out tools, messages (a call and its results together), settings, schema properties, descriptions and parts of
-    texts, as long as the bare reply fails with the same verdict. Each candidate is asked up to 5 times and counts at 3;
-    the result is asked 10 times and is confirmed at 8. Writes request.json, curl.sh, test_request.py and issue.md.
+    texts, as long as the bare reply fails with the same verdict. What is left counts at 3 of 5 calls in a row; the
+    result is asked 10 times and is confirmed at 8. Writes request.json, curl.sh, test_request.py and issue.md.
     Ctrl-C keeps the smallest request so far.
 
     Exit codes: 0 confirmed, 1 not confirmed or the request works, 2 the request cannot be sent, 3 the upstream cannot
@@ -113,7 +114,7 @@ class _Run:
             click.echo(f"{recorded.source}: to {where}", err=True)
             click.echo(f"announced: at most {told.most_calls} upstream calls; {told.cost_words}", err=True)
             click.echo(
-                f"a candidate counts at {NEEDED} of {TRIALS}, the result is confirmed at {CONFIRMED} of {CONFIRMING}",
+                f"a request counts at {NEEDED} of {TRIALS}, the result is confirmed at {CONFIRMED} of {CONFIRMING}",
                 err=True,
             )
             with searching_bar(self._max_calls) as note:
@@ -135,7 +136,7 @@ def _report(run: _Run, out: Path, *, as_json: bool) -> None:
         }
         names = _write(out, files_of(found, subject.endpoint, subject.model, versions))
     if as_json:
-        click.echo(msgspec.json.encode(_told(found, names)))
+        print_json(_told(found, names))
         return
     click.echo(found.words)
     if found.caveat:

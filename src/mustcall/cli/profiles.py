@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
+from mustcall.cli.printing import print_json
 from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
 from mustcall.gateway.config.settings import load_ledger
 from mustcall.ledger import FactRow, Ledger, TallyRow
@@ -68,7 +69,7 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
         key=lambda one: (one.upstream, one.model, one.subject, one.tenant),
     )
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(lines), indent=2).decode())
+        print_json(lines, indent=2)
         return
     if not lines:
         click.echo("nothing was learnt yet; a gateway with a ledger learns from its turns")

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from mustcall.cli.measuring import INTERRUPTED
+from mustcall.cli.printing import print_json
 from mustcall.cli.recording import UNREACHABLE, Given, find_recorded, open_given, source_options
 from mustcall.replay import Announcement, Recorded, Sample, Subject, announce, is_unreachable, replay, summarise
 
@@ -104,7 +105,7 @@ def _report(run: _Run, *, as_json: bool) -> None:
             "summary": told,
             "samples": [msgspec.structs.replace(sample, answer=None) for sample in run.samples],
         }
-        click.echo(msgspec.json.encode(whole))
+        print_json(whole)
         return
     from mustcall.cli.replay_screen import print_summary  # noqa: PLC0415  `--help` needs no rich
 

@@ -5,9 +5,9 @@ import sys
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 
+from mustcall.cli.printing import print_json
 from mustcall.cli.screen import Screen
 from mustcall.cli.session import Session, flags_from, opened, session_options
 from mustcall.core.errors import ConfigError
@@ -51,7 +51,7 @@ def command(question: str, *, force: str | None, as_json: bool, quiet: bool, **g
         click.echo("mustcall: stopped", err=True)
         sys.exit(_CODES[Stopped.CANCELLED])
     if as_json:
-        click.echo(msgspec.json.encode(shown))
+        print_json(shown)
     elif result.error is None:
         click.echo(plain(result.text, keep="\n\t") if sys.stdout.isatty() else result.text)
     sys.exit(_code(result, demanded=force is not None))

@@ -4,13 +4,13 @@ import asyncio
 import sys
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from mustcall.cli.groups import Group
 from mustcall.cli.importing import load_agent
+from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.tables import cell, console, moment, on_ledger, place_option, styled
 from mustcall.core.errors import UnknownRun
 from mustcall.core.origin import JsonObject
@@ -32,8 +32,6 @@ _STYLES = {
     "cancelled": "dim",
 }
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
 
 @click.group(name="runs", cls=Group)
 def command() -> None:
@@ -44,13 +42,13 @@ def command() -> None:
 @place_option
 @click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Only those that are so.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
-@_json
+@json_option
 def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:
     """Show runs, the newest first."""
     wanted = None if status is None else RunStatus(status)
     runs = on_ledger(place, lambda ledger: ledger.runs(status=wanted, most=limit))
     if as_json:
-        click.echo(msgspec.json.encode([run_as_json(run) for run in runs]))
+        print_json([run_as_json(run) for run in runs])
         return
     if not runs:
         click.echo("no runs")
@@ -66,7 +64,7 @@ def list_command(place: str | None, status: str | None, limit: int, *, as_json: 
 @command.command(short_help="Show one run and its journal.")
 @click.argument("run_id")
 @place_option
-@_json
+@json_option
 def show(run_id: str, place: str | None, *, as_json: bool) -> None:
     """Show where RUN_ID stands and everything its journal says."""
 
@@ -79,7 +77,7 @@ def show(run_id: str, place: str | None, *, as_json: bool) -> None:
     run, events = on_ledger(place, read)
     shown, lines = run_as_json(run), [describe_event(event) for event in events]
     if as_json:
-        click.echo(msgspec.json.encode({**shown, "journal": [event_as_json(line) for line in lines]}))
+        print_json({**shown, "journal": [event_as_json(line) for line in lines]})
         return
     out = console()
     out.print(Text.assemble(cell(run.id), "  ", _styled(str(run.status)), f"  since {moment(run.updated)}"))
@@ -92,7 +90,7 @@ def show(run_id: str, place: str | None, *, as_json: bool) -> None:
 @click.option("--agent", "path", required=True, metavar="MODULE:ATTRIBUTE", help="The agent the run belongs to.")
 @click.option("--take", is_flag=True, help="Take the run even if its owner's lease lasts.")
 @place_option
-@_json
+@json_option
 def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bool) -> None:
     """Go on with RUN_ID where it was interrupted, and print its answer; nothing that is done is done again.
 

@@ -17,11 +17,13 @@ from rich.text import Text
 from mustcall import __version__
 from mustcall.cli.groups import Group
 from mustcall.cli.measuring import FILE
+from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.recording import find_turn
 from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, styled
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError
 from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
+from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
 from mustcall.ledger.redacting import redact as redacted
 from mustcall.replay import as_bundle
@@ -47,7 +49,8 @@ _AROUND = 2
 _VERDICTS = [*(str(word) for word in Verdict), TOOL_PROBE]
 _NOT_KEPT = 'contents are not kept; `[ledger] contents = "redacted"` (or "full") keeps those of new turns'
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_SESSION = "Only of this session: the name its caller gave it, or the first digits of its digest."
 
 
 def _filters(command: Any) -> Any:
@@ -57,6 +60,8 @@ def _filters(command: Any) -> Any:
         click.option(
             "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
         ),
+        click.option("--session", metavar="NAME|DIGITS", help=_SESSION),
+        click.option("--client", help="Only of the client of this name, as its User-Agent begins: codex, claude-cli."),
         click.option("--upstream", help="Only of this upstream."),
         click.option("--model", help="Only of the model of this name, as the caller wrote it."),
     ):
@@ -73,7 +78,7 @@ def command() -> None:
 @gateway_ledger
 @_filters
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
-@_json
+@json_option
 def list_command(place: str | None, limit: int, *, as_json: bool, **given: str | None) -> None:
     """Show turns, the newest first."""
 
@@ -82,7 +87,7 @@ def list_command(place: str | None, limit: int, *, as_json: bool, **given: str |
 
     where, turns = on_ledger(place, read)
     if as_json:
-        click.echo(msgspec.json.encode([_summary(turn) for turn in turns]))
+        print_json([_summary(turn) for turn in turns])
         return
     if not turns:
         wanted = " like this" if any(given.values()) else ""
@@ -95,7 +100,7 @@ def list_command(place: str | None, limit: int, *, as_json: bool, **given: str |
 @command.command(short_help="Show new turns as they end.")
 @gateway_ledger
 @_filters
-@_json
+@json_option
 def tail(place: str | None, *, as_json: bool, **given: str | None) -> None:
     """Print one line for each turn as it ends, until Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt):
@@ -116,7 +121,7 @@ async def _follow(place: str | None, wanted: TurnFilter, *, as_json: bool) -> No
 
 def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(_summary(turn)))
+        print_json(_summary(turn))
     else:
         console().print(_line(turn), soft_wrap=True)
 
@@ -124,12 +129,12 @@ def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
 @command.command(short_help="Show one turn and its attempts.")
 @click.argument("turn_id")
 @gateway_ledger
-@_json
+@json_option
 def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
     """Show TURN_ID (`x-mustcall-trace` of its answer): its attempts, what each sent and got back, and why."""
     turn = asyncio.run(find_turn(place, turn_id))
     if as_json:
-        click.echo(msgspec.json.encode(_whole(turn)))
+        print_json(_whole(turn))
         return
     out = console()
     _print_head(out, turn)
@@ -160,7 +165,11 @@ def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: 
 
 
 def _wanted(given: dict[str, str | None]) -> TurnFilter:
-    return TurnFilter(**{name: value for name, value in given.items() if value is not None})
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if name := wanted.get("session"):
+        # Of callers without a key; whose key belongs to a session is not told by its name.
+        wanted["or_session"] = session_of(name, None, SessionBy.SESSION) or ""
+    return TurnFilter(**wanted)
 
 
 def _styled(word: str) -> Text:
@@ -205,16 +214,21 @@ def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
     for name in ("attempt", "rung", "verdict", "remedy", "seconds", "sends", "tokens", "what was wrong"):
         table.add_column(name, justify="right" if name in ("seconds", "sends", "tokens") else "left")
     for attempt in attempts:
+        for number, retry in enumerate(attempt.retries, 1):
+            again = f"{retry.why}: sent again after {retry.wait:.2f} s"
+            seconds = f"{retry.seconds:.2f}"
+            unavailable = _styled(str(Verdict.UNAVAILABLE))
+            table.add_row(f"{attempt.number}.{number}", attempt.rung, unavailable, "", seconds, "1", "", cell(again))
         wrong = attempt.problem or attempt.error or ""
         if not wrong.startswith(attempt.tool):
             wrong = f"{attempt.tool}: {wrong}" if wrong else attempt.tool
         table.add_row(
-            str(attempt.number),
+            f"{attempt.number}.{len(attempt.retries) + 1}" if attempt.retries else str(attempt.number),
             attempt.rung,
             _styled(attempt.verdict or ""),
             attempt.remedy or "",
-            f"{attempt.seconds:.2f}",
-            str(attempt.sends),
+            f"{attempt.seconds - sum(retry.seconds + retry.wait for retry in attempt.retries):.2f}",
+            str(attempt.sends - len(attempt.retries)),
             f"{attempt.input_tokens}+{attempt.output_tokens}",
             cell(wrong),
         )

@@ -21,6 +21,7 @@ from mustcall.policy.scanning.reply_scanner import Found
 from mustcall.policy.turn.remedy import ACCEPTED, Remedy
 from mustcall.profiles.prices import Prices
 from mustcall.telemetry.context import TraceContext
+from mustcall.upstream.retry import Retry
 
 __all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
 
@@ -39,6 +40,8 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     #: Seconds until the status and the headers of the answer were there; 0 if they never were.
     first_byte: float = 0.0
     sends: int = 1
+    #: The transport retries among them.
+    retries: tuple[Retry, ...] = ()
     verdict: Verdict | None = None
     #: Whether this was a probe for a refused tool that the upstream answered.
     probe: bool = False

@@ -316,7 +316,6 @@ class Turn:
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         self.record.attempts.append(record)
         call = self._outgoing.call(body, len(self.record.attempts))
-        used = self._tries.used
         try:
             answer = await send_patiently(
                 self._setting.transport,
@@ -332,7 +331,8 @@ class Turn:
             record.verdict, record.error = Verdict.UNAVAILABLE, error.code
             raise
         finally:
-            record.sends = 1 + self._tries.used - used
+            record.retries = self._tries.take()
+            record.sends = 1 + len(record.retries)
             record.seconds = clock.monotonic() - record.started
         record.first_byte = record.seconds
         self.headers = answer.reply.headers

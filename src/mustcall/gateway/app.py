@@ -39,7 +39,8 @@ from mustcall.gateway.service import Service
 from mustcall.gateway.state.raw_replies import Tapping, tap
 from mustcall.gateway.state.recent_turns import Ring
 from mustcall.gateway.state.stored_responses import PREFIX as STORED
-from mustcall.gateway.state.trace_keeper import Keeper, TurnEnd
+from mustcall.gateway.state.trace_keeper import Keeper
+from mustcall.gateway.state.turn_traces import TurnEnd
 from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
 from mustcall.gateway.ui.page import Inside, Page
 from mustcall.telemetry.logs import log_of

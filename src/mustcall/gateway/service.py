@@ -35,6 +35,7 @@ from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.wire.codec import Peek
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
@@ -130,16 +131,14 @@ class Service:
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
             asked = Asked(wire, query, caller or headers, came)
-            repeats |= self._recall(asked, controls, token, progress)
+            repeats |= self._recall(asked, fields, controls, token, progress)
         memory, keeps, held = self._memory, None, None
         if memory is not None and wire is Wire.MESSAGES and fields is not None and "thread" in fields:
             keeps, body = await memory.recall_thread(body, tenant, token)
             headers = without_threads(headers)
         if body is not came:
             came, fields = body, open_body(body)
-        seen = glimpse(fields) if fields is not None else None
-        if seen is None:
-            seen = codec_for(wire).peek(body)
+        seen = _seen(wire, body, fields)
         if seen.stream and progress.streams is not None:
             progress.streams()
         endpoint, model = self._route(seen.model, wire)
@@ -193,10 +192,10 @@ class Service:
             reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
 
-    def _recall(self, asked: Asked, controls: Controls, token: str, progress: Progress) -> bool:
+    def _recall(self, asked: Asked, fields: Fields | None, controls: Controls, token: str, progress: Progress) -> bool:
         """Tell whether this request failed on its way a moment ago; raise the failure of one that the model failed.
 
-        From here on its own failure is remembered.
+        From here on its own failure is remembered. One that is told again is a turn without attempts, kept like any.
         """
         failures = self._failures
         progress.failed = partial(self._note, asked, token)
@@ -209,6 +208,8 @@ class Service:
         failure = known.again(now)
         if failure is not None:
             progress.failed, progress.record = None, known.record()
+            progress.model = _seen(asked.wire, asked.body, fields).model
+            progress.upstream = self._route(progress.model, asked.wire)[0].name
             raise failure
         return True
 
@@ -353,6 +354,12 @@ def _opened(body: bytes) -> Fields | None:
         if twice is not None:
             raise InvalidRequest(f"the body has the field {twice[:80]!r} twice; send it once", param=twice[:80])
     return fields
+
+
+def _seen(wire: Wire, body: bytes, fields: Fields | None) -> Peek:
+    """Return what routing needs of a request; raise `InvalidRequest` where that is not in it."""
+    seen = glimpse(fields) if fields is not None else None
+    return codec_for(wire).peek(body) if seen is None else seen
 
 
 def _is_pattern(model: str) -> bool:

@@ -50,7 +50,7 @@ _TEXTS = {"attempt": ("problem",)}
 #: The columns that rows of earlier versions lack.
 _LATER = {
     "turn": ("session", "client", "error", "cost_usd", "estimated"),
-    "attempt": ("tool", "problem", "request", "reply", "begun", "raw"),
+    "attempt": ("tool", "problem", "request", "reply", "begun", "raw", "retries"),
 }
 
 

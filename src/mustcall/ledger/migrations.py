@@ -159,6 +159,8 @@ MIGRATIONS = (
             "CREATE INDEX mustcall_turn_listed ON mustcall_turn (at, id, outcome, tenant, session, client, cost_usd)",
         ),
     ),
+    # How each call failed that was made again, as JSON. Attempts from before have only their number.
+    Migration("0010_transport_retries", ("ALTER TABLE mustcall_attempt ADD COLUMN retries TEXT",)),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -179,7 +181,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "attempt": (
         *("turn", "number", "rung", "verdict", "remedy", "digest", "seconds", "sends", "error", "input_tokens"),
-        *("output_tokens", "tool", "problem", "request", "reply", "begun", "raw"),
+        *("output_tokens", "tool", "problem", "request", "reply", "begun", "raw", "retries"),
     ),
     "account": (
         *("session", "started", "cost", "tokens", "calls", "egress", "estimated", "held_cost", "held_tokens"),

@@ -16,7 +16,7 @@ import msgspec
 from mustcall.core.errors import ConfigError, LedgerError, LedgerFull, LedgerMismatch, LedgerReadOnly, LedgerUnavailable
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
-from mustcall.ledger.program import Ask, AskMany, Program, Rows
+from mustcall.ledger.program import Ask, AskMany, AskRows, Program, Rows
 from mustcall.ledger.store import Maker
 
 if TYPE_CHECKING:
@@ -220,7 +220,9 @@ async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]
         program.close()
 
 
-async def _answers(connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask | AskMany]) -> list[Rows]:
+async def _answers(
+    connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask | AskMany | AskRows]
+) -> list[Rows]:
     """Send a batch at once and return the rows of each statement."""
     if len(asked) == 1:
         return [await _rows(await _send(connection, asked[0]))]
@@ -229,11 +231,16 @@ async def _answers(connection: "AsyncConnection[Sequence[Any]]", asked: Sequence
     return [await _rows(cursor) for cursor in cursors]
 
 
-async def _send(connection: "AsyncConnection[Sequence[Any]]", asked: Ask | AskMany) -> "AsyncCursor[Sequence[Any]]":
+async def _send(
+    connection: "AsyncConnection[Sequence[Any]]", asked: Ask | AskMany | AskRows
+) -> "AsyncCursor[Sequence[Any]]":
     statement = _text(asked.statement.postgres)
     if isinstance(asked, Ask):
         return await connection.execute(statement, asked.values)
-    return await connection.execute(statement, {"rows": msgspec.json.encode(asked.rows).decode()})
+    rows = asked.rows
+    if isinstance(asked, AskRows):
+        rows = [dict(zip(asked.columns, row, strict=True)) for row in asked.rows]
+    return await connection.execute(statement, {"rows": msgspec.json.encode(rows).decode()})
 
 
 async def _rows(cursor: "AsyncCursor[Sequence[Any]]") -> Rows:

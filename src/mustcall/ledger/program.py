@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Ask", "AskMany", "Program", "Row", "Rows", "Statement", "ask"]
+__all__ = ["Ask", "AskMany", "AskRows", "Program", "Row", "Rows", "Statement", "ask"]
 
 T = TypeVar("T")
 
@@ -58,9 +58,20 @@ class AskMany(NamedTuple):
     rows: Sequence[dict[str, Any]]
 
 
+class AskRows(NamedTuple):
+    """A statement that fills many rows of these columns and gives none: by position, which costs SQLite a third less.
+
+    On PostgreSQL it takes them all as `rows`, in JSON.
+    """
+
+    statement: Statement
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]]
+
+
 Row: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[Row]
-Program: TypeAlias = Generator[Sequence[Ask | AskMany], list[Rows], T]
+Program: TypeAlias = Generator[Sequence[Ask | AskMany | AskRows], list[Rows], T]
 
 
 def ask(statement: Statement, **values: Any) -> Program[Rows]:

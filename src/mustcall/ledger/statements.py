@@ -3,7 +3,7 @@
 Nothing here decides anything: `journal`, `responses`, `traces`, `shared` and `keeping` say when which is used.
 """
 
-from mustcall.core.adaptation import REPAIRS
+from mustcall.core.adaptation import REPAIRS, AdaptationKind
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Statement
 
@@ -35,11 +35,13 @@ _KINDS = {
 def _insert_many(table: str) -> Statement:
     """Return the statement that fills many rows; PostgreSQL reads them from one text, which costs its client least."""
     columns = TABLES[table]
+    places = ", ".join("?" * len(columns))
+    sqlite = f"INSERT INTO mustcall_{table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"
     read = [f"decode({name}, 'base64')" if _KINDS.get(name) == "bytes" else name for name in columns]
     typed = [f"{name} {_KINDS.get(name, 'text').replace('bytes', 'text')}" for name in columns]
     postgres = f"""INSERT INTO mustcall_{table} ({", ".join(columns)}) SELECT {", ".join(read)}
         FROM json_to_recordset(:rows) AS given ({", ".join(typed)}) ON CONFLICT DO NOTHING"""
-    return Statement(_insert(table, ignore=True).sqlite, postgres)
+    return Statement(sqlite, postgres)
 
 
 # Runs. Every claim raises the fence; every write of an owner names the fence it was given.
@@ -172,9 +174,12 @@ ATTEMPT_GROUPS = Statement(
     WHERE t.at >= :since AND (:tenant = '' OR t.tenant = :tenant) GROUP BY a.verdict, a.remedy
     ORDER BY COUNT(*) DESC LIMIT :most"""
 )
+# Turns by each kind of their adaptations, which stand one on a line. Kinds are few; what they were done to is without
+# end, so that groups of whole adaptations would have to be cut.
+CHANGES = {f"kind_{kind}": f"%\n{kind}:%" for kind in AdaptationKind}
 CHANGE_GROUPS = Statement(
-    """SELECT adaptations, COUNT(*) FROM mustcall_turn WHERE at >= :since AND adaptations <> ''
-    AND (:tenant = '' OR tenant = :tenant) GROUP BY adaptations ORDER BY COUNT(*) DESC LIMIT :most"""
+    f"""SELECT {", ".join(f"SUM(CASE WHEN :line || adaptations LIKE :{name} THEN 1 ELSE 0 END)" for name in CHANGES)}
+    FROM mustcall_turn WHERE at >= :since AND adaptations <> '' AND (:tenant = '' OR tenant = :tenant)"""
 )
 
 # Money. No row from ACCOUNT_RESERVE is a refusal: a cap is reached, counting what still runs. Cost is in billionths.

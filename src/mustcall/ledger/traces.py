@@ -1,15 +1,15 @@
 """Turns as they are kept: one row each, one for each attempt, with as much of their contents as the operator wants."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from mustcall.core.adaptation import REPAIRS
+from mustcall.core.adaptation import REPAIRS, AdaptationKind
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, AskMany, Program, Row
+from mustcall.ledger.program import Ask, AskRows, Program, Row
 from mustcall.ledger.redacting import keep
 from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnGroup, TurnSums, TurnTrace
 
@@ -22,34 +22,75 @@ _MOST_GROUPS = 1000
 _TURN_LATER: dict[str, Any] = {"session": "", "client": "", "error": "", "cost_usd": 0.0, "estimated": 0}
 _ATTEMPT_LATER: dict[str, Any] = {"tool": "", "problem": "", "begun": 0.0}
 
-_TURN = tuple(name for name in TurnTrace.__struct_fields__ if name != "attempts")
-_ATTEMPT = AttemptTrace.__struct_fields__
-
 
 def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
     """Write turns with their attempts; one that is there already stays as it is."""
     if not turns:
         return
-    rows: list[dict[str, Any]] = []
-    attempts: list[dict[str, Any]] = []
-    for turn in turns:
-        row = {name: getattr(turn, name) for name in _TURN}
-        row["model"] = turn.model.replace("\0", "")  # which PostgreSQL's text cannot hold
-        row["adaptations"] = "\n".join(turn.adaptations).replace("\0", "")
-        row["estimated"] = int(turn.estimated)
-        if turn.request or turn.reply:
-            row["request"], row["reply"] = keep(turn.request, contents), keep(turn.reply, contents)
-        rows.append(row)
-        for attempt in turn.attempts:
-            named = {name: getattr(attempt, name) for name in _ATTEMPT}
-            named["turn"] = turn.id
-            for column in ("request", "reply"):
-                named[column] = keep(named[column], contents)
-            named["raw"] = _kept_raw(attempt.raw, contents)
-            named["tool"] = attempt.tool.replace("\0", "")
-            named["problem"] = keep(attempt.problem.replace("\0", "").encode(), contents).decode("utf-8", "replace")
-            attempts.append(named)
-    yield [AskMany(sql.TURN_PUT, rows), *([AskMany(sql.ATTEMPT_PUT, attempts)] if attempts else [])]
+    rows = [_turn_row(turn, contents) for turn in turns]
+    attempts = [_attempt_row(turn.id, attempt, contents) for turn in turns for attempt in turn.attempts]
+    put: list[AskRows] = [AskRows(sql.TURN_PUT, TABLES["turn"], rows)]
+    if attempts:
+        put.append(AskRows(sql.ATTEMPT_PUT, TABLES["attempt"], attempts))
+    yield put
+
+
+def _turn_row(turn: TurnTrace, contents: Contents) -> tuple[Any, ...]:
+    """Return a turn as its table has it. Written for every turn, so out in full: in the order of the columns."""
+    return (
+        turn.id,
+        turn.at,
+        turn.wire,
+        _storable(turn.model),
+        turn.upstream,
+        turn.protocol,
+        turn.force,
+        turn.outcome,
+        turn.status,
+        turn.seconds,
+        turn.tenant,
+        turn.response,
+        turn.input_tokens,
+        turn.output_tokens,
+        _storable("\n".join(turn.adaptations)) if turn.adaptations else "",
+        keep(turn.request, contents) if turn.request else b"",
+        keep(turn.reply, contents) if turn.reply else b"",
+        turn.session,
+        turn.client,
+        turn.error,
+        turn.cost_usd,
+        int(turn.estimated),
+    )
+
+
+def _attempt_row(turn: str, attempt: AttemptTrace, contents: Contents) -> tuple[Any, ...]:
+    """Return an attempt as its table has it."""
+    problem, retries = attempt.problem, attempt.retries
+    return (
+        turn,
+        attempt.number,
+        attempt.rung,
+        attempt.verdict,
+        attempt.remedy,
+        attempt.digest,
+        attempt.seconds,
+        attempt.sends,
+        attempt.error,
+        attempt.input_tokens,
+        attempt.output_tokens,
+        _storable(attempt.tool),
+        keep(_storable(problem).encode(), contents).decode("utf-8", "replace") if problem else "",
+        keep(attempt.request, contents) if attempt.request else b"",
+        keep(attempt.reply, contents) if attempt.reply else b"",
+        attempt.begun,
+        _kept_raw(attempt.raw, contents) if attempt.raw else b"",
+        msgspec.json.encode(retries).decode() if retries else None,
+    )
+
+
+def _storable(text: str) -> str:
+    """Return a text without what PostgreSQL's text cannot hold."""
+    return text.replace("\0", "")
 
 
 def _kept_raw(raw: bytes, contents: Contents) -> bytes:
@@ -84,13 +125,13 @@ def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
     turns, attempts, changes = yield [
         Ask(sql.TURN_GROUPS, {"since": since, "tenant": tenant, "most_models": _MOST_MODELS, **sql.MENDED}),
         Ask(sql.ATTEMPT_GROUPS, named),
-        Ask(sql.CHANGE_GROUPS, named),
+        Ask(sql.CHANGE_GROUPS, {"since": since, "tenant": tenant, "line": "\n", **sql.CHANGES}),
     ]
     return TurnSums(
         groups=tuple(_group(row[1:]) for row in turns),
         models=int(turns[0][0]) if turns else 0,
         attempts=tuple((verdict or "", remedy or "", int(count)) for verdict, remedy, count in attempts),
-        changes=count_changes((tuple(kinds.split("\n")), int(count)) for kinds, count in changes),
+        changes=_by_count({kind: int(count or 0) for kind, count in zip(AdaptationKind, changes[0], strict=True)}),
     )
 
 
@@ -100,7 +141,13 @@ def count_changes(turns: Iterable[tuple[Iterable[str], int]]) -> tuple[tuple[str
     for adaptations, count in turns:
         for kind in {entry.partition(":")[0] for entry in adaptations}:
             counted[kind] += count
-    return tuple(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
+    return _by_count(counted)
+
+
+def _by_count(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        sorted(((str(kind), count) for kind, count in counted.items() if count), key=lambda one: (-one[1], one[0]))
+    )
 
 
 def is_mended(adaptations: Iterable[str]) -> bool:
@@ -123,6 +170,7 @@ def _attempt(row: Row) -> AttemptTrace:
         named[column] = named[column] or usual
     for column in ("request", "reply", "raw"):
         named[column] = bytes(named[column] or b"")
+    named["retries"] = msgspec.json.decode(named["retries"] or b"[]")
     return msgspec.convert(named, AttemptTrace)
 
 

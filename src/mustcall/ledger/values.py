@@ -18,6 +18,7 @@ __all__ = [
     "Health",
     "NewEvent",
     "Pruned",
+    "RetryTrace",
     "Run",
     "RunEnd",
     "RunStatus",
@@ -176,6 +177,14 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
 
 
+class RetryTrace(msgspec.Struct, frozen=True):
+    """A call of an attempt that was made again: how it failed, after how many seconds, how long the next one waited."""
+
+    why: str
+    seconds: float
+    wait: float
+
+
 class AttemptTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream call of a turn.
 
@@ -201,6 +210,8 @@ class AttemptTrace(msgspec.Struct, frozen=True, kw_only=True):
     begun: float = 0.0
     #: The body of the upstream's answer as it came; contents too.
     raw: bytes = b""
+    #: The calls before the last one, in order.
+    retries: tuple[RetryTrace, ...] = ()
 
 
 class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):

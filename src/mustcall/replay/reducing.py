@@ -1,35 +1,40 @@
 """The search for a smaller candidate that still fails: pure, so that it can be tested without an upstream.
 
-Everything is a generator that yields a candidate for each upstream call it wants, and is sent the verdict. A candidate
-counts if `NEEDED` of at most `TRIALS` calls bring the verdict that is looked for; asking stops as soon as that is
-decided. One that brought it, but too rarely, is tried once more: a failure that comes and goes is missed less often.
-No more calls are asked for than the budget has, those of the last confirmation included.
+Everything is a generator that yields a candidate for each upstream call it wants, and is sent the verdict. Inside a
+phase a sequential test (`evidence.py`) decides with as few calls as the rate of the failure allows. What a phase ends
+with counts only if `NEEDED` of `TRIALS` calls in a row bring the verdict that is looked for; if it does not, the phase
+is done again from the last request that counted, with a test that expects noise. No more calls are asked for than the
+budget has, those of the last confirmation included.
 
 The search keeps what is needed by bisection: the shortest prefix that fails ends with something needed. For an oracle
 that is deterministic and monotone (what fails, fails with more in it too) the result is 1-minimal, with about
 k · log2(n) candidates for k needed units of n.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
+from mustcall.replay.evidence import Evidence, Tally, is_noise
+
 __all__ = ["CONFIRMED", "CONFIRMING", "LEAST_CALLS", "NEEDED", "TRIALS", "Budget", "Found", "Phase", "Reducer", "Spent"]
 
 K = TypeVar("K")
 
-#: A candidate counts if so many of so many calls bring the verdict.
+#: A request counts if so many of so many calls in a row bring the verdict.
 NEEDED, TRIALS = 3, 5
 #: The result is asked for so often, and is confirmed if so many bring the verdict.
 CONFIRMED, CONFIRMING = 8, 10
-#: So many rounds of trials the original gets as long as it fails at all.
-_ORIGINAL = 3
-#: The fewest calls a search can be made with: the original, one candidate, the confirmation.
-LEAST_CALLS = _ORIGINAL * TRIALS + NEEDED + CONFIRMING
+#: So many calls are made for that if the first `TRIALS` bring the verdict at all.
+_MOST_TRIALS = 3 * TRIALS
+#: The fewest calls a search can be made with: the original, one candidate and its trials, the confirmation.
+LEAST_CALLS = _MOST_TRIALS + 1 + TRIALS + CONFIRMING
 #: How often the structure is gone through again while it still gets smaller.
 _MOST_ROUNDS = 6
+#: How often a phase is begun again after it was led astray by a failure that came by chance.
+_MOST_PASSES = 3
 
 
 class Spent(Exception):
@@ -37,25 +42,17 @@ class Spent(Exception):
 
 
 class Budget:
-    """Counts calls. `kept` of them are for the confirmation."""
+    """Counts calls. Some of them are kept: for the trials of the last candidate, and for the confirmation."""
 
-    def __init__(self, most: int, kept: int = CONFIRMING) -> None:
+    def __init__(self, most: int) -> None:
         self.most = most
-        self.kept = kept
         self.made = 0
 
-    def take(self) -> None:
-        """Count one call of the search; raise `Spent` if there is none left."""
-        if self.made >= self.most - self.kept:
+    def take(self, *, kept: int) -> None:
+        """Count one call; raise `Spent` if no more than those that are kept are left."""
+        if self.made >= self.most - kept:
             raise Spent
         self.made += 1
-
-    def take_kept(self) -> bool:
-        """Count one call of the confirmation; tell whether there was one left."""
-        if self.made >= self.most:
-            return False
-        self.made += 1
-        return True
 
 
 class Phase(msgspec.Struct, Generic[K], frozen=True):
@@ -102,8 +99,11 @@ class Reducer(Generic[K]):
         self.verdict = wanted
         self.original = (0, 0)
         self._healthy = healthy
-        #: Whether one and the same candidate was seen to fail and not to fail.
-        self._wavers = False
+        self._evidence = Evidence()
+        #: Whether a candidate failed that turned out not to fail reliably.
+        self._noisy = False
+        #: The smallest candidate of the phase at work and the calls it was found with, until its trials are made.
+        self._smaller: tuple[K, Tally] | None = None
 
     def run(
         self, start: K, phases: Sequence[Phase[K]], *, finish: Callable[[K], K] | None = None
@@ -117,12 +117,13 @@ class Reducer(Generic[K]):
             yield from self._search(phases)
         except Spent:
             spent = True
+            yield from self._last_trials()
         result = self.best if finish is None else finish(self.best)
-        hits = asked = 0
-        while asked < CONFIRMING and self.budget.take_kept():
-            asked += 1
+        hits = 0
+        for _ in range(CONFIRMING):
+            self.budget.take(kept=0)
             hits += (yield result) == self.verdict
-        return self._found(result, (hits, asked), spent=spent)
+        return self._found(result, (hits, CONFIRMING), spent=spent)
 
     def _found(self, result: K, confirmed: tuple[int, int], *, spent: bool) -> Found[K]:
         return Found(
@@ -136,31 +137,11 @@ class Reducer(Generic[K]):
         )
 
     def _original(self, start: K) -> Generator[K, str, bool]:
-        """Ask the original, again if it fails too rarely; tell whether it counts."""
-        for _ in range(_ORIGINAL):
-            if (yield from self._settle(start)):
-                return True
-            if not self.original[0]:
-                return False
-        return False
-
-    def _settle(self, start: K) -> Generator[K, str, bool]:
-        """Settle which verdict is looked for: the first bad one that comes often enough."""
-        seen: Counter[str] = Counter()
-        before = self.original
-        for asked in range(1, TRIALS + 1):
-            self.budget.take()
-            verdict = yield start
-            if verdict == self.verdict if self.verdict else not self._healthy(verdict):
-                seen[verdict] += 1
-            most = max(seen.values(), default=0)
-            self.original = (before[0] + most, before[1] + asked)
-            if most >= NEEDED:
-                self.verdict = max(seen, key=lambda one: seen[one])
-                return True
-            if most + TRIALS - asked < NEEDED:
-                return False
-        return False
+        """Settle which verdict is looked for: the first bad one that comes often enough; tell whether there is one."""
+        if (verdict := (yield from self._trials(start, Tally(), kept=CONFIRMING))) is None:
+            return False
+        self.verdict = verdict
+        return True
 
     def _search(self, phases: Sequence[Phase[K]]) -> Generator[K, str, None]:
         """Go through the phases; the structure again and again while it gets smaller, then the details."""
@@ -172,7 +153,7 @@ class Reducer(Generic[K]):
                 smaller = (yield from self._reduce(phase)) or smaller
             in_vain = 0 if smaller else in_vain + 1
             # What fails only now and then may have been thought needed by chance: it is looked at once more.
-            if in_vain > self._wavers:
+            if in_vain > bool(self._evidence.seen.misses):
                 break
         for phase in phases:
             if not phase.again:
@@ -180,50 +161,105 @@ class Reducer(Generic[K]):
 
     def _reduce(self, phase: Phase[K]) -> Generator[K, str, bool]:
         """Make the best candidate smaller by one phase; tell whether that went."""
+        seen: dict[tuple[int, ...], Tally] = {}
+        for _ in range(_MOST_PASSES):
+            consistent = yield from self._bisect(phase, seen)
+            if self._smaller is None:
+                return False
+            candidate, tally = self._smaller
+            if consistent and (yield from self._trials(candidate, tally, kept=TRIALS + CONFIRMING)) is not None:
+                self.best, self._smaller = candidate, None
+                return True
+            self._smaller = None
+            self._noisy = True
+        return False
+
+    def _bisect(self, phase: Phase[K], seen: dict[tuple[int, ...], Tally]) -> Generator[K, str, bool]:
+        """Find what of the best candidate is needed; leave the smallest one that failed in `_smaller`.
+
+        `seen` has the calls of each candidate by the units that are kept: those of an earlier pass count again. Tell
+        whether it went well: one that failed by chance leads to units of which each seems to be needed.
+        """
         start = self.best
         assert start is not None, "the original failed"
-        before = phase.count(start)
         needed: list[int] = []
-        pool = list(range(before))
+        pool = list(range(phase.count(start)))
 
-        def counts(kept: Sequence[int]) -> Generator[K, str, bool]:
-            candidate = phase.keep(start, sorted(kept))
+        def fails(units: Sequence[int]) -> Generator[K, str, bool]:
+            kept = tuple(sorted(units))
+            candidate = phase.keep(start, kept)
             if candidate is None:
                 return False
-            if not (yield from self._counts(candidate)):
+            tally = seen.setdefault(kept, Tally())
+            if not (yield from self._fails(candidate, tally)):
                 return False
-            self.best = candidate
+            self._smaller = candidate, tally
             return True
 
         while pool:
-            if (yield from counts(needed)):
-                pool = []
-                break
+            if (yield from fails(needed)):
+                return True
+            if self._smaller is not None and not (yield from self._holds(*self._smaller)):
+                return False
             low, high = 0, len(pool)
             while high - low > 1:
                 middle = (low + high) // 2
-                if (yield from counts([*needed, *pool[:middle]])):
+                if (yield from fails([*needed, *pool[:middle]])):
                     high = middle
                 else:
                     low = middle
             needed.append(pool[high - 1])
             pool = pool[: high - 1]
-        return len(needed) < before
+        return True
 
-    def _counts(self, candidate: K) -> Generator[K, str, bool]:
+    def _fails(self, candidate: K, tally: Tally) -> Generator[K, str, bool]:
+        """Ask until the evidence decides whether a candidate has the failure."""
         self.candidates += 1
-        hits = yield from self._trial(candidate)
-        if 0 < hits < NEEDED:
-            hits = yield from self._trial(candidate)
-        return hits >= NEEDED
+        fails = yield from self._decide(candidate, tally, noisy=self._noisy)
+        if fails:
+            self._evidence.learn(tally)
+        return fails
 
-    def _trial(self, candidate: K) -> Generator[K, str, int]:
-        """Ask until it is decided whether a candidate counts; return how often it brought the verdict."""
-        hits = asked = 0
-        for asked in range(1, TRIALS + 1):
-            self.budget.take()
-            hits += (yield candidate) == self.verdict
-            if hits >= NEEDED or hits + TRIALS - asked < NEEDED:
+    def _holds(self, candidate: K, tally: Tally) -> Generator[K, str, bool]:
+        """Ask again for one that failed: whether that was more than chance."""
+        return (yield from self._decide(candidate, tally, noisy=True))
+
+    def _decide(self, candidate: K, tally: Tally, *, noisy: bool) -> Generator[K, str, bool]:
+        while (decided := self._evidence.says(tally, noisy=noisy)) is None:
+            self.budget.take(kept=TRIALS + CONFIRMING)
+            tally.add(hit=(yield candidate) == self.verdict)
+        return decided
+
+    def _trials(
+        self, candidate: K, tally: Tally, *, kept: int, most: int = _MOST_TRIALS
+    ) -> Generator[K, str, str | None]:
+        """Ask until it is decided whether a request counts; return the verdict it counts with.
+
+        `tally` has the calls it was found with. They do not make it count, but may be a reason to go on asking.
+        """
+        window: deque[str] = deque(maxlen=TRIALS)
+        seen: Counter[str] = Counter()
+        for asked in range(1, most + 1):
+            self.budget.take(kept=kept)
+            verdict = yield candidate
+            bad = verdict == self.verdict if self.verdict else not self._healthy(verdict)
+            window.append(verdict if bad else "")
+            seen[verdict] += bad
+            hits = max(seen.values())
+            own = Tally(hits, asked - hits)
+            if self.best is None:
+                self.original = (hits, asked)
+            if bad and window.count(verdict) >= NEEDED:
+                self._evidence.learn(own)
+                return verdict
+            if is_noise(own + tally):
                 break
-        self._wavers = self._wavers or 0 < hits < asked
-        return hits
+        return None
+
+    def _last_trials(self) -> Generator[K, str, None]:
+        """Keep what the phase at work had found when the calls were used up, if it counts."""
+        if self._smaller is None:
+            return
+        candidate, tally = self._smaller
+        if (yield from self._trials(candidate, tally, kept=CONFIRMING, most=TRIALS)) is not None:
+            self.best = candidate

@@ -57,7 +57,8 @@ class ModelNames:
         model = event.model
         if model in self._known or model in self._others:
             return model
-        if len(self._others) >= self._most or not model or len(model) > _LONGEST or not _is_answered(event):
+        is_name = 0 < len(model) <= _LONGEST and model.isprintable()  # a label with control characters steers terminals
+        if len(self._others) >= self._most or not is_name or not _is_answered(event):
             return OTHER
         self._others |= {model} if self._claim is None else self._claim(model, self._most)
         return model if model in self._others else OTHER

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -51,12 +51,32 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
 
 
+class _Told(RequestLine, frozen=True, tag_field="event", tag="request"):
+    """A line as programs read it."""
+
+    at: str  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]  as people write it
+
+
 def as_json(line: RequestLine) -> str:
     """Return a line for programs."""
-    told: dict[str, Any] = {"event": "request", **msgspec.structs.asdict(line)}
-    told["at"] = stamp(line.at)
-    told["seconds"] = round(line.seconds, 4)
-    told["model"] = line.model[:_LONGEST]
+    # Made for every request, so by position.
+    told = _Told(
+        stamp(line.at),
+        line.request_id,
+        line.route,
+        line.status,
+        round(line.seconds, 4),
+        line.outcome,
+        line.model[:_LONGEST],
+        line.upstream,
+        line.calls,
+        line.verdicts,
+        line.force,
+        line.input_tokens,
+        line.output_tokens,
+        line.adaptations,
+        line.error,
+    )
     return _encode(told).decode()
 
 

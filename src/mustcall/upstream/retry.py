@@ -18,7 +18,7 @@ from mustcall.policy.failures.backoff import Backoff, is_transient, retry_after
 from mustcall.policy.limits.budget import has_time
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
-__all__ = ["Answer", "Clock", "SystemClock", "Tries", "send_patiently"]
+__all__ = ["Answer", "Clock", "Retry", "SystemClock", "Tries", "send_patiently"]
 
 
 class Clock(Protocol):
@@ -53,6 +53,14 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class Retry(msgspec.Struct, frozen=True):
+    """One call that was made again: how it failed, after how many seconds, and how long the next one waited."""
+
+    why: str
+    seconds: float
+    wait: float
+
+
 class Tries:
     """The transport retries of one turn.
 
@@ -60,7 +68,7 @@ class Tries:
     (rule 96); `note` is told of each. None begins with less than `least` seconds left (rule 97).
     """
 
-    __slots__ = ("_may", "_note", "least", "used")
+    __slots__ = ("_made", "_may", "_note", "least", "used")
 
     def __init__(
         self, may: Callable[[], bool] | None = None, note: Callable[[], None] | None = None, least: float = 0.0
@@ -69,6 +77,7 @@ class Tries:
         self._note = note
         self.least = least
         self.used = 0
+        self._made: tuple[Retry, ...] = ()
 
     def wait(self, backoff: Backoff, asked: float | None, clock: Clock, deadline: float) -> float | None:
         """Return the seconds to wait before another try, None if there is to be none."""
@@ -79,11 +88,17 @@ class Tries:
             return None
         return wait if has_time(deadline, clock.monotonic() + wait, self.least) else None
 
-    def spend(self) -> None:
+    def spend(self, retry: Retry) -> None:
         """Count one more."""
         self.used += 1
+        self._made += (retry,)
         if self._note is not None:
             self._note()
+
+    def take(self) -> tuple[Retry, ...]:
+        """Return the retries since this was asked last."""
+        made, self._made = self._made, ()
+        return made
 
 
 class Answer(msgspec.Struct):
@@ -113,7 +128,8 @@ async def send_patiently(
         failure: MustcallError | None = None
         answer: Answer | None = None
         asked: float | None = None
-        left = deadline - clock.monotonic()
+        began = clock.monotonic()
+        left = deadline - began
         if left <= 0 or left < tries.least:
             raise UpstreamTimeout("the time for this request ran out before the upstream answered")
         limited = call
@@ -139,7 +155,7 @@ async def send_patiently(
                 return answer
             assert failure is not None, "an attempt ends in an answer or a failure"
             raise failure
-        tries.spend()
+        tries.spend(Retry(why, clock.monotonic() - began, wait))
         log.add(AdaptationKind.RETRIED, f"attempt {tries.used}", why)
         await clock.sleep(wait)
 

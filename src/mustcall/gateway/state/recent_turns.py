@@ -12,7 +12,7 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.engine.records import Progress, TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of_key
-from mustcall.gateway.state.trace_keeper import TurnEnd, describe
+from mustcall.gateway.state.turn_traces import TurnEnd, describe
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
 from mustcall.ledger.traces import count_changes, is_mended
 

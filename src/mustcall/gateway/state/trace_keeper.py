@@ -13,27 +13,19 @@ from time import time
 
 import msgspec
 
-from mustcall.core.errors import ConfigError, LedgerError, MustcallError
-from mustcall.core.origin import JsonObject, Wire
-from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import Reply
-from mustcall.engine.records import Progress
+from mustcall.core.errors import ConfigError, LedgerError
 from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
 from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.gateway.config.environment import over
-from mustcall.gateway.replies import error_body
-from mustcall.gateway.state.conversation_state import Memory, tenant_of_key
-from mustcall.gateway.state.raw_replies import Tap, raw_replies
+from mustcall.gateway.state.conversation_state import Memory
 from mustcall.gateway.state.response_owners import Holders
-from mustcall.gateway.state.whole_replies import in_one_piece
+from mustcall.gateway.state.turn_traces import TurnEnd, describe
 from mustcall.ledger import (
     OFF,
-    AttemptTrace,
     Contents,
     FactRow,
     Ledger,
     TallyRow,
-    TurnTrace,
     default_place,
     open_ledger,
 )
@@ -44,9 +36,8 @@ from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import Count, Tallies, Tally
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
-from mustcall.wire.registry import codec_for
 
-__all__ = ["Keeper", "LedgerSettings", "TurnEnd", "client_of", "describe", "read_age", "read_size", "said"]
+__all__ = ["Keeper", "LedgerSettings", "read_age", "read_size"]
 
 #: Seconds between two removals of what is old.
 _SWEEP = 3600.0
@@ -63,9 +54,6 @@ _LAST_SHARE = 2.0
 #: with every turn.
 _RENEW = 3600.0
 _CLOSED = "the ledger cannot be opened: no traces, no stored responses"
-#: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
-_PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
-_LONGEST_CLIENT = 40
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -134,28 +122,6 @@ def read_size(text: str) -> int | None:
     if found is None:
         raise ConfigError(f"ledger: max_size is a size like 500MB, 2GB or 0 for any, not {text!r}")
     return int(found[1]) * _SIZES[found[2]] or None
-
-
-class TurnEnd(msgspec.Struct, frozen=True, gc=False):
-    """What the hot path hands over of a finished turn; everything else is worked out when it is written."""
-
-    id: str
-    at: float
-    seconds: float
-    wire: Wire
-    status: int
-    progress: Progress
-    #: The caller's key, for a turn that does not know its tenant. It is digested before anything is written.
-    key: str | None
-    #: Whether requests and replies are kept; then `request` and `reply` are the caller's.
-    contents: bool
-    request: bytes
-    reply: tuple[bytes, ...]
-    #: What came from the upstream, call by call.
-    taps: tuple[Tap, ...] = ()
-    #: The caller's own name for itself, and the error it got.
-    agent: str = ""
-    failure: MustcallError | None = None
 
 
 class Keeper:
@@ -356,88 +322,3 @@ def _is_news(fact: LearntFact, row: FactRow | None) -> bool:
         return True
     same = msgspec.json.encode(fact.fact.value) == row.value and fact.seen == row.seen
     return fact.at > row.at + (_RENEW if same else 0.0)
-
-
-def said(reply: Reply) -> bytes:
-    """Return what a reply says, as JSON."""
-    parts: list[JsonObject] = []
-    for part in reply.parts:
-        match part:
-            case Text(text=text):
-                parts.append({"text": text})
-            case Refusal(text=text):
-                parts.append({"refusal": text})
-            case Reasoning(text=text, summary=summary):
-                parts.append({"reasoning": text or "\n\n".join(summary)})
-            case ToolCall(name=name, arguments=arguments):
-                parts.append({"call": name, "arguments": arguments})
-            case _:
-                parts.append({"other": type(part).__name__})
-    return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
-
-
-def client_of(agent: str) -> str:
-    """Return the program of a `User-Agent`: its first product, without a version."""
-    found = _PRODUCT.match(agent)
-    return found[0][:_LONGEST_CLIENT] if found else ""
-
-
-def describe(end: TurnEnd, *, digests: bool = True, joins: bool = False) -> TurnTrace:
-    """Return the trace of a finished turn; `digests` of what was sent cost a pass over it.
-
-    `joins` makes a stream one piece, so that what is masked in it is found wherever the stream was cut.
-    """
-    record = end.progress.record
-    attempts = record.attempts if record is not None else []
-    failure = end.failure
-    reply = b"".join(end.reply)
-    if end.contents and failure is not None and not reply:
-        reply = error_body(failure, codec_for(end.wire), end.id)
-    if joins:
-        reply = in_one_piece(reply, end.wire, int(end.at))
-    raws = raw_replies(end.taps, [attempt.sends for attempt in attempts])
-    usage = record.usage if record is not None else None
-    return TurnTrace(
-        id=end.id,
-        at=end.at,
-        wire=str(end.wire),
-        model=end.progress.model,
-        upstream=end.progress.upstream,
-        protocol=record.protocol if record is not None else "",
-        force=record.force if record is not None else "none",
-        outcome=end.progress.outcome or None,
-        status=end.status,
-        seconds=end.seconds,
-        tenant=end.progress.tenant or tenant_of_key(end.key),
-        input_tokens=usage.input_tokens if usage is not None else 0,
-        output_tokens=usage.output_tokens if usage is not None else 0,
-        adaptations=tuple(f"{entry.kind}:{entry.subject}" for entry in record.adaptations) if record else (),
-        attempts=tuple(
-            AttemptTrace(
-                number=number,
-                rung=str(attempt.rung.kind),
-                verdict=attempt.word or None,
-                remedy=str(attempt.remedy) if attempt.remedy is not None else None,
-                digest=attempt.digest if digests else attempt.sent,
-                seconds=attempt.seconds,
-                sends=attempt.sends,
-                error=attempt.error,
-                input_tokens=attempt.usage.input_tokens if attempt.usage is not None else 0,
-                output_tokens=attempt.usage.output_tokens if attempt.usage is not None else 0,
-                tool=attempt.tool,
-                problem=attempt.problem,
-                request=attempt.body if end.contents else b"",
-                reply=said(attempt.reply) if end.contents and attempt.reply is not None else b"",
-                begun=attempt.started - attempts[0].started,
-                raw=raw,
-            )
-            for number, (attempt, raw) in enumerate(zip(attempts, raws, strict=True), 1)
-        ),
-        request=end.request,
-        reply=reply,
-        session=end.progress.session,
-        client=client_of(end.agent),
-        error=type(failure).code if failure is not None else record.cause if record is not None else "",
-        cost_usd=record.cost_usd if record is not None else 0.0,
-        estimated=record.estimated if record is not None else False,
-    )

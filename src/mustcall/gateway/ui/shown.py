@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.gateway.state.trace_keeper import said
+from mustcall.gateway.state.turn_traces import said
 from mustcall.gateway.state.whole_replies import read_back
 from mustcall.ledger import AttemptTrace, TurnTrace
 from mustcall.ledger.traces import is_mended
