@@ -8,10 +8,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mustcall.toolkit.files import plain
 from mustcall.probe import CellResult, Drift, Plan, ProbeResult, Verdict
 from mustcall.probe.planning import Purse
 from mustcall.probe.wording import MARKS, headline, of, written_interval
+from mustcall.toolkit.files import plain
 
 __all__ = ["live_matrix", "print_drift", "print_matrix"]
 
@@ -88,5 +88,6 @@ def print_drift(old: ProbeResult, drift: list[Drift]) -> None:
         if each.drifted or each.changed:
             sure = f"p = {each.p:.2g}" if each.drifted else "too few tries to be sure"
             console.print(
-                f"  {each.id}: {each.before} → {each.now} ({each.lost} lost, {each.gained} gained of {each.pairs}, {sure})"
+                f"  {each.id}: {each.before} → {each.now} "
+                f"({each.lost} lost, {each.gained} gained of {each.pairs} tries, {sure})"
             )

@@ -1,7 +1,8 @@
 """What an endpoint really does, measured: a matrix of guarantees, each with a verdict, an owner and an interval.
 
-`catalogue` is the table of cells, `verdicts` what tries come to, `planning` what a run may take, `running` the only part
-that sends, `results` the document that is written, `comparing` two of them. Where facts go is decided in `profiles`.
+`catalogue` is the table of cells, `verdicts` what tries come to, `planning` what a run may take, `running` the only
+part that sends, `results` the document that is written, `comparing` two of them. Where facts go is decided in
+`profiles`.
 """
 
 from mustcall.probe.catalogue import CELLS, cells_for

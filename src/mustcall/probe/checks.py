@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
-from mustcall.core.reply import Reply
+from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, functions_of
 from mustcall.dialects import CallEnd, parse
@@ -28,6 +28,7 @@ __all__ = [
     "raw_calls",
     "said",
     "single",
+    "still_thinking",
     "thoughts",
     "unmeasured",
 ]
@@ -83,7 +84,9 @@ def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Fin
         request = make(number)
         (seen,) = yield (Send(request=request, fields=dict(fields)),)
         bad = fault(seen)
-        return bad if bad is not None or seen.reply is None else check(request, seen.reply)
+        if bad is not None or seen.reply is None:
+            return bad or unmeasured("no reply")
+        return check(request, seen.reply)
 
     return script
 
@@ -96,6 +99,12 @@ def said(reply: Reply) -> str:
 def thoughts(reply: Reply) -> tuple[Reasoning, ...]:
     """Return the reasoning of a reply."""
     return tuple(part for part in reply.parts if isinstance(part, Reasoning))
+
+
+def still_thinking(reply: Reply) -> Finding | None:
+    """Return that nothing was learnt where the tokens ran out before the model was done with reasoning."""
+    cut = reply.finish is FinishReason.LENGTH and bool(thoughts(reply)) and not said(reply).strip()
+    return unmeasured("the model was still reasoning when its tokens ran out") if cut else None
 
 
 def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
@@ -144,8 +153,10 @@ def _call_items(wire: Wire, document: JsonObject) -> list[JsonObject]:
             items: list[JsonObject] = []
             for choice in _objects(document.get("choices")):
                 message = choice.get("message") or choice.get("delta")
-                for call in _objects(_object(message).get("tool_calls")):
-                    items.append({"id": call.get("id"), "name": _object(call.get("function")).get("name")})
+                items += [
+                    {"id": call.get("id"), "name": _object(call.get("function")).get("name")}
+                    for call in _objects(_object(message).get("tool_calls"))
+                ]
             return items
         case Wire.RESPONSES:
             if document.get("type") == "response.output_item.added":

@@ -37,12 +37,16 @@ NEEDS = {
     Client.CODEX: Needs(
         Wire.RESPONSES,
         _AGENT
-        | {"strict", "schema.nested", "reasoning.shown", "reasoning.returned", "reasoning.dropped", "result.8k", "format"},
+        | {
+            "strict", "schema.nested", "reasoning.shown", "reasoning.returned", "reasoning.dropped", "result.8k",
+            "format",
+        },
     ),
     # opencode speaks chat through an OpenAI-compatible provider; titles and summaries run beside the main turn.
     Client.OPENCODE: Needs(
         Wire.CHAT,
-        _AGENT | {"schema.nested", "schema.union", "schema.empty", "tools.32", "result.8k", "concurrency.8", "required"},
+        _AGENT
+        | {"schema.nested", "schema.union", "schema.empty", "tools.32", "result.8k", "concurrency.8", "required"},
     ),
     # Programs on the OpenAI SDK use whatever is documented.
     Client.OPENAI_SDK: Needs(

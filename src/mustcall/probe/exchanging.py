@@ -28,7 +28,7 @@ __all__ = ["exchange"]
 
 
 async def exchange(
-    endpoint: Endpoint, transport: Transport, clock: Clock, send: Send, body: JsonObject | None, token: str
+    endpoint: Endpoint, transport: Transport, clock: Clock, send: Send, *, body: JsonObject | None, token: str
 ) -> Seen:
     """Send a request and return what came; never raises what an upstream does."""
     began, codec = clock.monotonic(), codec_for(endpoint.wire)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib import resources
 
 from mustcall.evals.html import document, table
 from mustcall.evals.statistics import share_of
@@ -15,25 +16,7 @@ from mustcall.probe.wording import MARKS, MEANINGS, OWNERS, headline, of
 
 __all__ = ["write_badge", "write_page"]
 
-_STYLE = """<style>
-:root { --held: #0b7a6b; --flaky: #b07d12; --ignored: #b8402a; --refused: #7a4fa3; --crashed: #8c1d1d; --unmeasured: #8b959d; }
-@media (prefers-color-scheme: dark) {
-  :root { --held: #35b8a4; --flaky: #dcae45; --ignored: #e5755d; --refused: #b68fe0; --crashed: #f08a8a; --unmeasured: #7d8890; }
-}
-main { max-width: 62rem; }
-.v { font-weight: 600; white-space: nowrap; }
-.held { color: var(--held); } .flaky { color: var(--flaky); } .ignored { color: var(--ignored); }
-.refused { color: var(--refused); } .crashed { color: var(--crashed); } .unmeasured { color: var(--unmeasured); }
-.matrix td, .matrix th { text-align: center; border: 3px solid var(--paper); padding: .45rem .5rem; }
-.matrix th:first-child { text-align: left; }
-.matrix td { background: color-mix(in srgb, currentColor 13%, var(--card)); border-radius: .4rem; }
-.matrix small { display: block; font-weight: 400; color: var(--faint); }
-.cells-table td { vertical-align: middle; }
-.cells-table svg { display: block; width: 7rem; height: .9rem; }
-.cells-table .asks { color: var(--faint); font-size: .88rem; }
-.range { fill: currentColor; opacity: .35; } .dot { fill: currentColor; }
-.limit { stroke: var(--faint); stroke-dasharray: 2 2; }
-</style>"""
+_STYLE = resources.files("mustcall.probe").joinpath("probe.css")
 
 #: The columns of the matrix of choices: what is added to the name of the guarantee.
 _COLUMNS = (
@@ -51,7 +34,7 @@ def write_page(result: ProbeResult, drift: Sequence[Drift] | None = None) -> str
     return document(
         f"{result.model}: {headline(result)}",
         [
-            _STYLE,
+            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
             *_opening(result),
             *_matrix(result),
             *_groups(result),
@@ -101,7 +84,8 @@ def _tile(cell: CellResult | None) -> str:
         return '<td class="unmeasured"></td>'
     owner = f", {cell.owner}" if cell.owner else ""
     return (
-        f'<td class="{cell.verdict}" title="{escape(cell.note)}"><span class="v">{MARKS[cell.verdict]} {cell.verdict}</span>'
+        f'<td class="{cell.verdict}" title="{escape(cell.note)}">'
+        f'<span class="v">{MARKS[cell.verdict]} {cell.verdict}</span>'
         f"<small>{of(cell)}{owner}</small></td>"
     )
 

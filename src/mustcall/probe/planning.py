@@ -1,7 +1,7 @@
 """What a probe may take, told before anything is sent and never exceeded: requests, tokens, US dollars. Pure.
 
-The plan counts every try of every cell, and a reserve for what is asked once more: after a rate limit, and to find whose
-fault a cell is. Each request counts with its whole body and with its own limit of output tokens.
+The plan counts every try of every cell, and a reserve for what is asked once more: after a rate limit, and to find the
+owner of a failure. Each request counts with its whole body and with its own limit of output tokens.
 """
 
 import math

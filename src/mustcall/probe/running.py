@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from mustcall import __version__
+from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.origin import JsonObject
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
@@ -84,10 +85,7 @@ class _Tally:
         share, verdict = count(outcomes), settle_verdict(outcomes)
         owner, note = settle_owner(self.findings, cell.duty, whole=self.whole, unreasoned=self.unreasoned)
         if verdict is Verdict.HELD:
-            owner, note = (
-                None,
-                next((each.note for each in self.findings if each.note), "") if cell.watch is None else "",
-            )
+            owner, note = None, "" if cell.watch else next((each.note for each in self.findings if each.note), "")
         elif verdict is Verdict.UNMEASURED:
             note = next((finding.note for finding in self.findings), "")
         return CellResult(
@@ -228,7 +226,7 @@ class Prober:
             try:
                 self._sent += 1
                 seen = await exchange(
-                    subject.endpoint, subject.transport, subject.clock, send, body, f"probe{self._sent}"
+                    subject.endpoint, subject.transport, subject.clock, send, body=body, token=f"probe{self._sent}"
                 )
                 took = _took(seen)
             finally:
@@ -244,6 +242,8 @@ class Prober:
 
     def _wait(self, seen: Seen, waits: int) -> float | None:
         """Return the seconds to wait before a request is sent again, None where it is not."""
+        if seen.broken == UpstreamUnavailable.code and not seen.status:
+            return 0.0 if waits == 0 else None  # an idle connection that the server just closed; clients try again
         if seen.status not in _RATE_LIMITS or waits >= _MOST_WAITS or seen.error is None:
             return None
         asked = retry_after(seen.headers, self._subject.clock.now())

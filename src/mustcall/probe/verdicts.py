@@ -59,10 +59,13 @@ def settle_owner(
 ) -> tuple[Owner | None, str]:
     """Return whose fault it is that not all tries held, and why; None where all did.
 
-    What the replies themselves tell comes first, the most frequent. `whole` is the same request without streaming,
+    What the replies themselves tell comes first, the most frequent; only failures of the kind that the verdict is about
+    count. `whole` is the same request without streaming,
     `unreasoned` without reasoning: one that holds shows where the fault is.
     """
-    failed = [finding for finding in findings if finding.outcome in _FAILED]
+    verdict = settle_verdict([finding.outcome for finding in findings])
+    kinds = {kind for kind, word in _FAILED.items() if verdict in (word, Verdict.FLAKY, Verdict.HELD)}
+    failed = [finding for finding in findings if finding.outcome in kinds]
     if not failed:
         return None, ""
     told = Counter(finding.owner for finding in failed if finding.owner is not None)

@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 #: Tokens of a reply: a call takes a fifth of it.
-LIMIT = 256
+LIMIT = 128
 #: Tokens of a reply that may think first.
-REASONING_LIMIT = 2048
+REASONING_LIMIT = 1024
 
 CITIES = (
     "Oslo", "Rome", "Lima", "Cairo", "Tokyo", "Paris", "Quito", "Dakar", "Delhi", "Berlin", "Madrid", "Lisbon",
@@ -65,14 +65,16 @@ def word(number: int) -> str:
     return WORDS[number % len(WORDS)]
 
 
-def define(name: str, description: str, properties: JsonObject, *, strict: bool | None = None, **more: object) -> Tool:
-    """Return a tool all of whose properties are required; `more` are further keys of its schema."""
+def define(
+    name: str, description: str, properties: JsonObject, *, strict: bool | None = None, defs: JsonObject | None = None
+) -> Tool:
+    """Return a tool all of whose properties are required; `defs` are the `$defs` of its schema."""
     schema: JsonObject = {
         "type": "object",
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
-        **more,
+        **({"$defs": defs} if defs else {}),
     }
     return Tool(name=name, description=description, parameters=schema, strict=strict)
 

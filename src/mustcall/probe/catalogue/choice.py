@@ -6,7 +6,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, functions_of
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_TIME, GET_WEATHER, ask, city, force, topic
-from mustcall.probe.checks import calls_in_text, held, missed, single
+from mustcall.probe.checks import calls_in_text, held, missed, single, still_thinking
 from mustcall.probe.values import Cell, Finding, Group, Owner, Tries
 
 __all__ = ["CELLS", "called"]
@@ -24,7 +24,7 @@ def called(request: Request, reply: Reply) -> Finding:
     written = calls_in_text(request, reply)
     if written:
         return missed(f"the call came as text ({written[0].dialect})", Owner.PARSER)
-    return missed("answered without a call")
+    return still_thinking(reply) or missed("answered without a call")
 
 
 def _not_called(_request: Request, reply: Reply) -> Finding:

@@ -14,6 +14,7 @@ from mustcall.probe.catalogue.asking import ADD_NOTE, GET_WEATHER, ask, city, de
 from mustcall.probe.checks import arguments_of, fault, held, missed, said, single, unmeasured
 from mustcall.probe.values import Cell, Finding, Group, Outcome, Owner, Script, Seen, Send, Tries
 from mustcall.wire.overflow import is_overflow
+from mustcall.wire.reading import maybe_object
 
 __all__ = ["CELLS"]
 
@@ -64,7 +65,7 @@ _TOOLS = tuple(
     for count, tries in ((1, Tries(0, 1, 2)), (32, Tries(1, 1, 3)), (128, Tries(0, 1, 3)))
 )
 
-_UNICODE = "Grüße, “Ω” – 東京 ☔ \\ 'x'"
+_UNICODE = "Grüße, “Ω” 東京 ☔ \\ 'x'"
 
 
 def _note(number: int) -> Request:
@@ -281,8 +282,9 @@ def _error_shape(seen: Seen) -> Finding:
     bad = fault(seen)
     if bad is None or bad.outcome is not Outcome.REFUSED:
         return bad or missed("it was answered")
-    error = seen.documents[0].get("error") if seen.documents else None
-    shaped = isinstance(error, dict) and isinstance(error.get("message"), str) and bool(error["message"].strip())
+    error = maybe_object(seen.documents[0].get("error")) if seen.documents else None
+    message = error.get("message") if error is not None else None
+    shaped = isinstance(message, str) and bool(message.strip())
     return held() if shaped else missed(f"HTTP {seen.status} without an `error` that has a message")
 
 

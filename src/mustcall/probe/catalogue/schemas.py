@@ -62,7 +62,7 @@ _NESTED = define(
         }
     },
 )
-_REF = define("move_to", "Move to a point.", {"target": {"$ref": "#/$defs/point"}}, **{"$defs": {"point": _POINT}})
+_REF = define("move_to", "Move to a point.", {"target": {"$ref": "#/$defs/point"}}, defs={"point": _POINT})
 _UNION = define(
     "set_level",
     "Set the level: a number, or the word auto.",
@@ -76,7 +76,10 @@ _EMPTY = Tool(
 _CLOSED = define("save_city", "Save a city.", {"city": {"type": "string"}})
 
 
-def _schema(name: str, asks: str, script: Script, tries: Tries = Tries(0, 2, 6)) -> Cell:
+_FEW = Tries(0, 2, 6)
+
+
+def _schema(name: str, asks: str, script: Script, tries: Tries = _FEW) -> Cell:
     return Cell(
         id=f"schema.{name}",
         guarantee=f"schema.{name}",

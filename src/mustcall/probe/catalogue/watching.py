@@ -1,6 +1,7 @@
 """Cells that send nothing: what the exchanges of the others show of ids, finish reasons, usage, leaks and waits."""
 
 from mustcall.core.origin import Wire
+from mustcall.core.parts import Part
 from mustcall.core.reply import FinishReason
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, functions_of
@@ -46,9 +47,8 @@ def _finish(wire: Wire, send: Send, seen: Seen) -> Finding | None:
     if reply.reported_finish is None:
         return missed("no finish reason")
     # OpenAI itself says `stop` where the call was forced by name.
-    named = send.request is not None and send.request.tool_choice is not None
-    if named and send.request is not None and send.request.tool_choice is not None:
-        named = send.request.tool_choice.mode is ChoiceMode.NAMED
+    choice = send.request.tool_choice if send.request is not None else None
+    named = choice is not None and choice.mode is ChoiceMode.NAMED
     if reply.calls:
         fine = reply.reported_finish == word or (wire is Wire.CHAT and named and reply.reported_finish == "stop")
         return held() if fine else missed(f"a call, and the finish is {reply.reported_finish!r}")
@@ -76,8 +76,7 @@ def _prompt_length(request: Request) -> int:
     return sum(len(getattr(part, "text", "") or "") for message in request.messages for part in message.parts)
 
 
-def _reply_length(parts: object) -> int:
-    assert isinstance(parts, tuple)
+def _reply_length(parts: tuple[Part, ...]) -> int:
     return sum(len(getattr(part, "text", "") or "") + len(getattr(part, "arguments", "") or "") for part in parts)
 
 
