@@ -153,7 +153,13 @@ class Turns:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
         known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
         return self.learnt.apply(
-            endpoint.name, model, known.profile, configured=known.configured, now=self._clock.now(), tenant=tenant
+            endpoint.name,
+            model,
+            known.profile,
+            configured=known.configured,
+            settled=known.settled,
+            now=self._clock.now(),
+            tenant=tenant,
         )
 
     def metered(
