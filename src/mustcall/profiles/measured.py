@@ -20,7 +20,7 @@ from mustcall.profiles.facts import FIELDS, Fact, Observed, checked
 from mustcall.profiles.overrides import ProfileOverride
 from mustcall.profiles.patterns import endpoint_pattern, model_pattern, place_of
 
-__all__ = ["MeasuredFact", "MeasuredProfile", "parse_profile", "read_measured", "read_profile"]
+__all__ = ["MeasuredFact", "MeasuredProfile", "Measurements", "parse_profile", "read_measured", "read_profile"]
 
 #: The version of the document. Another one is refused: what it means is not known here.
 _VERSION = 1
@@ -137,6 +137,28 @@ class MeasuredProfile(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """Return the text of a profile file."""
         return msgspec.json.format(msgspec.json.encode(self.document()), indent=2) + b"\n"
+
+
+class Measurements:
+    """The measured profiles that all replicas share, as turns take them.
+
+    They change as a whole, so that `overrides` is the same object as long as nothing was measured anew.
+    """
+
+    __slots__ = ("overrides", "profiles")
+
+    def __init__(self, profiles: Sequence[MeasuredProfile] = ()) -> None:
+        self.profiles: tuple[MeasuredProfile, ...] = ()
+        self.overrides: tuple[ProfileOverride, ...] = ()
+        self.take_over(profiles)
+
+    def take_over(self, profiles: Sequence[MeasuredProfile]) -> bool:
+        """Take these profiles for what was measured; tell whether that changes anything."""
+        if self.profiles == tuple(profiles):
+            return False
+        self.profiles = tuple(profiles)
+        self.overrides = tuple(one.override("ledger") for one in self.profiles)
+        return True
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

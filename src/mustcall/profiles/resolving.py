@@ -73,8 +73,10 @@ def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOver
 
 
 def _stands(fact: Fact, over: Fact | None) -> bool:
-    """Tell whether a fact stands over the one that is known so far."""
-    return over is None or PRECEDENCE[fact.observed] >= PRECEDENCE[over.observed]
+    """Tell whether a fact stands over the one that is known so far: by rank, and of two measured ones the newer."""
+    if over is None or PRECEDENCE[fact.observed] != PRECEDENCE[over.observed]:
+        return over is None or PRECEDENCE[fact.observed] > PRECEDENCE[over.observed]
+    return fact.observed is not Observed.PROBED or fact.when >= over.when
 
 
 _remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)
