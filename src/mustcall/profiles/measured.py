@@ -52,6 +52,8 @@ class MeasuredFact(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"{where}: {self.field!r} cannot be measured; remove it, or set it in a [[profile]] table"
             )
+        if self.value is None:
+            raise ConfigError(f"{where}: {self.field} is null, which says that it is not known; leave the fact out")
         value = checked(self.field, self.value, where)
         _check_day(self.day, f"{where}: {self.field}")
         if not 0 <= self.held <= self.of or self.of < 1:

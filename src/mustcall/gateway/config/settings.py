@@ -44,6 +44,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "load_ledger",
+    "load_measured",
     "load_settings",
     "parse_upstream_flag",
     "settings_from_flags",
@@ -351,6 +352,14 @@ def load_ledger(
     read = _read_file(path).ledger if path is not None else LedgerSettings()
     said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
     return msgspec.structs.replace(said, place=read.place_in(env, place))
+
+
+def load_measured(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[Sourced, ...]:
+    """Read the measured profiles of the file and of those it names: no upstream and no key is needed."""
+    env = os.environ if environment is None else environment
+    path = _file_for(file, env)
+    read = _read_file(path) if path is not None else _File()
+    return read_probe(read.probe, read.measured, env, path)[1]
 
 
 def _file_for(file: Path | None, env: Mapping[str, str]) -> Path | None:
