@@ -69,7 +69,7 @@ SCHEMA: dict[str, Any] = {
 
 def ignores_force(request: Recorded) -> Turn:
     """A server that answers a forced choice in words, and keeps to a schema."""
-    body = request.body or {}
+    body: dict[str, Any] = request.body or {}
     if "response_format" in body:
         return Turn(Say('{"name": "get_weather", "arguments": {"city": "Oslo"}}'))
     return Turn(Say("It is sunny, I suppose."))
