@@ -1,0 +1,173 @@
+"""What a reply must show: small judges that cells are made of, each a function of values.
+
+A reply that is no 200 is judged here once for all cells: a 4xx is refused, a 5xx or a broken connection crashed, a rate
+limit that did not end unmeasured.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import Reasoning, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.core.request import Request
+from mustcall.core.tools import Tool, functions_of
+from mustcall.dialects import CallEnd, parse
+from mustcall.policy.failures.rejection import Rejection, classify_rejection
+from mustcall.policy.schema.validation import Unreadable, describe_problems, problems_in, read_json
+from mustcall.probe.values import Finding, Outcome, Owner, Script, Seen, Send
+
+__all__ = [
+    "arguments_of",
+    "calls_in_text",
+    "crashed",
+    "fault",
+    "fits",
+    "held",
+    "missed",
+    "raw_calls",
+    "said",
+    "single",
+    "thoughts",
+    "unmeasured",
+]
+
+_RATE_LIMITED = frozenset({429, 529})
+
+
+def held(note: str = "") -> Finding:
+    """It was done."""
+    return Finding(outcome=Outcome.HELD, note=note)
+
+
+def missed(note: str, owner: Owner | None = None) -> Finding:
+    """It was answered and not done."""
+    return Finding(outcome=Outcome.NOT_DONE, note=note, owner=owner)
+
+
+def unmeasured(note: str) -> Finding:
+    """Nothing was learnt."""
+    return Finding(outcome=Outcome.UNMEASURED, note=note)
+
+
+def crashed(note: str, owner: Owner) -> Finding:
+    """No whole answer came."""
+    return Finding(outcome=Outcome.CRASHED, note=note, owner=owner)
+
+
+def fault(seen: Seen) -> Finding | None:
+    """Return what an exchange without a reply came to; None for one with a reply."""
+    if seen.answered:
+        return None
+    error = seen.error
+    said_so = f": {error.message.splitlines()[0][:120]}" if error is not None and error.message.strip() else ""
+    if seen.status in _RATE_LIMITED:
+        return unmeasured(f"HTTP {seen.status}, a rate limit that did not end")
+    if seen.status == 503 and "retry-after" in seen.headers:
+        return unmeasured("HTTP 503, overloaded for longer than was waited")
+    if seen.broken:
+        return crashed(f"{seen.broken}{said_so}", Owner.TRANSPORT)
+    if error is not None and classify_rejection(error) is Rejection.GENERATION:
+        return crashed(f"HTTP {seen.status}, it could not read what its model wrote{said_so}", Owner.PARSER)
+    if seen.status >= 500:
+        return crashed(f"HTTP {seen.status}{said_so}", Owner.SERVER)
+    if seen.status >= 400:
+        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=Owner.SERVER)
+    return crashed(f"HTTP {seen.status} without a reply{said_so}", Owner.SERVER)
+
+
+def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Finding], **fields: Any) -> Script:
+    """Return the script of one request whose reply is checked; `fields` are put into its body."""
+
+    def script(number: int) -> Generator[tuple[Send, ...], tuple[Seen, ...], Finding]:
+        request = make(number)
+        (seen,) = yield (Send(request=request, fields=dict(fields)),)
+        bad = fault(seen)
+        return bad if bad is not None or seen.reply is None else check(request, seen.reply)
+
+    return script
+
+
+def said(reply: Reply) -> str:
+    """Return the text of a reply."""
+    return "".join(part.text for part in reply.parts if isinstance(part, Text))
+
+
+def thoughts(reply: Reply) -> tuple[Reasoning, ...]:
+    """Return the reasoning of a reply."""
+    return tuple(part for part in reply.parts if isinstance(part, Reasoning))
+
+
+def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
+    """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects."""
+    tools = functions_of(request.tools)
+    if not tools:
+        return ()
+    texts = [said(reply), *(thought.text for thought in thoughts(reply))]
+    found = [parse([text], tools=tools, alone="anywhere") for text in texts if text.strip()]
+    return tuple(call for each in found for call in (*each.calls, *each.reasoned))
+
+
+def arguments_of(call: ToolCall) -> JsonObject | None:
+    """Return the arguments of a call, None where they are no JSON object."""
+    try:
+        value = read_json(call.arguments)
+    except Unreadable:
+        return None
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def fits(tool: Tool, arguments: JsonObject | None) -> str:
+    """Return how arguments break the schema of a tool; empty where they fit."""
+    if arguments is None:
+        return "the arguments are no JSON object"
+    problems = problems_in(tool.parameters or {}, arguments)
+    return describe_problems(problems) if problems else ""
+
+
+def raw_calls(wire: Wire, documents: Sequence[JsonObject]) -> list[tuple[str, str]]:
+    """Return id and name of each call as they came, before any codec mends them; streamed ones by where they begin."""
+    found: list[tuple[str, str]] = []
+    for document in documents:
+        for item in _call_items(wire, document):
+            name = item.get("name")
+            if isinstance(name, str) and name:
+                key = item.get("call_id") if wire is Wire.RESPONSES else item.get("id")
+                found.append((key if isinstance(key, str) else "", name))
+    return found
+
+
+def _call_items(wire: Wire, document: JsonObject) -> list[JsonObject]:
+    """Return what of a document begins a call, flattened to `id` and `name`."""
+    match wire:
+        case Wire.CHAT:
+            items: list[JsonObject] = []
+            for choice in _objects(document.get("choices")):
+                message = choice.get("message") or choice.get("delta")
+                for call in _objects(_object(message).get("tool_calls")):
+                    items.append({"id": call.get("id"), "name": _object(call.get("function")).get("name")})
+            return items
+        case Wire.RESPONSES:
+            if document.get("type") == "response.output_item.added":
+                output = [document.get("item")]
+            else:
+                output = cast("list[Any]", document["output"]) if isinstance(document.get("output"), list) else []
+            return [item for item in _objects(output) if item.get("type") == "function_call"]
+        case Wire.MESSAGES:
+            if document.get("type") == "content_block_start":
+                blocks = [document.get("content_block")]
+            else:
+                blocks = cast("list[Any]", document["content"]) if isinstance(document.get("content"), list) else []
+            return [block for block in _objects(blocks) if block.get("type") == "tool_use"]
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return (
+        [cast("JsonObject", item) for item in cast("list[Any]", value) if isinstance(item, dict)]
+        if isinstance(value, list)
+        else []
+    )
