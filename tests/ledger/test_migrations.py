@@ -24,6 +24,7 @@ RELEASED = {
     "0007_learnt_by_tenant": "9d7da78e3fee7a75",
     "0008_attempt_contents": "dcde0e27553976c5",
     "0009_turn_facts": "0f0d7b0b3210f7dc",
+    "0010_measured": "c3f5f49ea97b2511",
 }
 
 

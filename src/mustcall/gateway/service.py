@@ -28,7 +28,7 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.routing import choose, is_routed
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.client_retries import retries_itself
-from mustcall.profiles import Learnt
+from mustcall.profiles import Learnt, Measurements
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
@@ -62,6 +62,7 @@ class Service:
         *,
         holders: Holders | None = None,
         learnt: Learnt | None = None,
+        measured: Measurements | None = None,
         failures: Failures | None = None,
         events: EventStream = PROCESS,
     ) -> None:
@@ -74,7 +75,7 @@ class Service:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         #: Where names that came before are served.
         self._routed: Bounded[tuple[str, Wire], tuple[Endpoint, str | None]] = Bounded(256)
-        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, events=events)
+        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, measured=measured, events=events)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
@@ -89,6 +90,11 @@ class Service:
     def learnt(self) -> Learnt:
         """What refusals taught this process."""
         return self._turns.learnt
+
+    @property
+    def measured(self) -> Measurements:
+        """What probes measured, as the ledger has it."""
+        return self._turns.measured
 
     @property
     def failures(self) -> Failures:
