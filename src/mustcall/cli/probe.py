@@ -21,9 +21,12 @@ from mustcall.cli.measuring import (
 )
 from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.offering import choose_offer, find_offers, read_ports
+from mustcall.cli.probe_keeping import Keeper, find_keeper
+from mustcall.cli.tables import gateway_place_option
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamError
 from mustcall.core.origin import Wire
+from mustcall.engine.plan_changes import compare_plans
 from mustcall.gateway.config.settings import Settings
 from mustcall.probe import (
     Client,
@@ -36,6 +39,7 @@ from mustcall.probe import (
     cells_for,
     compare,
     plan_probe,
+    profile_of,
     read_result,
 )
 from mustcall.probe.clients import NEEDS
@@ -74,7 +78,10 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None
     page: Path | None
     badge: Path | None
+    profile: Path | None
     old: Path | None
+    write: bool
+    place: str | None
     yes: bool
 
 
@@ -109,6 +116,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "data", type=FILE, help="Write everything that was measured.")
 @click.option("--html", "page", type=FILE, help="Write the matrix as a page that needs no other file.")
 @click.option("--badge", type=FILE, help="Write an SVG badge.")
+@click.option("--profile", type=FILE, help="Write the profile: the facts that were settled, for [probe] profiles.")
+@click.option("--write", is_flag=True, help="Put the profile into mustcall.toml, or with --ledger into the ledger.")
+@gateway_place_option
 @click.option("--compare", "old", type=FILE, help="Say what changed since the probe that --json wrote to this file.")
 @click.option(
     "--ports",
@@ -140,7 +150,8 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
         "upstream": given["upstream"] or (None if given["file"] else _offered(ports, yes=bool(given["yes"]))),
     }
     options = msgspec.convert(read, _Options)
-    check_files(options.data, options.page, options.badge)
+    check_files(options.data, options.page, options.badge, options.profile)
+    keeper = find_keeper(options.file, options.place) if options.write else None
     before = read_result(options.old) if options.old is not None else None
     address = options.upstream
     if address is not None and address.startswith(("http://", "https://")):
@@ -159,7 +170,9 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     if prober is None or not prober.purse.requests:
         click.echo("mustcall: stopped before anything was measured", err=True)
         sys.exit(INTERRUPTED if interrupted else _NOT_MEASURED)
-    sys.exit(_finish(prober.result, options, before, interrupted=interrupted))
+    code = _finish(prober.result, options, before, interrupted=interrupted)
+    _keep(prober, settings, keeper)
+    sys.exit(code)
 
 
 def _offered(ports: tuple[int, ...], *, yes: bool) -> str:
@@ -252,6 +265,22 @@ def _is_here(endpoint: Endpoint) -> bool:
     return host.startswith(("127.", "localhost", "[::1]")) or "://" not in endpoint.base_url
 
 
+def _keep(prober: Prober, settings: Settings, keeper: Keeper | None) -> None:
+    """Print what the profile changes, and write it where it is wanted."""
+    result = prober.result
+    profile = profile_of(result)
+    if not profile.facts:
+        click.echo("no fact was settled" + ("; nothing was written" if keeper else ""), err=True)
+        return
+    endpoint = Endpoint(name=result.upstream, wire=result.wire, base_url=result.base_url)
+    for line in compare_plans(profile, endpoint, settings.house).lines():
+        click.echo(line)
+    if keeper is not None:
+        click.echo(keeper.keep(profile, result.encode()), err=True)
+    else:
+        click.echo("--write puts this into mustcall.toml", err=True)
+
+
 def _finish(result: ProbeResult, options: _Options, before: ProbeResult | None, *, interrupted: bool) -> int:
     """Print and write what was found; return the exit code."""
     from mustcall.cli.probe_screen import print_drift, print_matrix  # noqa: PLC0415  `--help` needs no rich
@@ -265,6 +294,7 @@ def _finish(result: ProbeResult, options: _Options, before: ProbeResult | None, 
         (options.data, result.encode),
         (options.page, lambda: write_page(result, drift if before is not None else None).encode()),
         (options.badge, lambda: write_badge(result).encode()),
+        (options.profile, profile_of(result).encode),
     ):
         if file is not None:
             with written(file) as part:

@@ -7,7 +7,7 @@ part that sends, `results` the document that is written, `comparing` two of them
 
 from mustcall.probe.catalogue import CELLS, cells_for
 from mustcall.probe.comparing import Drift, compare
-from mustcall.probe.facts import facts_of
+from mustcall.probe.facts import facts_of, profile_of
 from mustcall.probe.planning import Plan, plan_probe
 from mustcall.probe.results import CellResult, ProbeResult, read_result
 from mustcall.probe.running import Prober, Subject
@@ -32,5 +32,6 @@ __all__ = [
     "compare",
     "facts_of",
     "plan_probe",
+    "profile_of",
     "read_result",
 ]

@@ -6,28 +6,18 @@ A fact is only stated where enough tries say so. What a field means is said in `
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from mustcall.evals.statistics import Share
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import Outcome, Owner, Verdict
 from mustcall.probe.verdicts import THRESHOLD, count, settle_verdict
+from mustcall.profiles import MeasuredFact, MeasuredProfile
 
-__all__ = ["RULES", "ProbedFact", "facts_of"]
+__all__ = ["RULES", "facts_of", "profile_of"]
 
 #: Tries that a fact needs at least.
 _LEAST = 2
 _BAD = frozenset({Verdict.IGNORED, Verdict.FLAKY})
-
-
-class ProbedFact(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of a profile, its value, and the tries that it was read from."""
-
-    field: str
-    value: Any
-    held: int
-    of: int
 
 
 class _Cells:
@@ -133,14 +123,19 @@ RULES: dict[str, tuple[_Rule, int]] = {
 }
 
 
-def facts_of(result: ProbeResult) -> tuple[ProbedFact, ...]:
+def facts_of(result: ProbeResult) -> tuple[MeasuredFact, ...]:
     """Return the facts that a result settles, in the order of the table."""
-    cells, found = _Cells(result), list[ProbedFact]()
+    cells, found = _Cells(result), list[MeasuredFact]()
     for field, (rule, least) in RULES.items():
         said = rule(cells)
         if said is not None and said[1].of >= least:
-            found.append(ProbedFact(field=field, value=said[0], held=said[1].hits, of=said[1].of))
+            found.append(MeasuredFact(field=field, value=said[0], day=result.day, held=said[1].hits, of=said[1].of))
     return tuple(found)
+
+
+def profile_of(result: ProbeResult) -> MeasuredProfile:
+    """Return the profile that a result makes."""
+    return MeasuredProfile.of(result.base_url, result.wire, result.model, facts_of(result), upstream=result.upstream)
 
 
 def _sum(first: Share, second: Share) -> Share:

@@ -89,8 +89,9 @@ def plan_probe(
     *,
     client: Client | None = None,
     max_usd: float | None = None,
+    max_requests: int | None = None,
 ) -> Plan:
-    """Return the plan of a run; where `max_usd` is less than the cells take, it is the most."""
+    """Return the plan of a run; where `max_usd` or `max_requests` is less than the cells take, it is the most."""
     requests, tokens, largest = 0, Usage(), Usage()
     for cell in cells:
         if cell.script is None:
@@ -121,7 +122,7 @@ def plan_probe(
         level=level,
         client=client,
         cells=tuple(cells),
-        most_requests=requests + reserve,
+        most_requests=min(requests + reserve, max_requests or requests + reserve),
         most_input_tokens=tokens.input_tokens,
         most_output_tokens=tokens.output_tokens,
         most_usd=cost,

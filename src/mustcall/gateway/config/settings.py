@@ -43,6 +43,7 @@ __all__ = [
     "DEFAULT_FILE",
     "ServerSettings",
     "Settings",
+    "config_file",
     "load_ledger",
     "load_measured",
     "load_settings",
@@ -200,7 +201,7 @@ def load_settings(
     variable with the key of upstreams given as shorthands, in place of their provider's own.
     """
     env = os.environ if environment is None else environment
-    path = _file_for(file, env)
+    path = config_file(file, env)
     read = _read_file(path) if path is not None else _File()
     flags = list(upstream_flags) or env.get("MUSTCALL_UPSTREAM", "").split()
     upstreams, routes = read.upstream, read.route
@@ -348,7 +349,7 @@ def load_ledger(
 ) -> LedgerSettings:
     """Read what is said about the ledger alone, its place included (`off` too): no upstream and no key is needed."""
     env = os.environ if environment is None else environment
-    path = _file_for(file, env)
+    path = config_file(file, env)
     read = _read_file(path).ledger if path is not None else LedgerSettings()
     said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
     return msgspec.structs.replace(said, place=read.place_in(env, place))
@@ -357,12 +358,12 @@ def load_ledger(
 def load_measured(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[Sourced, ...]:
     """Read the measured profiles of the file and of those it names: no upstream and no key is needed."""
     env = os.environ if environment is None else environment
-    path = _file_for(file, env)
+    path = config_file(file, env)
     read = _read_file(path) if path is not None else _File()
     return read_probe(read.probe, read.measured, env, path)[1]
 
 
-def _file_for(file: Path | None, env: Mapping[str, str]) -> Path | None:
+def config_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
     """Return the file to read: the one that is named, else the default one if it is there."""
     name = env.get("MUSTCALL_CONFIG")
     if file is not None or name:
