@@ -284,7 +284,7 @@ _REASONING = (
 
 def _previous(number: int) -> _Steps:
     first = ask(f"Remember the word {word(number)}. Reply with OK.")
-    (seen,) = yield (Send(request=first),)
+    (seen,) = yield (Send(request=first, fields={"store": True}),)
     bad = fault(seen)
     if bad is not None or seen.reply is None:
         return bad or unmeasured("no reply")

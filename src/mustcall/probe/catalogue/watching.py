@@ -17,12 +17,18 @@ _SEEN = Tries(10_000, 10_000, 10_000)
 
 
 def _ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
-    """Every call has an id of its own."""
+    """Every call has an id."""
     if seen.reply is None or not seen.reply.calls:
         return None
     ids = [key for key, _ in raw_calls(wire, seen.documents)]
-    if not ids or not all(ids):
-        return missed("a call without an id")
+    return held() if ids and all(ids) else missed("a call without an id")
+
+
+def _distinct_ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
+    """Of several calls in one reply each has an id of its own. One call alone tells nothing of it."""
+    ids = [key for key, _ in raw_calls(wire, seen.documents)] if seen.reply is not None else []
+    if len(ids) < 2 or not all(ids):
+        return None
     return held() if len(set(ids)) == len(ids) else missed(f"two calls with the id {ids[0]!r}")
 
 
@@ -105,10 +111,21 @@ CELLS = (
         guarantee="ids",
         group=Group.NAMES,
         asks="every call that came",
-        wants="an id of its own",
+        wants="an id",
         required=True,
         tries=_SEEN,
         watch=_ids,
+        sends=0,
+    ),
+    Cell(
+        id="ids+several",
+        guarantee="ids",
+        group=Group.NAMES,
+        asks="every reply with several calls",
+        wants="an id of its own for each",
+        required=True,
+        tries=_SEEN,
+        watch=_distinct_ids,
         sends=0,
     ),
     Cell(
