@@ -73,6 +73,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     wire: str | None
     level: Level
     client: Client | None
+    only: tuple[str, ...]
     max_usd: float
     timeout: float
     data: Path | None
@@ -103,6 +104,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Choice([str(client) for client in Client]),
     help="Only what this client needs, on its wire.",
 )
+@click.option("--cell", "only", multiple=True, metavar="NAME", help="Only this cell or guarantee. May be repeated.")
 @click.option(
     "--max-usd", type=click.FloatRange(0), default=1.0, show_default=True, help="The most it may cost, in US dollars."
 )
@@ -200,7 +202,7 @@ class _Run:
         """Find the upstream, announce, and measure; raise `UpstreamError` for one that is not there."""
         async with self._subject() as subject:
             options, wire = self._options, subject.endpoint.wire
-            cells = cells_for(wire, options.level, options.client)
+            cells = cells_for(wire, options.level, options.client, options.only)
             plan = plan_probe(cells, wire, options.level, subject.price, client=options.client, max_usd=options.max_usd)
             self._announce(plan, subject)
             prober = self.prober = Prober(subject, plan)

@@ -34,7 +34,6 @@ def write_page(result: ProbeResult, drift: Sequence[Drift] | None = None) -> str
     return document(
         f"{result.model}: {headline(result)}",
         [
-            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
             *_opening(result),
             *_matrix(result),
             *_groups(result),
@@ -42,6 +41,7 @@ def write_page(result: ProbeResult, drift: Sequence[Drift] | None = None) -> str
             *(_changes(drift) if drift is not None else ()),
             *_method(result),
         ],
+        more=_STYLE.read_text(encoding="utf-8"),
     )
 
 

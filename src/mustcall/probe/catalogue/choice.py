@@ -93,7 +93,7 @@ _ROWS = (
         _not_called,
         Tries(1, 5, 73),
         Tries(0, 4, 73),
-        "takes_choice",
+        "",
     ),
     (
         "required",

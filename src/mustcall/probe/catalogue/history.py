@@ -264,17 +264,15 @@ _REASONING = (
         duty=Owner.MODEL,
         tries=Tries(1, 2, 6),
         sends=1,
-        fact="reasoning",
     ),
     _reasoning("returned", "the reasoning before a call, handed back", "a reply", _hand_back(_same)),
-    _reasoning("dropped", "the same without the reasoning", "a reply", _hand_back(_dropped), fact="reasoning_history"),
+    _reasoning("dropped", "the same without the reasoning", "a reply", _hand_back(_dropped)),
     _reasoning(
         "altered",
         "the same with another signature",
         "a refusal",
         _hand_back(_altered, wants_refusal=True),
         wires=frozenset({Wire.RESPONSES, Wire.MESSAGES}),
-        fact="prefix_bound",
     ),
 )
 
@@ -291,7 +289,7 @@ def _previous(number: int) -> _Steps:
     second = msgspec.structs.replace(
         first, messages=(user("Which word was it? Reply with it alone."),), previous_response_id=seen.reply.id
     )
-    (seen,) = yield (Send(request=second),)
+    (seen,) = yield (Send(request=second, fields={"store": True}),)
     bad = fault(seen)
     if bad is not None or seen.reply is None:
         return bad or unmeasured("no reply")

@@ -212,7 +212,6 @@ _HONEST = (
         reads=24_000,
         writes=32,
         watched=False,
-        fact="context_length",
     ),
 )
 
@@ -362,7 +361,6 @@ _LOAD = tuple(
         group=Group.LOAD,
         asks=f"{count} request{'s' if count > 1 else ''} at once",
         wants="a reply to each, and its own",
-        required=count == 1,
         sends=count,
         tries=tries,
         script=_at_once(count),

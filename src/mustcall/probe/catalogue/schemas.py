@@ -89,7 +89,6 @@ def _schema(name: str, asks: str, script: Script, tries: Tries = _FEW) -> Cell:
         duty=Owner.MODEL,
         tries=tries,
         script=script,
-        fact="schema_target",
     )
 
 
@@ -112,7 +111,7 @@ _SCHEMAS = (
     ),
     _schema("ref", "a `$ref` to `$defs`", _one_tool(_REF, "Move to x = {number}, y = 4.")),
     _schema("union", "an `anyOf` of a number and a word", _one_tool(_UNION, "Set the level to {number}.")),
-    _schema("null", "a type that may be null", _one_tool(_NULL, "Clear the alarm: its time is null.")),
+    _schema("null", "a type that may be null", _one_tool(_NULL, "Clear the alarm for {topic}: its time is null.")),
     _schema("enum", "a list of allowed words", _one_tool(_ENUM, "Make the lamp green, because I like {topic}.")),
     _schema("empty", "a tool without parameters", _one_tool(_EMPTY, "Check that the service answers ({word}).")),
     _schema(
@@ -252,11 +251,10 @@ _NAMES = tuple(
         wants="the tool is called by its name",
         tries=Tries(0, 2, 4),
         script=_naming(name),
-        fact=fact,
     )
-    for kind, asks, name, fact in (
-        ("long", "a tool name of 64 characters", _LONG, "name_length"),
-        ("odd", "a tool name with hyphens, capitals and digits", _ODD, "name_pattern"),
+    for kind, asks, name in (
+        ("long", "a tool name of 64 characters", _LONG),
+        ("odd", "a tool name with hyphens, capitals and digits", _ODD),
     )
 )
 

@@ -172,7 +172,6 @@ CELLS = (
         tries=_SEEN,
         watch=_leaks,
         sends=0,
-        fact="dialects",
     ),
     Cell(
         id="retry_after",
