@@ -7,6 +7,7 @@ limit that did not end unmeasured.
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
+from mustcall.core.errors import UpstreamTimeout
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
@@ -66,6 +67,8 @@ def fault(seen: Seen) -> Finding | None:
         return unmeasured(f"HTTP {seen.status}, a rate limit that did not end")
     if seen.status == 503 and "retry-after" in seen.headers:
         return unmeasured("HTTP 503, overloaded for longer than was waited")
+    if seen.broken == UpstreamTimeout.code and not seen.status:
+        return unmeasured(f"no answer began in time{said_so}")  # a slow machine, as far as anybody can tell
     if seen.broken:
         return crashed(f"{seen.broken}{said_so}", Owner.TRANSPORT)
     if error is not None and classify_rejection(error) is Rejection.GENERATION:
