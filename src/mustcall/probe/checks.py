@@ -5,14 +5,14 @@ limit that did not end unmeasured.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from mustcall.core.errors import UpstreamTimeout
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool, functions_of
+from mustcall.core.tools import ChoiceMode, Tool, functions_of
 from mustcall.dialects import CallEnd, parse
 from mustcall.policy.failures.rejection import Rejection, classify_rejection
 from mustcall.policy.schema.validation import Unreadable, describe_problems, problems_in, read_json
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _RATE_LIMITED = frozenset({429, 529})
+_ALONE: dict[ChoiceMode, Literal["reply", "anywhere", "never"]] = {ChoiceMode.NONE: "never", ChoiceMode.AUTO: "reply"}
 
 
 def held(note: str = "") -> Finding:
@@ -111,12 +112,17 @@ def still_thinking(reply: Reply) -> Finding | None:
 
 
 def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
-    """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects."""
+    """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects.
+
+    JSON without markup of its own is read as turns read it: any under a forced choice, none where calls are forbidden.
+    """
     tools = functions_of(request.tools)
     if not tools:
         return ()
+    mode = request.tool_choice.mode if request.tool_choice is not None else ChoiceMode.AUTO
+    alone = _ALONE.get(mode, "anywhere")
     texts = [said(reply), *(thought.text for thought in thoughts(reply))]
-    found = [parse([text], tools=tools, alone="anywhere") for text in texts if text.strip()]
+    found = [parse([text], tools=tools, alone=alone) for text in texts if text.strip()]
     return tuple(call for each in found for call in (*each.calls, *each.reasoned))
 
 

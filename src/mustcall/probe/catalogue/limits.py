@@ -4,6 +4,7 @@ from collections.abc import Generator
 
 import msgspec
 
+from mustcall.core.errors import BadArguments, ForceUnmet, TruncatedReply
 from mustcall.core.origin import Wire
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import FinishReason, Reply
@@ -145,7 +146,24 @@ def _cut(number: int) -> Request:
     )
 
 
-def _says_cut(_request: Request, reply: Reply) -> Finding:
+#: How a gateway like ours says that no whole call came, by code or by the first word of its message.
+_OPEN_FAILURES = frozenset(
+    word for kind in (TruncatedReply, ForceUnmet, BadArguments) for word in (kind.code, kind.__name__)
+)
+
+
+def _cut_short(number: int) -> _Steps:
+    (seen,) = yield (Send(request=_cut(number)),)
+    error = seen.error
+    if error is not None and {error.code, error.message.partition(":")[0]} & _OPEN_FAILURES:
+        return held(f"failed openly: {error.message[:100]}")
+    bad = fault(seen)
+    if bad is not None or seen.reply is None:
+        return bad or unmeasured("no reply")
+    return _says_cut(seen.reply)
+
+
+def _says_cut(reply: Reply) -> Finding:
     if reply.finish is FinishReason.LENGTH:
         return held()
     whole = [call for call in reply.calls if arguments_of(call) is not None]
@@ -193,10 +211,10 @@ _HONEST = (
         guarantee="cut",
         group=Group.HONESTY,
         asks="a call that is longer than `max_tokens`",
-        wants="the finish says that it was cut",
+        wants="a finish that says it was cut, or an error that says no whole call came",
         required=True,
         tries=Tries(1, 2, 73),
-        script=single(_cut, _says_cut),
+        script=_cut_short,
         writes=64,
         watched=False,
     ),
