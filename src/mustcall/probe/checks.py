@@ -7,7 +7,7 @@ limit that did not end unmeasured.
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, cast
 
-from mustcall.core.errors import UpstreamTimeout
+from mustcall.core.errors import ErrorInfo, ModelError, UpstreamTimeout
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
@@ -25,6 +25,7 @@ __all__ = [
     "fault",
     "fits",
     "held",
+    "is_model_failure",
     "missed",
     "raw_calls",
     "said",
@@ -34,6 +35,7 @@ __all__ = [
     "unmeasured",
 ]
 
+_MODEL_FAILURES = frozenset(word for kind in ModelError.__subclasses__() for word in (kind.code, kind.__name__))
 _RATE_LIMITED = frozenset({429, 529})
 _ALONE: dict[ChoiceMode, Literal["reply", "anywhere", "never"]] = {ChoiceMode.NONE: "never", ChoiceMode.AUTO: "reply"}
 
@@ -77,8 +79,14 @@ def fault(seen: Seen) -> Finding | None:
     if seen.status >= 500:
         return crashed(f"HTTP {seen.status}{said_so}", Owner.SERVER)
     if seen.status >= 400:
-        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=Owner.SERVER)
+        owner = Owner.MODEL if error is not None and is_model_failure(error) else Owner.SERVER
+        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=owner)
     return crashed(f"HTTP {seen.status} without a reply{said_so}", Owner.SERVER)
+
+
+def is_model_failure(error: ErrorInfo) -> bool:
+    """Tell whether a gateway like ours says that its model failed, by code or by the first word of its message."""
+    return bool({error.code, error.message.partition(":")[0]} & _MODEL_FAILURES)
 
 
 def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Finding], **fields: Any) -> Script:

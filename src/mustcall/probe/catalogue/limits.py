@@ -4,7 +4,6 @@ from collections.abc import Generator
 
 import msgspec
 
-from mustcall.core.errors import BadArguments, ForceUnmet, TruncatedReply
 from mustcall.core.origin import Wire
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import FinishReason, Reply
@@ -12,7 +11,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool
 from mustcall.policy.reply.cut_prompt import lower_bound
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_WEATHER, ask, city, define, force, topic, word
-from mustcall.probe.checks import arguments_of, fault, held, missed, said, single, unmeasured
+from mustcall.probe.checks import arguments_of, fault, held, is_model_failure, missed, said, single, unmeasured
 from mustcall.probe.values import Cell, Finding, Group, Outcome, Owner, Script, Seen, Send, Tries
 from mustcall.wire.overflow import is_overflow
 from mustcall.wire.reading import maybe_object
@@ -146,16 +145,10 @@ def _cut(number: int) -> Request:
     )
 
 
-#: How a gateway like ours says that no whole call came, by code or by the first word of its message.
-_OPEN_FAILURES = frozenset(
-    word for kind in (TruncatedReply, ForceUnmet, BadArguments) for word in (kind.code, kind.__name__)
-)
-
-
 def _cut_short(number: int) -> _Steps:
     (seen,) = yield (Send(request=_cut(number)),)
     error = seen.error
-    if error is not None and {error.code, error.message.partition(":")[0]} & _OPEN_FAILURES:
+    if error is not None and is_model_failure(error):
         return held(f"failed openly: {error.message[:100]}")
     bad = fault(seen)
     if bad is not None or seen.reply is None:
