@@ -22,7 +22,7 @@ from mustcall.profiles import MeasuredFact, MeasuredProfile, read_overrides
 from mustcall.testing import Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from support.compared import keep_own_count
-from support.http import post
+from support.http import call, post
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -267,3 +267,36 @@ def test_wrong_settings_name_the_value(tmp_path: Path, text: str, words: str) ->
     with pytest.raises(ConfigError) as caught:
         load_settings(config(tmp_path, "http://127.0.0.1:9000/v1", text), environment={"MUSTCALL_LEDGER": "off"})
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("anthropic", [False, True])
+def test_models_are_listed_with_what_they_can_do(tmp_path: Path, anthropic: bool) -> None:
+    """Real names in each wire's own shape; the extension field says what was measured, configured or assumed."""
+    with ScriptedUpstream(ignores_force, models=["small", "other"]) as upstream:
+        file = config(tmp_path, upstream.base_url, '[[profile]]\nmodels = ["small"]\nparallel = false\n')
+        write_measured(measured(upstream.base_url), file)
+        settings = load_settings(file, environment={"MUSTCALL_LEDGER": "off"})
+        with RunningGateway(settings=settings) as gateway:
+            headers = {"anthropic-version": "2023-06-01"} if anthropic else {}
+            listed = call("GET", f"{gateway.base_url}/models", headers=headers).json
+        small, other = listed["data"]
+        assert (small["id"], other["id"]) == ("small", "other")
+        assert (small.get("type"), small.get("object")) == (("model", None) if anthropic else (None, "model"))
+        told = small["mustcall"]
+        assert (told["upstream"], told["model"], told["wire"]) == ("lab", "small", "chat")
+        can = told["capabilities"]
+        assert can["forced_tool_choice"] == {"value": "ignored", "known": "measured", "by": "2026-11-17 0/24"}
+        assert can["parallel_tool_calls"] == {"value": False, "known": "configured", "by": "config"}
+        assert can["reasoning"] == {"value": "unknown", "known": "assumed", "by": "default"}
+        assert other["mustcall"]["capabilities"]["forced_tool_choice"]["known"] == "assumed"
+
+
+def test_a_renamed_model_is_listed_with_the_name_it_goes_under(tmp_path: Path) -> None:
+    """A route's own name is listed; what is known is that of the model behind it."""
+    with ScriptedUpstream(ignores_force) as upstream:
+        file = config(tmp_path, upstream.base_url, '[[route]]\nmodel = "fast"\nupstream = "lab"\nsend_as = "small"\n')
+        write_measured(measured(upstream.base_url), file)
+        with RunningGateway(settings=load_settings(file, environment={"MUSTCALL_LEDGER": "off"})) as gateway:
+            (entry,) = call("GET", f"{gateway.base_url}/models").json["data"]
+        assert (entry["id"], entry["mustcall"]["model"]) == ("fast", "small")
+        assert entry["mustcall"]["capabilities"]["structured_output"]["known"] == "measured"

@@ -219,7 +219,7 @@ def test_eight_at_once_are_eight_requests_and_a_mixed_up_reply_is_seen() -> None
 def test_reports_are_read_as_they_came_and_not_as_codecs_mend_them() -> None:
     """Two calls with one id, a finish that denies a call, no usage: each is its own cell."""
     glued = Turn(Call("get_weather", {"city": "Oslo"}, id="call_1"), Call("get_weather", {"city": "Rome"}, id="call_1"))
-    result, _ = probe(lambda _: glued, "parallel.on", "ids", "finish", "usage")
+    result, _ = probe(lambda _: glued, "parallel.on", "ids", "ids+several", "finish", "usage")
     assert (only(result, "parallel.on").verdict, only(result, "ids+several").verdict) == (Verdict.HELD, Verdict.IGNORED)
     denied = Turn(Call("get_weather", {"city": "Oslo"}), finish="stop", usage=None)
     result, _ = probe(lambda _: denied, "auto", "ids", "finish", "usage")
