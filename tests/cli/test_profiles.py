@@ -107,7 +107,7 @@ def test_list_names_what_was_refused(tmp_path: Path) -> None:
 def test_nothing_learnt_is_said(place: str) -> None:
     """An empty list says so, and where it would come from; as JSON it is an empty array."""
     said("forget", "--all", "--ledger", place)
-    assert said("list", "--ledger", place).startswith("nothing was learnt yet")
+    assert said("list", "--ledger", place).startswith("nothing was measured or learnt yet")
     assert json.loads(said("list", "--json", "--ledger", place)) == []
 
 

@@ -25,6 +25,7 @@ RELEASED = {
     "0008_attempt_contents": "dcde0e27553976c5",
     "0009_turn_facts": "0f0d7b0b3210f7dc",
     "0010_transport_retries": "51a271b2cbf7d729",
+    "0011_measured": "c3f5f49ea97b2511",
 }
 
 

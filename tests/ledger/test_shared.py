@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from mustcall.ledger import FactRow, Ledger, TallyRow, open_ledger
+from mustcall.ledger import FactRow, Ledger, MeasuredRow, TallyRow, open_ledger
 
 TALLY = TallyRow(upstream="u", model="m", subject="rung:schema", made=1, missed=0, first=10.0, last=10.0)
 FACT = FactRow(upstream="u", model="m", field="forced", value=b'"never"', note="400")
@@ -109,3 +109,36 @@ async def test_counts_of_large_numbers(ledger: Ledger) -> None:
     large = tally(made=2**40, missed=2**40, first=1_700_000_000.25, last=1_700_000_000.75)
     await ledger.add_tallies([large])
     assert await ledger.tallies() == [large]
+
+
+MEASURED = MeasuredRow(endpoint="h:1/v1", wire="chat", model="m", upstream="u", profile=b"{}", report=b"[1]")
+
+
+async def test_measured_profiles_are_written_over(ledger: Ledger) -> None:
+    """The last measurement of a model at an endpoint stands, with its time; forgetting removes it."""
+    await ledger.put_measured(MEASURED)
+    await ledger.put_measured(msgspec.structs.replace(MEASURED, profile=b"{1}"))
+    await ledger.put_measured(msgspec.structs.replace(MEASURED, model="n", upstream="w"))
+    first, second = await ledger.measured()
+    assert (first.model, first.profile, first.report, second.model) == ("m", b"{1}", b"[1]", "n")
+    assert 0 < first.at <= first.tried
+    assert await ledger.forget_measured("w", "m") == 0
+    assert await ledger.forget_measured("w") == 1
+    assert [one.model for one in await ledger.measured()] == ["m"]
+
+
+async def test_one_replica_takes_on_a_measurement(place: str) -> None:
+    """Of many that ask at once one gets it; what was measured stays as it is, and the next turn comes later."""
+    async with open_ledger(place) as one, open_ledger(place) as other:
+        await one.put_measured(MEASURED)
+        before = (await one.measured())[0]
+        ours = await asyncio.gather(*(each.claim_measuring(MEASURED, every=0.0) for each in (one, other)))
+        assert any(ours)
+        asked = await asyncio.gather(*(each.claim_measuring(MEASURED, every=1000.0) for each in (one, other) * 5))
+        assert not any(asked)
+        new = msgspec.structs.replace(MEASURED, model="new")
+        asked = await asyncio.gather(*(each.claim_measuring(new, every=1000.0) for each in (one, other) * 5))
+        assert sum(asked) == 1
+        kept, begun = await other.measured()
+        assert (kept.profile, kept.report, kept.at) == (before.profile, before.report, before.at)
+        assert (begun.model, begun.profile, begun.at) == ("new", b"", 0.0)

@@ -28,6 +28,7 @@ COMMANDS = {
     "runs": ("mustcall.cli.runs", "List, show, resume and cancel durable runs."),
     "worker": ("mustcall.cli.worker", "Carry out queued runs, with others."),
     "ledger": ("mustcall.cli.ledger", "Check, prune, export and import what is kept."),
+    "probe": ("mustcall.cli.probe", "Measure what an endpoint really does."),
     "profiles": ("mustcall.cli.profiles", "Show or forget what was learnt about models."),
     "doctor": ("mustcall.cli.doctor", "Check this machine, the configuration and the upstreams."),
     "config": ("mustcall.cli.config", "Check the configuration."),

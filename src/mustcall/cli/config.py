@@ -51,6 +51,16 @@ def check(file: Path | None) -> None:
             click.echo(f"route        {line}")
     for name, value in _changed(settings.house.controls):
         click.echo(f"contract     {name} = {value}")
+    for one in settings.measured:
+        about = f"{one.profile.model} at {one.profile.endpoint} ({one.profile.wire})"
+        for fact in one.profile.facts:
+            value = msgspec.json.encode(fact.value).decode()
+            click.echo(f"measured     {about}: {fact.field} = {value} (measured {fact.measured}, {one.source})")
+    if settings.probe.seconds is not None:
+        click.echo(
+            f"probe        every {settings.probe.every}, at most {settings.probe.max_requests} requests and "
+            f"${settings.probe.max_usd:g} for each model"
+        )
     budget = settings.house.budget
     if budget is not None:
         for line in describe_budget(budget, settings.session_by):

@@ -14,6 +14,7 @@ from typing import Any, cast
 import click
 import msgspec
 
+from mustcall.cli.tables import on_ledger
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.core.origin import JsonObject, Wire
@@ -22,12 +23,13 @@ from mustcall.engine.turns import House
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.environment import Keyless
 from mustcall.gateway.config.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.policy.facts.controls import Controls, OnUnmet, ToolControls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.routing import choose
 from mustcall.policy.request.demand import DemandSource
 from mustcall.policy.request.plan import RungKind
-from mustcall.profiles import Fact
+from mustcall.profiles import Fact, Observed, ProfileOverride, read_profile
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.registry import codec_for
 
@@ -73,6 +75,14 @@ _MEANINGS: dict[RungKind, str] = {
     type=click.Path(path_type=Path, dir_okay=False),
     help="A configuration whose upstreams, profiles and rules apply.  [default: mustcall.toml if it is there]",
 )
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A profile file of `mustcall probe` to plan with. May be repeated.",
+)
+@click.option("--ledger", metavar="PATH|URL", help="Plan with what was measured for all replicas, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, with every body in full.")
 def command(
     request: str,
@@ -83,6 +93,8 @@ def command(
     base_url: str,
     headers: tuple[str, ...],
     file: Path | None,
+    profiles: tuple[Path, ...],
+    ledger: str | None,
     as_json: bool,
 ) -> None:
     """Print what would be sent for REQUEST (a JSON file; standard input by default), without sending anything."""
@@ -94,7 +106,9 @@ def command(
     settings, routed = _settings(file)
     house = settings.house if settings is not None else House()
     controls, body = take_controls(body, dict(_header(text) for text in headers), house.controls)
-    house = msgspec.structs.replace(house, controls=controls)
+    house = msgspec.structs.replace(
+        house, controls=controls, overrides=(*house.overrides, *_measured(profiles, ledger))
+    )
     asked = model or codec_for(caller).peek(body).model
     if endpoint is None and settings is not None and routed:
         destination = choose(asked, caller, settings.routes, settings.doors)
@@ -130,6 +144,15 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip().lower(), value.strip()
 
 
+def _measured(files: tuple[Path, ...], ledger: str | None) -> list[ProfileOverride]:
+    """Return what was measured, as these files and the ledger have it."""
+    found = [read_profile(file).override(str(file)) for file in files]
+    if ledger is not None:
+        rows = on_ledger(ledger, lambda opened: opened.measured())
+        found += [profile.override("ledger") for profile, _ in profiles_in(rows)]
+    return found
+
+
 def _settings(file: Path | None) -> tuple[Settings | None, bool]:
     """Return the configuration if there is one, and whether it has upstreams; explaining needs neither."""
     named = os.environ.get("MUSTCALL_CONFIG")
@@ -162,7 +185,7 @@ def _as_json(explained: Explanation) -> JsonObject:
         "model": explained.model,
         "profile": explained.profile.name,
         "facts": {
-            name: {"value": fact.value, "observed": fact.observed, "note": fact.note}
+            name: {"value": fact.value, "observed": fact.observed, "note": fact.note, "source": fact.source}
             for name, fact in explained.facts.items()
         },
         "protocol": explained.plan.protocol,
@@ -246,7 +269,8 @@ def _changed(settings: dict[str, JsonObject]) -> Iterator[str]:
 
 
 def _fact(name: str, fact: Fact) -> str:
-    return f"{name} = {_compact(fact.value)}  ({fact.observed}{': ' + fact.note if fact.note else ''})"
+    source = f", {fact.source}" if fact.observed is Observed.PROBED else ""
+    return f"{name} = {_compact(fact.value)}  ({fact.observed}{': ' + fact.note if fact.note else ''}{source})"
 
 
 def _adaptation(entry: Adaptation) -> str:

@@ -3,47 +3,28 @@
 It asks only people: without a terminal, or with --yes, the first thing that was found is taken, and a line says which.
 """
 
-import asyncio
 import os
 import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from mustcall.cli.naming import UPSTREAM
+from mustcall.cli.offering import Offer, choose_offer, find_offers, read_ports
 from mustcall.cli.writing import written
-from mustcall.core.errors import ConfigError, MustcallError
+from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.client_setup import client_lines
 from mustcall.gateway.config.first_config import FirstUpstream, compose, plan_upstreams
 from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings
 from mustcall.upstream.address import read_address
-from mustcall.upstream.discovering import FoundServer, discover, proxied, servers_at
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import locate
-from mustcall.upstream.http import HttpTransport
-from mustcall.upstream.providers import EMBEDDED, PROVIDERS, local_providers
+from mustcall.upstream.providers import EMBEDDED, local_providers
 
 __all__ = ["command"]
 
 #: How somebody says that callers name the model.
 _CALLERS = "-"
-_MOST_MODELS = 8
-
-
-class _Offer(msgspec.Struct, frozen=True):
-    """Something to choose: its address, how it is shown, and the models it is known to have."""
-
-    address: str
-    shown: str
-    models: tuple[str, ...] = ()
-
-
-def _read_ports(_ctx: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isascii() and word.isdecimal() and 0 < int(word) < 65536 for word in words):
-        raise click.BadParameter(f"ports are numbers from 1 to 65535, separated by commas, got {text!r}")
-    return tuple(dict.fromkeys(map(int, words)))
 
 
 @click.command(name="init", short_help="Find an upstream and write mustcall.toml.")
@@ -72,7 +53,7 @@ def _read_ports(_ctx: click.Context, _option: click.Parameter, text: str) -> tup
 )
 @click.option(
     "--ports",
-    callback=_read_ports,
+    callback=read_ports,
     default=",".join(str(provider.port) for provider in local_providers()),
     show_default=True,
     help="Where to look for model servers on this machine.",
@@ -102,8 +83,8 @@ def command(
     if not dry_run:
         _check_place(file, force=force, asks=asks)
     if not upstreams:
-        offers = _offers(ports)
-        chosen = _ask(offers) if asks else offers[0]
+        offers = find_offers(ports)
+        chosen = choose_offer(offers) if asks else offers[0]
         if not asks:
             click.echo(f"using {chosen.shown}")
         upstreams = (_with_model(chosen, model, asks=asks),)
@@ -135,58 +116,7 @@ def _check_place(file: Path, *, force: bool, asks: bool) -> None:
 # --- choosing -----------------------------------------------------------------------------------------------------
 
 
-def _offers(ports: tuple[int, ...]) -> list[_Offer]:
-    """Return what can be chosen, the best first: servers that run here, providers with a key, the embedded model."""
-    click.echo(f"looking for model servers on 127.0.0.1, ports {', '.join(map(str, ports)) or 'none'}", err=True)
-    if proxied():
-        click.echo(
-            "note: HTTP_PROXY is set, also for this machine, so none can be found; set NO_PROXY=127.0.0.1", err=True
-        )
-    offers = [_server(found) for found in asyncio.run(_find(ports))]
-    offers += [
-        _Offer(f"{provider.name}:", f"{provider.title} ({provider.key_env} is set)")
-        for provider in PROVIDERS.values()
-        if provider.needs_key and os.environ.get(provider.key_env or "", "").strip()
-    ]
-    return [*offers, _Offer(f"{EMBEDDED.name}:", f"{EMBEDDED.title} (no key, no network)")]
-
-
-async def _find(ports: tuple[int, ...]) -> tuple[FoundServer, ...]:
-    transport = HttpTransport()
-    try:
-        return await discover(transport, servers_at(ports))
-    finally:
-        await transport.close()
-
-
-def _server(found: FoundServer) -> _Offer:
-    provider = found.provider
-    usual = PROVIDERS.get(provider.name)
-    at_home = usual is not None and usual.base_url == provider.base_url
-    address = f"{provider.name}:" if at_home else f"{provider.name}:{provider.wire}={provider.base_url}"
-    names = ", ".join(found.models[:_MOST_MODELS]) + (", …" if len(found.models) > _MOST_MODELS else "")
-    about = "wants a key" if found.wants_key else names or "no models yet"
-    return _Offer(address, f"{provider.title} at {provider.base_url} ({about})", found.models)
-
-
-def _ask(offers: list[_Offer]) -> _Offer:
-    """Let somebody choose: a number, a provider or an address."""
-    for number, offer in enumerate(offers, 1):
-        click.echo(f"  {number}  {offer.shown}")
-    while True:
-        said = click.prompt("Which upstream? A number, a provider (openai:gpt-5), or a URL", default="1").strip()
-        if said.isascii() and said.isdecimal() and 1 <= int(said) <= len(offers):
-            return offers[int(said) - 1]
-        address = f"chat={said}" if said.startswith(("http://", "https://")) else said
-        try:
-            plan_upstreams((address,), os.environ)
-        except MustcallError as error:
-            click.echo(f"  {error.message}")
-        else:
-            return _Offer(address, address)
-
-
-def _with_model(chosen: _Offer, model: str | None, *, asks: bool) -> str:
+def _with_model(chosen: Offer, model: str | None, *, asks: bool) -> str:
     """Return the address with the model every request is for, if there is to be one."""
     address = read_address(chosen.address)
     if model is None and (address.model or address.provider is EMBEDDED):

@@ -31,7 +31,9 @@ __all__ = [
     "INTERRUPTED",
     "check_files",
     "measured_settings",
+    "only_model",
     "open_subject",
+    "pick_endpoint",
     "read_key",
     "read_sampling",
     "report_options",
@@ -185,8 +187,8 @@ async def open_subject(
         await transport.close()
 
 
-async def _find(settings: Settings, model: str | None, key: str | None, transport: Transport) -> tuple[Endpoint, str]:
-    """Return whom to ask and under which name."""
+def pick_endpoint(settings: Settings, model: str | None, key: str | None) -> tuple[Endpoint, str]:
+    """Return whom to ask and under which name, which is empty where neither the user nor the settings say it."""
     only = settings.endpoints[0].model if len(settings.endpoints) == 1 else ""
     model = model or only or None
     if model is not None:
@@ -198,14 +200,23 @@ async def _find(settings: Settings, model: str | None, key: str | None, transpor
     if len(settings.endpoints) > 1:
         names = ", ".join(endpoint.name for endpoint in settings.endpoints)
         raise ConfigError(f"several upstreams are configured ({names}); say which model to measure with --model")
-    endpoint = _with_key(next(iter(settings.endpoints)), key)
-    names = await _listed(endpoint, transport)
+    return _with_key(next(iter(settings.endpoints)), key), ""
+
+
+def only_model(endpoint: Endpoint, names: Sequence[str]) -> str:
+    """Return the one model that an upstream lists; raise `ConfigError` for none and for several."""
     if len(names) == 1:
-        return endpoint, names[0]
+        return names[0]
     if not names:
         raise ConfigError(f"the upstream {endpoint.name!r} does not list its models; name one with --model")
     shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
     raise ConfigError(f"the upstream {endpoint.name!r} has several models; name one with --model: {shown}")
+
+
+async def _find(settings: Settings, model: str | None, key: str | None, transport: Transport) -> tuple[Endpoint, str]:
+    """Return whom to ask and under which name."""
+    endpoint, name = pick_endpoint(settings, model, key)
+    return endpoint, name or only_model(endpoint, await _listed(endpoint, transport))
 
 
 def _with_key(endpoint: Endpoint, key: str | None) -> Endpoint:

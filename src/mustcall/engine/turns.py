@@ -33,7 +33,7 @@ from mustcall.policy.request.refused_tools import drop_refused
 from mustcall.policy.schema.tool_schemas import compile_tools
 from mustcall.policy.turn.state import Course
 from mustcall.policy.words.grounding import GroundingRule
-from mustcall.profiles import Learnt, ProfileOverride, resolve
+from mustcall.profiles import Learnt, Measurements, ProfileOverride, Resolved, resolve
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
@@ -139,6 +139,7 @@ class Turns:
         learnt: Learnt | None = None,
         limits: Limits = DEFAULTS,
         *,
+        measured: Measurements | None = None,
         events: EventStream = PROCESS,
     ) -> None:
         self._limits = limits
@@ -147,6 +148,9 @@ class Turns:
         self._clock = clock
         self.house = house or House()
         self.learnt = learnt or Learnt()
+        self.measured = measured or Measurements()
+        #: What the operator and probes say, joined once for each change.
+        self._said = (self.measured.overrides, (*self.measured.overrides, *self.house.overrides))
         self.issued = Issued()
         self._last = Setting(transport=transport, clock=clock, learnt=self.learnt)
 
@@ -157,11 +161,24 @@ class Turns:
         other._last = Setting(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
         return other
 
+    def known(self, endpoint: Endpoint, model: str) -> Resolved:
+        """Return what is known of a model at an endpoint apart from what turns taught, each fact with its source."""
+        shared = self.measured.overrides
+        if self._said[0] is not shared:
+            self._said = (shared, (*shared, *self.house.overrides))
+        return resolve(model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name)
+
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
-        known = resolve(model, endpoint.base_url, endpoint.wire, self.house.overrides, upstream=endpoint.name)
+        known = self.known(endpoint, model)
         return self.learnt.apply(
-            endpoint.name, model, known.profile, configured=known.configured, now=self._clock.now(), tenant=tenant
+            endpoint.name,
+            model,
+            known.profile,
+            configured=known.configured,
+            settled=known.settled,
+            now=self._clock.now(),
+            tenant=tenant,
         )
 
     def metered(

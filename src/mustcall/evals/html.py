@@ -10,8 +10,8 @@ from mustcall.evals.wording import interval, of, percent
 __all__ = ["bar", "document", "table"]
 
 
-def document(title: str, parts: Iterable[str]) -> str:
-    """Return a whole page: light and dark, wide and narrow, no script, no fetch."""
+def document(title: str, parts: Iterable[str], *, more: str = "") -> str:
+    """Return a whole page: light and dark, wide and narrow, no script, no fetch. `more` is added to the style sheet."""
     style = resources.files("mustcall.evals").joinpath("data", "report.css").read_text(encoding="utf-8")
     return "\n".join(
         [
@@ -19,7 +19,7 @@ def document(title: str, parts: Iterable[str]) -> str:
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>",
-            f"<style>{style}</style></head><body><main>",
+            f"<style>{style}{more}</style></head><body><main>",
             *parts,
             "</main></body></html>",
             "",

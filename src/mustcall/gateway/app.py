@@ -190,7 +190,7 @@ class Gateway:
         if self._settings.ledger is not None:
             keeper = self._keeper = Keeper(self._settings.ledger)
             await keeper.open()
-            await keeper.listen(self._serve().learnt)
+            await keeper.listen(self._serve().learnt, self._serve().measured)
 
     def _serve(self, before: Service | None = None) -> Service:
         """Return the service, made on first use because its connections belong to the running loop.
@@ -212,6 +212,7 @@ class Gateway:
                 keeper.memory if keeper is not None else None,
                 holders=keeper.holders if keeper is not None else None,
                 learnt=None if before is None else before.learnt,
+                measured=None if before is None else before.measured,
                 failures=None if before is None else before.failures,
                 events=self.events,
             )

@@ -29,7 +29,8 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.routing import choose, is_routed
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.client_retries import retries_itself
-from mustcall.profiles import Learnt
+from mustcall.profiles import Learnt, Measurements
+from mustcall.profiles.capabilities import describe_capabilities
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
@@ -64,6 +65,7 @@ class Service:
         *,
         holders: Holders | None = None,
         learnt: Learnt | None = None,
+        measured: Measurements | None = None,
         failures: Failures | None = None,
         events: EventStream = PROCESS,
     ) -> None:
@@ -76,7 +78,7 @@ class Service:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         #: Where names that came before are served.
         self._routed: Bounded[tuple[str, Wire], tuple[Endpoint, str | None]] = Bounded(256)
-        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, events=events)
+        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, measured=measured, events=events)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
@@ -98,6 +100,11 @@ class Service:
     def learnt(self) -> Learnt:
         """What refusals taught this process."""
         return self._turns.learnt
+
+    @property
+    def measured(self) -> Measurements:
+        """What probes measured, as the ledger has it."""
+        return self._turns.measured
 
     @property
     def failures(self) -> Failures:
@@ -301,7 +308,8 @@ class Service:
         """List the models on offer: routed names, and what the upstreams list themselves, under names that work.
 
         With several upstreams and no routes a name is only certain with its upstream before it. An upstream that does
-        not answer in time is left out: the list is a convenience, not a promise.
+        not answer in time is left out: the list is a convenience, not a promise. The extension field `mustcall` of each
+        says what the model can do, and how that is known.
         """
         routes, doors = self._settings.routes, self._settings.doors
         names = {route.model: route.upstream for route in routes if not _is_pattern(route.model)}
@@ -320,9 +328,23 @@ class Service:
                     names[name if len(doors) == 1 else f"{endpoint.name}/{name}"] = endpoint.name
                 elif is_routed(name, endpoint.name, routes):
                     names.setdefault(name, endpoint.name)
-        if "anthropic-version" in headers:
-            return msgspec.json.encode(_anthropic_list(names))
-        return msgspec.json.encode(_openai_list(names))
+        anthropic = "anthropic-version" in headers
+        wire = Wire.MESSAGES if anthropic else Wire.CHAT
+        shaped = _anthropic_list(names) if anthropic else _openai_list(names)
+        for entry in shaped["data"]:
+            entry["mustcall"] = self._described(entry["id"], wire)
+        return msgspec.json.encode(shaped)
+
+    def _described(self, name: str, wire: Wire) -> JsonObject:
+        """Return what is known of a listed model: where it is served, under which name, and what it can do."""
+        endpoint, model = self._route(name, wire)
+        known = self._turns.known(endpoint, model or name)
+        return {
+            "upstream": endpoint.name,
+            "model": model or name,
+            "wire": str(endpoint.wire),
+            "capabilities": describe_capabilities(known),
+        }
 
     def _route(self, model: str, wire: Wire) -> tuple[Endpoint, str | None]:
         """Return where a model is served, and the name it goes under if that is another one."""

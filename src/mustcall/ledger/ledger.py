@@ -22,6 +22,7 @@ from mustcall.ledger.values import (
     Event,
     FactRow,
     Health,
+    MeasuredRow,
     NewEvent,
     Pruned,
     Run,
@@ -296,6 +297,22 @@ class Ledger:
     async def expire_learnt(self, *, before: float) -> None:
         """Remove facts and counts that nothing was added to since a time."""
         await self.store.write(lambda _: shared.expire_learnt(before), limit=self._limit)
+
+    async def put_measured(self, row: MeasuredRow) -> None:
+        """Write what a probe measured of a model, for all replicas."""
+        await self.store.write(lambda _: shared.put_measured(row), limit=self._limit)
+
+    async def measured(self) -> list[MeasuredRow]:
+        """Return what probes measured."""
+        return await self.store.read(lambda _: shared.list_measured(), limit=self._limit)
+
+    async def claim_measuring(self, row: MeasuredRow, *, every: float) -> bool:
+        """Take on the next measurement of a model; False if a replica did within `every` seconds."""
+        return await self.store.write(lambda _: shared.claim_measuring(row, every), limit=self._limit)
+
+    async def forget_measured(self, upstream: str = "", model: str = "") -> int:
+        """Remove what was measured of an upstream's model, all where a name is empty; return how many."""
+        return await self.store.write(lambda _: shared.forget_measured(upstream, model), limit=self._limit)
 
     # Keeping.
 

@@ -161,6 +161,17 @@ MIGRATIONS = (
     ),
     # How each call failed that was made again, as JSON. Attempts from before have only their number.
     Migration("0010_transport_retries", ("ALTER TABLE mustcall_attempt ADD COLUMN retries TEXT",)),
+    # What a probe measured of a model at an endpoint: the profile, the report it comes from, when it was measured, and
+    # when somebody last set out to.
+    Migration(
+        "0011_measured",
+        (
+            """CREATE TABLE mustcall_measured (
+                endpoint TEXT NOT NULL, wire TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL,
+                profile {bytes} NOT NULL, report {bytes} NOT NULL, at {real} NOT NULL, tried {real} NOT NULL,
+                PRIMARY KEY (endpoint, wire, model))""",
+        ),
+    ),
 )
 
 #: Every table with its columns in order; the order of tables is the one in which they can be filled. The number of a
@@ -192,6 +203,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "breaker": ("name", "state", "failures", "since", "probing", "version"),
     "fact": ("upstream", "model", "field", "tenant", "value", "note", "seen", "first", "at"),
     "tally": ("upstream", "model", "subject", "tenant", "made", "missed", "first", "last"),
+    "measured": ("endpoint", "wire", "model", "upstream", "profile", "report", "at", "tried"),
 }
 
 

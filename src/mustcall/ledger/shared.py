@@ -1,4 +1,4 @@
-"""What replicas share: breakers, facts learnt of models, and counts of what worked with them.
+"""What replicas share: breakers, facts learnt of models, counts of what worked with them, and what was measured.
 
 Breakers change by compare-and-swap: who read an older version changes nothing.
 """
@@ -10,18 +10,22 @@ import msgspec
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
 from mustcall.ledger.program import Ask, Program, Row, ask
-from mustcall.ledger.values import BreakerRow, FactRow, TallyRow
+from mustcall.ledger.values import BreakerRow, FactRow, MeasuredRow, TallyRow
 
 __all__ = [
     "add_tallies",
+    "claim_measuring",
     "expire_learnt",
     "forget_learnt",
+    "forget_measured",
     "get_breaker",
     "list_breakers",
     "list_facts",
+    "list_measured",
     "list_tallies",
     "move_breaker",
     "put_facts",
+    "put_measured",
 ]
 
 
@@ -99,3 +103,29 @@ def forget_learnt(upstream: str, model: str, tenant: str) -> Program[int]:
 def expire_learnt(before: float) -> Program[None]:
     """Remove what was learnt before a time."""
     yield [Ask(sql.FACT_EXPIRE, {"before": before}), Ask(sql.TALLY_EXPIRE, {"before": before})]
+
+
+def put_measured(row: MeasuredRow) -> Program[None]:
+    """Write what was measured of a model at an endpoint over what was known."""
+    values = {name: value for name, value in msgspec.structs.asdict(row).items() if name not in ("at", "tried")}
+    yield from ask(sql.MEASURED_PUT, **values)
+
+
+def list_measured() -> Program[list[MeasuredRow]]:
+    """Return everything that was measured, or is being measured."""
+    rows = yield from ask(sql.MEASURED_LIST)
+    found = [MeasuredRow(**dict(zip(TABLES["measured"], row, strict=True))) for row in rows]
+    return [msgspec.structs.replace(one, profile=bytes(one.profile), report=bytes(one.report)) for one in found]
+
+
+def claim_measuring(row: MeasuredRow, every: float) -> Program[bool]:
+    """Take on the next measurement of a model, unless somebody did within `every` seconds; tell whether it is ours."""
+    about = {"endpoint": row.endpoint, "wire": row.wire, "model": row.model, "upstream": row.upstream}
+    rows = yield from ask(sql.MEASURED_CLAIM, **about, empty=b"", every=every)
+    return bool(rows)
+
+
+def forget_measured(upstream: str, model: str) -> Program[int]:
+    """Remove what was measured of an upstream's model, all where a name is empty; return how much."""
+    rows = yield from ask(sql.MEASURED_FORGET, upstream=upstream, model=model)
+    return len(rows)

@@ -292,6 +292,26 @@ TALLY_FORGET = Statement(
 )
 TALLY_EXPIRE = Statement("DELETE FROM mustcall_tally WHERE last < :before")
 FACT_EXPIRE = Statement("DELETE FROM mustcall_fact WHERE at < :before")
+MEASURED_PUT = Statement(
+    """INSERT INTO mustcall_measured (endpoint, wire, model, upstream, profile, report, at, tried)
+    VALUES (:endpoint, :wire, :model, :upstream, :profile, :report, {now}, {now})
+    ON CONFLICT (endpoint, wire, model) DO UPDATE SET upstream = excluded.upstream, profile = excluded.profile,
+    report = excluded.report, at = excluded.at, tried = excluded.tried"""
+)
+MEASURED_LIST = Statement(
+    """SELECT endpoint, wire, model, upstream, profile, report, at, tried FROM mustcall_measured
+    ORDER BY endpoint, wire, model"""
+)
+MEASURED_CLAIM = Statement(
+    """INSERT INTO mustcall_measured (endpoint, wire, model, upstream, profile, report, at, tried)
+    VALUES (:endpoint, :wire, :model, :upstream, :empty, :empty, 0, {now})
+    ON CONFLICT (endpoint, wire, model) DO UPDATE SET tried = excluded.tried
+    WHERE mustcall_measured.tried <= {now} - :every RETURNING tried"""
+)
+MEASURED_FORGET = Statement(
+    """DELETE FROM mustcall_measured WHERE (:upstream = '' OR upstream = :upstream)
+    AND (:model = '' OR model = :model) RETURNING model"""
+)
 
 # Keeping.
 
@@ -349,6 +369,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "breaker": ("name",),
     "fact": ("upstream", "model", "field", "tenant"),
     "tally": ("upstream", "model", "subject", "tenant"),
+    "measured": ("endpoint", "wire", "model"),
 }
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Event",
     "FactRow",
     "Health",
+    "MeasuredRow",
     "NewEvent",
     "Pruned",
     "RetryTrace",
@@ -140,6 +141,22 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     seen: int = 1
     first: float = 0.0
+
+
+class MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe measured of a model at an endpoint; `tried` is when somebody last set out to measure it.
+
+    The profile is empty as long as no measurement has ended.
+    """
+
+    endpoint: str
+    wire: str
+    model: str
+    upstream: str
+    profile: bytes
+    report: bytes = b""
+    at: float = 0.0
+    tried: float = 0.0
 
 
 class TallyRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,14 @@ Decides which `Profile` belongs to a model at an endpoint. What a profile means 
 from mustcall.profiles.catalogue import Entry, load
 from mustcall.profiles.facts import Fact, Observed
 from mustcall.profiles.learnt import Learnt, LearntFact
+from mustcall.profiles.measured import (
+    MeasuredFact,
+    MeasuredProfile,
+    Measurements,
+    parse_profile,
+    read_measured,
+    read_profile,
+)
 from mustcall.profiles.overrides import ProfileOverride, read_overrides
 from mustcall.profiles.page import markdown
 from mustcall.profiles.resolving import Resolved, resolve
@@ -15,11 +23,17 @@ __all__ = [
     "Fact",
     "Learnt",
     "LearntFact",
+    "MeasuredFact",
+    "MeasuredProfile",
+    "Measurements",
     "Observed",
     "ProfileOverride",
     "Resolved",
     "load",
     "markdown",
+    "parse_profile",
+    "read_measured",
     "read_overrides",
+    "read_profile",
     "resolve",
 ]

@@ -11,7 +11,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.dialects.catalogue import is_known
 from mustcall.policy.facts.profile import Profile
 
-__all__ = ["FIELDS", "Fact", "Observed", "checked", "legal_values"]
+__all__ = ["FIELDS", "PRECEDENCE", "Fact", "Observed", "checked", "is_settled", "legal_values"]
 
 
 class Observed(StrEnum):
@@ -24,6 +24,20 @@ class Observed(StrEnum):
     ASSUMED = "assumed"  # common knowledge that nobody looked up
     CONFIG = "config"  # the operator says so
     LEARNT = "learnt"  # the upstream refused the contrary in this process
+    PROBED = "probed"  # `mustcall probe` measured it at this endpoint
+
+
+#: Whose word stands, field by field: the higher rank. Of one rank the more specific one stands, then the later one.
+PRECEDENCE: dict[Observed, int] = {
+    Observed.ASSUMED: 0,
+    Observed.ISSUE: 0,
+    Observed.CODE: 0,
+    Observed.DOCS: 0,
+    Observed.MEASURED: 0,
+    Observed.LEARNT: 1,
+    Observed.PROBED: 2,
+    Observed.CONFIG: 3,
+}
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +50,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     when: str = ""
     #: Who says so: `claude.toml: claude-opus-5.5`, `mustcall.toml: profile 1`.
     source: str = ""
+
+
+def is_settled(fact: Fact) -> bool:
+    """Tell whether what turns teach does not change a fact."""
+    return PRECEDENCE[fact.observed] > PRECEDENCE[Observed.LEARNT]
 
 
 #: The fields of a profile and their types.

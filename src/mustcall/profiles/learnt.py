@@ -150,13 +150,16 @@ class Learnt:
         profile: Profile,
         *,
         configured: AbstractSet[str] = frozenset(),
+        settled: AbstractSet[str] = frozenset(),
         now: float = 0.0,
         tenant: str = "",
     ) -> Profile:
         """Return the profile with what a tenant may believe; the same object if that changes nothing.
 
-        Fields in `configured` stay as the operator set them, and so does what they decide together with others.
+        Fields in `configured` stay as the operator set them, and so does what they decide together with others;
+        those in `settled` stay as they were measured.
         """
+        settled = settled | configured
         counts = self.tallies.counts(endpoint, model, now, tenant)
         known = self._facts.known(endpoint, model)
         if not known and not counts:
@@ -174,10 +177,10 @@ class Learnt:
                 digests = sorted(field.removeprefix(start) for field in believed if field.startswith(start))
                 if digests and settled_by not in configured:
                     changes[name] = tuple(digests)
-            taught = _with(profile, changes, configured)
+            taught = _with(profile, changes, settled)
         if not counts:
             return taught
-        return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), configured)
+        return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), settled)
 
     def facts(self) -> tuple[LearntFact, ...]:
         """Return every fact learnt, for each tenant the most recently used last."""
@@ -208,9 +211,9 @@ def _believed(known: Mapping[str, _Facts], tenant: str, now: float, keeps: float
     return believed
 
 
-def _with(profile: Profile, changes: dict[str, Any], configured: AbstractSet[str]) -> Profile:
-    """Return the profile with these fields, configured ones left out; the same object if that changes nothing."""
+def _with(profile: Profile, changes: dict[str, Any], settled: AbstractSet[str]) -> Profile:
+    """Return the profile with these fields, settled ones left out; the same object if that changes nothing."""
     changes = {
-        field: value for field, value in changes.items() if field not in configured and getattr(profile, field) != value
+        field: value for field, value in changes.items() if field not in settled and getattr(profile, field) != value
     }
     return msgspec.structs.replace(profile, **changes) if changes else profile

@@ -14,7 +14,15 @@ from functools import lru_cache
 
 from mustcall.core.errors import ConfigError
 
-__all__ = ["LONGEST_NAME", "Pattern", "endpoint_pattern", "is_local", "model_pattern", "place_of", "spellings"]
+__all__ = [
+    "LONGEST_NAME",
+    "Pattern",
+    "endpoint_pattern",
+    "is_local",
+    "model_pattern",
+    "place_of",
+    "spellings",
+]
 
 #: No more of a name is looked at than this.
 LONGEST_NAME = 256
@@ -31,13 +39,14 @@ class Pattern:
 
     __slots__ = ("_match", "text", "weight")
 
-    def __init__(self, text: str, *, separators_alike: bool) -> None:
+    def __init__(self, text: str, *, separators_alike: bool, exact: bool = False) -> None:
         self.text = text
         lowered = text.strip().lower()
         if not lowered:
             raise ConfigError("an empty pattern matches nothing; write `*` to match everything")
         try:
-            self._match = re.compile(_translate(lowered, separators_alike)).fullmatch
+            written = _exactly(lowered, separators_alike) if exact else _translate(lowered, separators_alike)
+            self._match = re.compile(written).fullmatch
         except re.error as error:
             raise ConfigError(f"the pattern {text!r} cannot be read: {error}") from None
         self.weight = len(re.sub(r"\[[^]]*\]|[*?]", "", lowered))
@@ -50,14 +59,14 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
 
-def model_pattern(text: str) -> Pattern:
-    """Return the pattern of a model name; raise `ConfigError`."""
-    return Pattern(text, separators_alike=True)
+def model_pattern(text: str, *, exact: bool = False) -> Pattern:
+    """Return the pattern of a model name, without wildcards if it is `exact`; raise `ConfigError`."""
+    return Pattern(text, separators_alike=True, exact=exact)
 
 
-def endpoint_pattern(text: str) -> Pattern:
-    """Return the pattern of an endpoint's `host:port/path`; raise `ConfigError`."""
-    return Pattern(text, separators_alike=False)
+def endpoint_pattern(text: str, *, exact: bool = False) -> Pattern:
+    """Return the pattern of an endpoint's `host:port/path`, without wildcards if it is `exact`; raise `ConfigError`."""
+    return Pattern(text, separators_alike=False, exact=exact)
 
 
 def spellings(model: str) -> tuple[str, ...]:
@@ -103,6 +112,10 @@ def is_local(place: str) -> bool:
         # A name without a dot is one that a compose file, a cluster or the hosts file gives.
         return bool(host) and ("." not in host or host.endswith((".local", ".lan", ".internal", ".localhost")))
     return address.is_loopback or address.is_private
+
+
+def _exactly(name: str, separators_alike: bool) -> str:
+    return "".join(_ANY_SEPARATOR if separators_alike and char in "-._" else re.escape(char) for char in name)
 
 
 @lru_cache(maxsize=512)

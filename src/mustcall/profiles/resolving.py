@@ -12,7 +12,7 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Profile
 from mustcall.profiles.catalogue import Entry, Specificity, load
-from mustcall.profiles.facts import Fact, Observed
+from mustcall.profiles.facts import PRECEDENCE, Fact, Observed, is_settled
 from mustcall.profiles.overrides import ProfileOverride
 from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellings
 
@@ -23,11 +23,13 @@ _UNKNOWN = Profile()
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """A profile, for every field that is known, how, and which fields the operator set."""
+    """A profile, for every field that is known, how, which fields the operator set, and which turns cannot change."""
 
     profile: Profile
     facts: Mapping[str, Fact]
     configured: frozenset[str] = frozenset()
+    #: The fields whose facts rank over what turns teach (`facts.PRECEDENCE`), the operator's among them.
+    settled: frozenset[str] = frozenset()
 
 
 def resolve(
@@ -62,11 +64,19 @@ def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOver
         facts.pop("reasoning_off_fields", None)
     for override in overrides:
         if override.applies(names, place, wire, upstream):
-            facts.update(override.facts)
+            facts.update({field: fact for field, fact in override.facts.items() if _stands(fact, facts.get(field))})
     values = {"name": _name([entry for _, _, entry in ranked])} | {field: fact.value for field, fact in facts.items()}
     profile = msgspec.structs.replace(_UNKNOWN, **values)
     configured = frozenset(field for field, fact in facts.items() if fact.observed is Observed.CONFIG)
-    return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts, configured)
+    settled = frozenset(field for field, fact in facts.items() if is_settled(fact))
+    return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts, configured, settled)
+
+
+def _stands(fact: Fact, over: Fact | None) -> bool:
+    """Tell whether a fact stands over the one that is known so far: by rank, and of two measured ones the newer."""
+    if over is None or PRECEDENCE[fact.observed] != PRECEDENCE[over.observed]:
+        return over is None or PRECEDENCE[fact.observed] > PRECEDENCE[over.observed]
+    return fact.observed is not Observed.PROBED or fact.when >= over.when
 
 
 _remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)

@@ -7,9 +7,9 @@ refuses what the providers refuse.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -206,9 +206,13 @@ class ScriptedUpstream:
             self._changed.notify_all()
         body, stamp = as_object(recorded.body), Stamp(recorded.number, self._issuer)
         delivery = plan_delivery(self._answer(recorded), recorded.wire, body, stamp, self.chunking)
-        if delivery.reply is not None and recorded.wire is not None:
-            remember(self._issued, recorded.wire, body, delivery.reply)
+        if delivery.reply is not None:
+            self._remember(recorded, delivery.reply)
         return await Exchange(request, recorded, self._notify).deliver(delivery, self._gate, self._closing)
+
+    def _remember(self, recorded: Recorded, reply: Mapping[str, Any]) -> None:
+        if recorded.wire is not None:
+            remember(self._issued, recorded.wire, as_object(recorded.body), dict(reply))
 
     def _answer(self, recorded: Recorded) -> Answer:
         if recorded.path == "/v1/models" and recorded.method == "GET":

@@ -13,6 +13,7 @@ from mustcall.core.parts import Image, Reasoning, Text, ToolCall
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.wire.chat import ChatCodec
+from mustcall.wire.chat.parts import decode_call, encode_call
 from mustcall.wire.codec import Peek, Target
 
 _CODEC = ChatCodec()
@@ -246,3 +247,13 @@ def test_peek_refuses(body: bytes, param: str | None) -> None:
     with pytest.raises(InvalidRequest) as raised:
         _CODEC.peek(body)
     assert raised.value.param == param
+
+
+@pytest.mark.parametrize("own", [None, "", "call_own"])
+def test_a_call_goes_back_under_the_id_it_was_read_with(own: str | None) -> None:
+    """Rule 101: where a server gave no id, the one that was made for its call is written, and its result pairs."""
+    value = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = decode_call(value if own is None else value | {"id": own}, "call_made_0")
+    assert encode_call(call, call.name, call.id)["id"] == (own or "call_made_0")
+    history = decode_call(value)  # of a client that gives none: as it came
+    assert encode_call(history, "f", "") == value

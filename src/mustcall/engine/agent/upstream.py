@@ -6,6 +6,7 @@ It decides nothing about turns; it hands out what turns run on.
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.engine.spending.metering import Breakers
-from mustcall.profiles import Learnt, ProfileOverride
+from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_profile
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
@@ -38,7 +39,8 @@ class Upstream:
     `embedded:` is the model in this process), or an `Endpoint`; a `model` of its own stands over the one in the
     address. A `transport` that is handed in
     is used as it is and never closed. `overrides` are facts about the model that stand over the known ones
-    (`profiles.read_overrides`). `stateful` lets a Responses upstream keep the conversation: steps then send
+    (`profiles.read_overrides`), `profile` is what `mustcall probe` measured: a profile file, or its value. `stateful`
+    lets a Responses upstream keep the conversation: steps then send
     `previous_response_id` and what is new (rule 78).
     """
 
@@ -51,6 +53,7 @@ class Upstream:
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
         overrides: Sequence[ProfileOverride] = (),
+        profile: str | Path | MeasuredProfile | None = None,
         stateful: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -61,7 +64,7 @@ class Upstream:
         }
         self.endpoint = msgspec.structs.replace(endpoint, **changes) if changes else endpoint
         self.model = model or named
-        self.overrides = tuple(overrides)
+        self.overrides = (*_measured(profile), *overrides)
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
         self.learnt = Learnt()
@@ -89,6 +92,15 @@ class Upstream:
         transport = _open_transport()
         stack.push_async_callback(transport.close)
         return transport
+
+
+def _measured(profile: str | Path | MeasuredProfile | None) -> tuple[ProfileOverride, ...]:
+    """Return the facts of a profile file, or of its value."""
+    if profile is None:
+        return ()
+    if isinstance(profile, MeasuredProfile):
+        return (profile.override(),)
+    return (read_profile(Path(profile)).override(str(profile)),)
 
 
 def _open_transport() -> Transport:

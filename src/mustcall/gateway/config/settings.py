@@ -20,6 +20,7 @@ from mustcall.engine.turns import House
 from mustcall.gateway.config.advice import advice
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.gateway.config.environment import over
+from mustcall.gateway.config.probe_settings import ProbeSettings, Sourced, overrides_of, read_probe
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.routing import Door, Route
@@ -27,7 +28,7 @@ from mustcall.policy.facts.wording import Wording, check_wording
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.words.grounding import GroundingRule, check_rules
-from mustcall.profiles import read_overrides
+from mustcall.profiles import ProfileOverride, read_overrides
 from mustcall.telemetry.console import LogLevel
 from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.address import read_address
@@ -42,7 +43,9 @@ __all__ = [
     "DEFAULT_FILE",
     "ServerSettings",
     "Settings",
+    "config_file",
     "load_ledger",
+    "load_measured",
     "load_settings",
     "parse_upstream_flag",
     "settings_from_flags",
@@ -142,6 +145,8 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     grounding: tuple[GroundingRule, ...] = ()
     dialect: tuple[DialectSettings, ...] = ()
     profile: tuple[dict[str, Any], ...] = ()
+    measured: tuple[dict[str, Any], ...] = ()
+    probe: ProbeSettings = ProbeSettings()
     budget: BudgetSettings | None = None
     breaker: BreakerRule | None = None
     limits: Limits = DEFAULTS
@@ -160,6 +165,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
     limits: Limits = DEFAULTS
+    probe: ProbeSettings = ProbeSettings()
+    #: What was measured, as the file and the files it names have it; the ledger may have more.
+    measured: tuple[Sourced, ...] = ()
     #: What the person who starts it should know, a line each.
     notes: tuple[str, ...] = ()
 
@@ -193,7 +201,7 @@ def load_settings(
     variable with the key of upstreams given as shorthands, in place of their provider's own.
     """
     env = os.environ if environment is None else environment
-    path = _file_for(file, env)
+    path = config_file(file, env)
     read = _read_file(path) if path is not None else _File()
     flags = list(upstream_flags) or env.get("MUSTCALL_UPSTREAM", "").split()
     upstreams, routes = read.upstream, read.route
@@ -218,6 +226,7 @@ def load_settings(
     if changes:
         server = msgspec.structs.replace(server, **changes)
     budget, session_by = read_budget(read.budget, read.breaker, read.price, env, str(path or DEFAULT_FILE))
+    probe, measured = read_probe(read.probe, read.measured, env, path)
     settings = Settings(
         server=server,
         endpoints=tuple(
@@ -227,16 +236,18 @@ def load_settings(
         routes=routes,
         client_keys=_client_keys(server, env),
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
-        house=msgspec.structs.replace(_house(read, path, env), budget=budget),
+        house=msgspec.structs.replace(_house(read, path, env, overrides_of(measured)), budget=budget),
         session_by=session_by,
         limits=over(read.limits, "MUSTCALL_LIMITS_", env),
+        probe=probe,
+        measured=measured,
         notes=notes,
     )
     _check(settings)
     return settings
 
 
-def _house(read: _File, path: Path | None, env: Mapping[str, str]) -> House:
+def _house(read: _File, path: Path | None, env: Mapping[str, str], measured: tuple[ProfileOverride, ...] = ()) -> House:
     """Check what the file and the environment say about turns."""
     check_rules(read.grounding)
     wording = over(read.wording, "MUSTCALL_WORDING_", env)
@@ -246,7 +257,7 @@ def _house(read: _File, path: Path | None, env: Mapping[str, str]) -> House:
     for dialect in read.dialect:
         register(make_dialect(dialect))  # before the profiles, which may name it
     overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
-    return House(rules=read.grounding, overrides=overrides, wording=wording, controls=controls)
+    return House(rules=read.grounding, overrides=(*measured, *overrides), wording=wording, controls=controls)
 
 
 def settings_from_flags(
@@ -338,13 +349,21 @@ def load_ledger(
 ) -> LedgerSettings:
     """Read what is said about the ledger alone, its place included (`off` too): no upstream and no key is needed."""
     env = os.environ if environment is None else environment
-    path = _file_for(file, env)
+    path = config_file(file, env)
     read = _read_file(path).ledger if path is not None else LedgerSettings()
     said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
     return msgspec.structs.replace(said, place=read.place_in(env, place))
 
 
-def _file_for(file: Path | None, env: Mapping[str, str]) -> Path | None:
+def load_measured(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[Sourced, ...]:
+    """Read the measured profiles of the file and of those it names: no upstream and no key is needed."""
+    env = os.environ if environment is None else environment
+    path = config_file(file, env)
+    read = _read_file(path) if path is not None else _File()
+    return read_probe(read.probe, read.measured, env, path)[1]
+
+
+def config_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
     """Return the file to read: the one that is named, else the default one if it is there."""
     name = env.get("MUSTCALL_CONFIG")
     if file is not None or name:
@@ -497,6 +516,9 @@ def _check(settings: Settings) -> None:
             raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
     if not names:
         raise ConfigError(NO_UPSTREAM)
+    for name in settings.probe.upstreams:
+        if name not in names:
+            raise ConfigError(f"probe: upstreams names {name!r}, which is no upstream; there are: {', '.join(names)}")
     for route in settings.routes:
         if route.upstream not in names:
             known = ", ".join(names)

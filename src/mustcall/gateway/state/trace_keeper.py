@@ -18,6 +18,7 @@ from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter
 from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.gateway.config.environment import over
 from mustcall.gateway.state.conversation_state import Memory
+from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.gateway.state.response_owners import Holders
 from mustcall.gateway.state.turn_traces import TurnEnd, describe
 from mustcall.ledger import (
@@ -31,7 +32,7 @@ from mustcall.ledger import (
 )
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
-from mustcall.profiles import Fact, Learnt, LearntFact, Observed
+from mustcall.profiles import Fact, Learnt, LearntFact, Measurements, Observed
 from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import Count, Tallies, Tally
 from mustcall.telemetry.stream import PROCESS, EventStream
@@ -108,11 +109,11 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return settings
 
 
-def read_age(text: str) -> float | None:
-    """Read `30d`, `12h`, `90m`, `45s`, `2w` as seconds; None for `0`."""
+def read_age(text: str, setting: str = "ledger: keep", none: str = "for ever") -> float | None:
+    """Read `30d`, `12h`, `90m`, `45s`, `2w` as seconds; None for `0`, which means `none`."""
     found = re.fullmatch(r"(\d+)\s*([smhdw]?)", text.strip().lower())
     if found is None or (found[2] == "" and found[1] != "0"):
-        raise ConfigError(f"ledger: keep is a time like 30d, 12h or 0 for ever, not {text!r}")
+        raise ConfigError(f"{setting} is a time like 30d, 12h or 0 {none}, not {text!r}")
     return int(found[1]) * _UNITS[found[2]] if found[1] != "0" else None
 
 
@@ -166,14 +167,14 @@ class Keeper:
         await self._try_to_open()
         self._tasks.append(asyncio.get_running_loop().create_task(self._sweep()))
 
-    async def listen(self, learnt: Learnt) -> None:
-        """Begin to share what turns learn, and to hear of breakers that other replicas opened.
+    async def listen(self, learnt: Learnt, measured: Measurements | None = None) -> None:
+        """Begin to share what turns learn and probes measure, and to hear of breakers that other replicas opened.
 
         What the ledger knows is there when this returns, so that the first turn has it. A slow ledger is left behind.
         """
         loop = asyncio.get_running_loop()
         shared = asyncio.Event()
-        self._sharing = loop.create_task(self._share(learnt, shared))
+        self._sharing = loop.create_task(self._share(learnt, measured, shared))
         self._tasks.append(self._sharing)
         if self._breakers is not None:
             self._tasks.append(loop.create_task(self._hear(self._breakers)))
@@ -190,11 +191,13 @@ class Keeper:
         while not self.is_open:  # noqa: ASYNC110  once in ten seconds, if ever
             await asyncio.sleep(_OPEN_AGAIN)
 
-    async def _share(self, learnt: Learnt, shared: asyncio.Event) -> None:
+    async def _share(self, learnt: Learnt, measured: Measurements | None, shared: asyncio.Event) -> None:
         await self._until_open()
         last = False
         while True:
             try:
+                if measured is not None:
+                    await self.hear_measured(measured)
                 await self.share_facts(learnt)
             except LedgerError as error:
                 self.notices.failed("sharing learnt facts failed", error)
@@ -204,6 +207,10 @@ class Keeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SHARE):
                     last = await self._leaving.wait()
+
+    async def hear_measured(self, measured: Measurements) -> None:
+        """Take over what probes measured, whichever replica they ran on."""
+        measured.take_over([profile for profile, _ in profiles_in(await self.ledger.measured())])
 
     async def share_facts(self, learnt: Learnt) -> None:
         """Learn what others have learnt of late, tell what only this process knows, and forget what was removed."""

@@ -222,7 +222,8 @@ def arguments_text(function: JsonObject) -> str:
 def encode_call(call: ToolCall, name: str, call_id: str) -> JsonObject:
     """Write one entry of `tool_calls` under the name and id the receiver knows."""
     raw = call.raw_for(_CHAT)
-    if raw is not None and call.name == name and call.id == call_id:
+    # A server that gives no id gets back the one that was made for its call, as the result names it.
+    if raw is not None and call.name == name and call.id == call_id and (raw.get("id") or "") == call_id:
         return raw
     fields = call.fields_for(_CHAT)
     if call.kind is CallKind.CUSTOM:

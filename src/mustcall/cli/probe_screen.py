@@ -1,0 +1,93 @@
+"""What `mustcall probe` shows: a mark for each cell while it measures, and the matrix at the end."""
+
+import contextlib
+from collections.abc import Callable, Generator
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mustcall.probe import CellResult, Drift, Plan, ProbeResult, Verdict
+from mustcall.probe.planning import Purse
+from mustcall.probe.wording import MARKS, headline, of, written_interval
+from mustcall.toolkit.files import plain
+
+__all__ = ["live_matrix", "print_drift", "print_matrix"]
+
+_STYLES = {
+    Verdict.HELD: "green",
+    Verdict.FLAKY: "yellow",
+    Verdict.IGNORED: "bold red",
+    Verdict.REFUSED: "magenta",
+    Verdict.CRASHED: "bold red",
+    Verdict.UNMEASURED: "dim",
+}
+
+
+@contextlib.contextmanager
+def live_matrix(plan: Plan, purse: Purse) -> Generator[Callable[[CellResult], None]]:
+    """Show the cells while they are measured: a line for each group, a mark for each cell. Terminals only."""
+    console = Console(stderr=True)
+    found: dict[str, CellResult] = {}
+
+    def draw() -> Group:
+        grid = Table.grid(padding=(0, 2))
+        for group in dict.fromkeys(cell.group for cell in plan.cells):
+            line = Text()
+            for cell in plan.cells:
+                if cell.group is group:
+                    verdict = found[cell.id].verdict if cell.id in found else None
+                    mark = "·" if verdict is None else MARKS[verdict]
+                    line.append(f"{mark} ", style="dim" if verdict is None else _STYLES[verdict])
+            grid.add_row(str(group), line)
+        return Group(grid, Text(f"{purse.requests} of at most {plan.most_requests} requests", style="dim"))
+
+    if not console.is_terminal:
+        yield lambda _cell: None
+        return
+    with Live(draw(), console=console, transient=True, refresh_per_second=8) as live:
+
+        def show(cell: CellResult) -> None:
+            found[cell.id] = cell
+            live.update(draw())
+
+        yield show
+
+
+def print_matrix(result: ProbeResult) -> None:
+    """Print every cell with its verdict, and the headline."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("cell", "verdict", "held", "95 %", "owner", "what was seen"):
+        table.add_column(head, no_wrap=head != "what was seen")
+    group = None
+    for cell in result.cells:
+        if cell.group is not group:
+            group = cell.group
+            table.add_row(Text(f"{group}", style="bold"))
+        table.add_row(
+            Text(f"  {cell.id}" + (" *" if cell.required else "")),
+            Text(f"{MARKS[cell.verdict]} {cell.verdict}", style=_STYLES[cell.verdict]),
+            of(cell),
+            written_interval(cell),
+            str(cell.owner or ""),
+            Text(plain(cell.note) if cell.verdict is not Verdict.HELD else "", style="dim"),
+        )
+    console.print(table)
+    console.print(Text(headline(result), style="bold"))
+    console.print(Text("* a required guarantee", style="dim"))
+
+
+def print_drift(old: ProbeResult, drift: list[Drift]) -> None:
+    """Print what changed since an earlier probe."""
+    console = Console(highlight=False)
+    moved = [each for each in drift if each.drifted]
+    console.print(Text(f"compared with {old.started}: {len(moved)} of {len(drift)} cells drifted", style="bold"))
+    for each in drift:
+        if each.drifted or each.changed:
+            sure = f"p = {each.p:.2g}" if each.drifted else "too few tries to be sure"
+            console.print(
+                f"  {each.id}: {each.before} → {each.now} "
+                f"({each.lost} lost, {each.gained} gained of {each.pairs} tries, {sure})"
+            )

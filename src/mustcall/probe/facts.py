@@ -1,0 +1,143 @@
+"""Which facts of a profile a probe settles: a table of fields, each with the cells it is read from. Pure.
+
+A fact is only stated where enough tries say so. What a field means is said in `policy.facts.profile`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mustcall.evals.statistics import Share
+from mustcall.policy.facts.profile import Forcing, Protocol
+from mustcall.probe.results import CellResult, ProbeResult
+from mustcall.probe.values import Outcome, Owner, Verdict
+from mustcall.probe.verdicts import THRESHOLD, count, settle_verdict
+from mustcall.profiles import MeasuredFact, MeasuredProfile
+
+__all__ = ["RULES", "facts_of", "profile_of"]
+
+#: Tries that a fact needs at least.
+_LEAST = 2
+_BAD = frozenset({Verdict.IGNORED, Verdict.FLAKY})
+
+
+class _Cells:
+    """The cells of a result, by id."""
+
+    def __init__(self, result: ProbeResult) -> None:
+        self._by_id = {cell.id: cell for cell in result.cells}
+
+    def joined(self, *ids: str) -> tuple[Verdict, Share]:
+        """Return the verdict and the share of all tries of some cells."""
+        outcomes = [outcome for cell in self._some(ids) for outcome in cell.outcomes]
+        return settle_verdict(outcomes), count(outcomes)
+
+    def owners(self, *ids: str) -> set[Owner]:
+        """Return whose fault some cells are."""
+        return {cell.owner for cell in self._some(ids) if cell.owner is not None}
+
+    def _some(self, ids: Iterable[str]) -> list[CellResult]:
+        return [self._by_id[each] for each in ids if each in self._by_id]
+
+
+_Rule = Callable[[_Cells], tuple[Any, Share] | None]
+_OFF = ("required", "required+stream")
+_ON = ("required+reasoning", "required+reasoning+stream")
+
+
+def _forced(cells: _Cells) -> tuple[Any, Share] | None:
+    off, share = cells.joined(*_OFF)
+    on, while_on = cells.joined(*_ON)
+    if off is Verdict.REFUSED:
+        return Forcing.NEVER, share
+    if off in _BAD:
+        return Forcing.IGNORED, share
+    if off is not Verdict.HELD:
+        return None
+    if on is Verdict.HELD:
+        return Forcing.ALWAYS, _sum(share, while_on)
+    shown, _ = cells.joined("reasoning.shown")
+    if on in _BAD or on is Verdict.REFUSED:
+        return Forcing.WITHOUT_REASONING, share
+    return (Forcing.ALWAYS, share) if shown is Verdict.IGNORED else None
+
+
+def _named(cells: _Cells) -> tuple[Any, Share] | None:
+    forced, _ = cells.joined(*_OFF)
+    named, share = cells.joined("named", "named+stream")
+    if forced is not Verdict.HELD or named in (Verdict.UNMEASURED, Verdict.CRASHED):
+        return None
+    return named is Verdict.HELD, share
+
+
+def _streams_forced(cells: _Cells) -> tuple[Any, Share] | None:
+    whole, _ = cells.joined("required")
+    streamed, share = cells.joined("required+stream")
+    if whole is not Verdict.HELD or streamed is Verdict.UNMEASURED:
+        return None
+    return streamed is Verdict.HELD, share
+
+
+def _protocol(cells: _Cells) -> tuple[Any, Share] | None:
+    auto, share = cells.joined("auto", "auto+stream")
+    return (Protocol.PROMPT, share) if auto is Verdict.REFUSED else None
+
+
+def _parallel(cells: _Cells) -> tuple[Any, Share] | None:
+    off, share = cells.joined("parallel.off")
+    return None if off in (Verdict.UNMEASURED, Verdict.CRASHED) else (off is Verdict.HELD, share)
+
+
+def _schema(name: str) -> _Rule:
+    def rule(cells: _Cells) -> tuple[Any, Share] | None:
+        verdict, share = cells.joined(name)
+        if verdict in (Verdict.UNMEASURED, Verdict.CRASHED) or cells.owners(name) == {Owner.MODEL}:
+            return None
+        return verdict is Verdict.HELD, share
+
+    return rule
+
+
+def _most_tools(cells: _Cells) -> tuple[Any, Share] | None:
+    many, share = cells.joined("tools.128")
+    some, _ = cells.joined("tools.32")
+    return (32, share) if many is Verdict.REFUSED and some is not Verdict.REFUSED else None
+
+
+def _trusted(cells: _Cells) -> tuple[Any, Share] | None:
+    _, arguments = cells.joined("arguments")
+    strict, _ = cells.joined("strict")
+    return (True, arguments) if strict is Verdict.HELD and arguments.low >= THRESHOLD else None
+
+
+#: The field, its rule, and the tries it takes.
+RULES: dict[str, tuple[_Rule, int]] = {
+    "protocol": (_protocol, _LEAST),
+    "forced": (_forced, 3),
+    "named": (_named, 3),
+    "streams_forced": (_streams_forced, 3),
+    "parallel": (_parallel, _LEAST),
+    "schema_output": (_schema("format"), _LEAST),
+    "schema_with_tools": (_schema("format+tools"), _LEAST),
+    "most_tools": (_most_tools, 1),
+    "trusted_arguments": (_trusted, 1),
+}
+
+
+def facts_of(result: ProbeResult) -> tuple[MeasuredFact, ...]:
+    """Return the facts that a result settles, in the order of the table."""
+    cells, found = _Cells(result), list[MeasuredFact]()
+    for field, (rule, least) in RULES.items():
+        said = rule(cells)
+        if said is not None and said[1].of >= least:
+            found.append(MeasuredFact(field=field, value=said[0], day=result.day, held=said[1].hits, of=said[1].of))
+    return tuple(found)
+
+
+def profile_of(result: ProbeResult) -> MeasuredProfile:
+    """Return the profile that a result makes."""
+    return MeasuredProfile.of(result.base_url, result.wire, result.model, facts_of(result), upstream=result.upstream)
+
+
+def _sum(first: Share, second: Share) -> Share:
+    outcomes = [Outcome.HELD] * (first.hits + second.hits)
+    return count(outcomes + [Outcome.NOT_DONE] * (first.of + second.of - len(outcomes)))

@@ -1,0 +1,287 @@
+"""Runs the cells of a plan against an upstream: the only part of a probe that sends, waits and counts.
+
+Cells take turns, so that a run that is stopped knows something of each. A rate limit is waited for as long as the
+upstream asks; every request counts against the plan, also one that is sent again. `result` is complete at any moment.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from mustcall import __version__
+from mustcall.core.errors import UpstreamUnavailable
+from mustcall.core.origin import JsonObject
+from mustcall.core.reply import Usage
+from mustcall.core.request import Request
+from mustcall.policy.failures.backoff import is_transient, retry_after
+from mustcall.policy.limits.budget import Price
+from mustcall.probe.exchanging import exchange
+from mustcall.probe.planning import Plan, Purse, body_of, most_tokens
+from mustcall.probe.results import CellResult, ProbeResult, Spent
+from mustcall.probe.values import Cell, Finding, Outcome, Seen, Send, Verdict
+from mustcall.probe.verdicts import count, is_settled, settle_owner, settle_verdict
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.retry import Clock
+from mustcall.upstream.seam import Transport
+
+__all__ = ["Prober", "Subject"]
+
+#: Seconds that a rate limit is waited for at most, each time and in one request.
+_LONGEST_WAIT = 120.0
+_MOST_WAITS = 6
+_FIRST_WAIT = 1.0
+#: Exchanges in a row without a connection after which the upstream is gone.
+_GONE = 3
+_RATE_LIMITS = frozenset({429, 503, 529})
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is measured and by what means. `off` are the body fields that turn reasoning off, where it has such."""
+
+    endpoint: Endpoint
+    model: str
+    transport: Transport
+    clock: Clock
+    price: Price | None = None
+    off: JsonObject = {}
+    limit_field: str = "max_tokens"
+
+
+class _Spent(Exception):
+    """The plan has no room for another request."""
+
+
+class _Gone(Exception):
+    """The upstream cannot be reached any more."""
+
+
+class _Tally:
+    """One cell and what its tries showed so far."""
+
+    def __init__(self, cell: Cell, planned: int) -> None:
+        self.cell = cell
+        self.planned = planned
+        self.findings: list[Finding] = []
+        self.whole: Finding | None = None
+        self.unreasoned: Finding | None = None
+        self.explained = False
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(finding.outcome for finding in self.findings)
+
+    @property
+    def is_done(self) -> bool:
+        return self.cell.script is None or len(self.findings) >= self.planned or is_settled(self.outcomes)
+
+    @property
+    def fails(self) -> bool:
+        return any(outcome in (Outcome.NOT_DONE, Outcome.CRASHED, Outcome.REFUSED) for outcome in self.outcomes)
+
+    def result(self) -> CellResult:
+        cell, outcomes = self.cell, self.outcomes
+        share, verdict = count(outcomes), settle_verdict(outcomes)
+        owner, note = settle_owner(self.findings, cell.duty, whole=self.whole, unreasoned=self.unreasoned)
+        if verdict is Verdict.HELD:
+            owner, note = None, "" if cell.watch else next((each.note for each in self.findings if each.note), "")
+        elif verdict is Verdict.UNMEASURED:
+            note = next((finding.note for finding in self.findings), "")
+        return CellResult(
+            id=cell.id,
+            guarantee=cell.guarantee,
+            group=cell.group,
+            required=cell.required,
+            verdict=verdict,
+            owner=owner,
+            note=note,
+            outcomes=outcomes,
+            planned=self.planned if cell.watch is None else 0,
+            fact=cell.fact,
+            low=round(share.low, 4),
+            high=round(share.high, 4),
+            held=share.hits,
+            measured=share.of,
+        )
+
+
+class Prober:
+    """One run. `run` yields the result of a cell each time it changed; `result` is what is known so far."""
+
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self.plan = plan
+        self.purse = Purse(plan, subject.price)
+        self.partial = ""
+        self._subject = subject
+        self._tallies = [_Tally(cell, cell.tries.at(plan.level)) for cell in plan.cells]
+        self._watchers = [tally for tally in self._tallies if tally.cell.watch is not None]
+        self._began = subject.clock.monotonic()
+        self._started = datetime.fromtimestamp(subject.clock.now(), UTC).isoformat(timespec="seconds")
+        self._failures = 0
+        self._sent = 0
+
+    @property
+    def result(self) -> ProbeResult:
+        """Everything that was measured so far."""
+        subject, plan = self._subject, self.plan
+        return ProbeResult(
+            mustcall=__version__,
+            upstream=subject.endpoint.name,
+            base_url=subject.endpoint.base_url,
+            wire=subject.endpoint.wire,
+            model=subject.model,
+            level=plan.level,
+            client=str(plan.client or ""),
+            started=self._started,
+            partial=self.partial,
+            announced_requests=plan.most_requests,
+            announced_usd=plan.most_usd,
+            spent=Spent(
+                requests=self.purse.requests,
+                input_tokens=self.purse.usage.input_tokens,
+                output_tokens=self.purse.usage.output_tokens,
+                cost_usd=None if subject.price is None else round(self.purse.cost, 6),
+                seconds=round(subject.clock.monotonic() - self._began, 1),
+            ),
+            cells=tuple(tally.result() for tally in self._tallies),
+        )
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the upstream never answered."""
+        return self._failures > 0 and self._sent == self._failures
+
+    async def run(self) -> AsyncGenerator[CellResult]:
+        """Try the cells in turns until each is settled or the plan is used up."""
+        self.partial = "stopped before all cells were measured"
+        try:
+            while open_cells := [tally for tally in self._tallies if not tally.is_done]:
+                for tally in open_cells:
+                    tally.findings.append(await self._try(tally.cell, len(tally.findings), lambda request: request))
+                    yield tally.result()
+                    if tally.is_done and tally.fails:
+                        await self._explain(tally)
+                        yield tally.result()
+        except _Spent:
+            self.partial = "the announced budget was used up before all cells were measured"
+            return
+        except _Gone:
+            self.partial = "the upstream could not be reached any more"
+            return
+        self.partial = ""
+
+    async def _explain(self, tally: _Tally) -> None:
+        """Try a cell that fails once more, whole and without reasoning, to find whose fault it is."""
+        if tally.explained or any(finding.owner for finding in tally.findings):
+            return
+        tally.explained = True
+        cell = tally.cell
+        number = next(
+            place for place, outcome in enumerate(tally.outcomes) if outcome not in (Outcome.HELD, Outcome.UNMEASURED)
+        )
+        if cell.streams and self.purse.left > 0:
+            tally.whole = await self._try(cell, number, _whole)
+        if cell.reasons and self.purse.left > 0:
+            tally.unreasoned = await self._try(cell, number, _unreasoned)
+
+    async def _try(self, cell: Cell, number: int, change: Callable[[Request], Request]) -> Finding:
+        """Make one try of a cell."""
+        assert cell.script is not None, "a cell that watches is not tried"
+        steps = cell.script(number)
+        batch = next(steps)
+        while True:
+            sends = [_changed(send, change) for send in batch]
+            if len(sends) == 1:
+                seen = [await self._send(cell, sends[0])]
+            else:
+                seen = await self._together(cell, sends)
+            try:
+                batch = steps.send(tuple(seen))
+            except StopIteration as end:
+                return end.value
+
+    async def _together(self, cell: Cell, sends: list[Send]) -> list[Seen]:
+        if self.purse.left < len(sends):
+            raise _Spent
+        tasks = [asyncio.create_task(self._send(cell, send)) for send in sends]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, cell: Cell, send: Send) -> Seen:
+        """Send a request, again after a rate limit; raise `_Spent` or `_Gone`."""
+        subject, waits = self._subject, 0
+        body = body_of(send, subject.endpoint.wire, subject.model, limit_field=subject.limit_field)
+        if body is not None and send.request is not None and send.request.reasoning is None:
+            body = subject.off | body
+        most = most_tokens(body)
+        while True:
+            if not self.purse.take(most):
+                raise _Spent
+            took: Usage | None = Usage()
+            try:
+                self._sent += 1
+                seen = await exchange(
+                    subject.endpoint, subject.transport, subject.clock, send, body=body, token=f"probe{self._sent}"
+                )
+                took = _took(seen)
+            finally:
+                self.purse.settle(most, took)
+            self._note_reach(seen)
+            for watcher in self._watchers:
+                self._watch(watcher, cell, send, seen)
+            wait = self._wait(seen, waits)
+            if wait is None:
+                return seen
+            waits += 1
+            await subject.clock.sleep(wait)
+
+    def _wait(self, seen: Seen, waits: int) -> float | None:
+        """Return the seconds to wait before a request is sent again, None where it is not."""
+        if seen.broken == UpstreamUnavailable.code and not seen.status:
+            return 0.0 if waits == 0 else None  # an idle connection that the server just closed; clients try again
+        if seen.status not in _RATE_LIMITS or waits >= _MOST_WAITS or seen.error is None:
+            return None
+        asked = retry_after(seen.headers, self._subject.clock.now())
+        if seen.status == 503 and asked is None:
+            return None  # a crash, as far as anybody said
+        if not is_transient(seen.error):
+            return None
+        wait = _FIRST_WAIT * 2.0**waits if asked is None else asked
+        return wait if wait <= _LONGEST_WAIT else None
+
+    def _note_reach(self, seen: Seen) -> None:
+        self._failures = self._failures + 1 if seen.status == 0 and seen.broken else 0
+        if self._failures >= _GONE:
+            raise _Gone
+
+    def _watch(self, watcher: _Tally, cell: Cell, send: Send, seen: Seen) -> None:
+        watch = watcher.cell.watch
+        if watch is None or (not cell.watched and seen.status not in _RATE_LIMITS):
+            return
+        finding = watch(self._subject.endpoint.wire, send, seen)
+        if finding is not None:
+            watcher.findings.append(finding)
+
+
+def _took(seen: Seen) -> Usage | None:
+    """Return what a request took: nothing where it was refused or never arrived, None where nobody counted."""
+    if seen.reply is not None:
+        return seen.reply.usage
+    return None if seen.cancelled or (seen.broken and seen.status) else Usage()
+
+
+def _changed(send: Send, change: Callable[[Request], Request]) -> Send:
+    return send if send.request is None else msgspec.structs.replace(send, request=change(send.request))
+
+
+def _whole(request: Request) -> Request:
+    return msgspec.structs.replace(request, stream=False, stream_usage=False)
+
+
+def _unreasoned(request: Request) -> Request:
+    return msgspec.structs.replace(request, reasoning=None)

@@ -1,0 +1,55 @@
+"""The words of every report: marks, meanings, counts, intervals, the headline. Pure."""
+
+from mustcall.evals.statistics import share_of
+from mustcall.evals.wording import interval
+from mustcall.probe.results import CellResult, ProbeResult, broken
+from mustcall.probe.values import Owner, Verdict
+
+__all__ = ["MARKS", "MEANINGS", "OWNERS", "headline", "of", "written_interval"]
+
+#: One character for each verdict.
+MARKS = {
+    Verdict.HELD: "✔",
+    Verdict.FLAKY: "~",
+    Verdict.IGNORED: "✘",
+    Verdict.REFUSED: "⊘",
+    Verdict.CRASHED: "‼",
+    Verdict.UNMEASURED: "·",
+}
+MEANINGS = {
+    Verdict.HELD: "at least 95 %",
+    Verdict.FLAKY: "sometimes",
+    Verdict.IGNORED: "200 and not done",
+    Verdict.REFUSED: "a 4xx",
+    Verdict.CRASHED: "a 5xx or no whole answer",
+    Verdict.UNMEASURED: "nothing was learnt",
+}
+OWNERS = {
+    Owner.PARSER: "the text holds the call, and the server did not read it",
+    Owner.SERVER: "the server had to see to it, and did not",
+    Owner.MODEL: "the server leaves it to the model, which did not do it",
+    Owner.TRANSPORT: "whole it holds and streamed it does not, or the connection broke",
+}
+
+
+def of(cell: CellResult) -> str:
+    """Return how many tries held, `11/12`."""
+    return f"{cell.held}/{cell.measured}" if cell.measured else ""
+
+
+def written_interval(cell: CellResult) -> str:
+    """Return the 95 % interval of the rate."""
+    return interval(share_of(cell.held, cell.measured)) if cell.measured else ""
+
+
+def headline(result: ProbeResult) -> str:
+    """Return what a probe found, in one line."""
+    required = [cell for cell in result.cells if cell.required and cell.verdict is not Verdict.UNMEASURED]
+    failed = broken(result)
+    spent = result.spent
+    cost = f", ${spent.cost_usd:.4f}" if spent.cost_usd else ""
+    words = (
+        f"{len(required) - len(failed)} of {len(required)} required cells hold; {spent.requests} requests in "
+        f"{spent.seconds:.0f} s{cost}"
+    )
+    return f"{words}; {result.partial}" if result.partial else words

@@ -1,0 +1,47 @@
+"""A probe in one process, for tests: against a transport or an address, without waiting."""
+
+from collections.abc import Iterable
+
+from mustcall.core.origin import Wire
+from mustcall.probe import Cell, Level, Prober, ProbeResult, Subject, Verdict, cells_for, plan_probe
+from mustcall.testing import FakeClock
+from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.seam import Transport
+
+__all__ = ["broken_in", "measure"]
+
+#: Verdicts that say nothing against a server.
+_FINE = (Verdict.HELD, Verdict.UNMEASURED)
+
+
+async def measure(
+    transport: Transport,
+    wire: Wire,
+    *,
+    base_url: str = "http://probed.invalid/v1",
+    model: str = "honest",
+    level: Level = Level.DEFAULT,
+    only: Iterable[str] = (),
+) -> ProbeResult:
+    """Return what a probe of all cells, or of these guarantees, finds."""
+    cells: tuple[Cell, ...] = cells_for(wire, level)
+    wanted = set(only)
+    if wanted:
+        cells = tuple(cell for cell in cells if cell.guarantee in wanted)
+    endpoint = Endpoint(name="probed", wire=wire, base_url=base_url, api_key="key")
+    subject = Subject(endpoint=endpoint, model=model, transport=transport, clock=FakeClock())
+    prober = Prober(subject, plan_probe(cells, wire, level, None))
+    async for _ in prober.run():
+        pass
+    result = prober.result
+    assert not result.partial
+    return result
+
+
+def broken_in(result: ProbeResult) -> dict[str, set[tuple[str, str]]]:
+    """Return the guarantees that do not hold, each with the verdicts and owners of its cells."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for cell in result.cells:
+        if cell.verdict not in _FINE:
+            found.setdefault(cell.guarantee, set()).add((str(cell.verdict), str(cell.owner)))
+    return found
