@@ -55,12 +55,12 @@ from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Timeouts
 
-__all__ = ["command"]
+__all__ = ["REACH_SECONDS", "command", "is_here"]
 
 _BROKEN = 1
 _NOT_MEASURED = 3
 #: Seconds in which an upstream must say anything at all.
-_REACH_SECONDS = 8.0
+REACH_SECONDS = 8.0
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class _Run:
         try:
             endpoint, name = pick_endpoint(self._settings, options.model, read_key(options.key_env))
             endpoint = _dressed(endpoint, options)
-            listing = await ask_models(endpoint, transport, seconds=_REACH_SECONDS)
+            listing = await ask_models(endpoint, transport, seconds=REACH_SECONDS)
             model = name or only_model(endpoint, listing.models or ())
             budget = self._settings.house.budget
             profile = resolve(model, endpoint.base_url, endpoint.wire, upstream=endpoint.name).profile
@@ -242,7 +242,7 @@ class _Run:
         what = f"{subject.model} at {endpoint.name} ({endpoint.base_url}), {endpoint.wire} wire"
         click.echo(f"probing {what}" + (f", for {plan.client}" if plan.client else ""), err=True)
         click.echo(f"planned: {plan.words}", err=True)
-        if self._options.yes or plan.most_usd == 0 or _is_here(endpoint):
+        if self._options.yes or plan.most_usd == 0 or is_here(endpoint):
             return
         if plan.most_usd is None:
             asked = "the price of the model is not known, so --max-usd cannot be kept"
@@ -257,11 +257,11 @@ class _Run:
 def _dressed(endpoint: Endpoint, options: _Options) -> Endpoint:
     """Return the endpoint on the wire to measure, with the patience of a probe and no retries of its own."""
     wire = Wire(options.wire) if options.wire else NEEDS[options.client].wire if options.client else endpoint.wire
-    timeouts = Timeouts(connect=_REACH_SECONDS, read=options.timeout, idle=options.timeout)
+    timeouts = Timeouts(connect=REACH_SECONDS, read=options.timeout, idle=options.timeout)
     return msgspec.structs.replace(endpoint, wire=wire, timeouts=timeouts)
 
 
-def _is_here(endpoint: Endpoint) -> bool:
+def is_here(endpoint: Endpoint) -> bool:
     """Tell whether it runs on this machine, where nobody pays."""
     host = endpoint.base_url.partition("://")[2].partition("/")[0].rpartition("@")[2]
     return host.startswith(("127.", "localhost", "[::1]")) or "://" not in endpoint.base_url

@@ -5,13 +5,14 @@ limit that did not end unmeasured.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from mustcall.core.errors import ErrorInfo, ModelError, UpstreamTimeout
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.core.tools import Tool, functions_of
+from mustcall.core.tools import ChoiceMode, Tool, functions_of
 from mustcall.dialects import CallEnd, parse
 from mustcall.policy.failures.rejection import Rejection, classify_rejection
 from mustcall.policy.schema.validation import Unreadable, describe_problems, problems_in, read_json
@@ -24,6 +25,7 @@ __all__ = [
     "fault",
     "fits",
     "held",
+    "is_model_failure",
     "missed",
     "raw_calls",
     "said",
@@ -33,7 +35,9 @@ __all__ = [
     "unmeasured",
 ]
 
+_MODEL_FAILURES = frozenset(word for kind in ModelError.__subclasses__() for word in (kind.code, kind.__name__))
 _RATE_LIMITED = frozenset({429, 529})
+_ALONE: dict[ChoiceMode, Literal["reply", "anywhere", "never"]] = {ChoiceMode.NONE: "never", ChoiceMode.AUTO: "reply"}
 
 
 def held(note: str = "") -> Finding:
@@ -66,6 +70,8 @@ def fault(seen: Seen) -> Finding | None:
         return unmeasured(f"HTTP {seen.status}, a rate limit that did not end")
     if seen.status == 503 and "retry-after" in seen.headers:
         return unmeasured("HTTP 503, overloaded for longer than was waited")
+    if seen.broken == UpstreamTimeout.code and not seen.status:
+        return unmeasured(f"no answer began in time{said_so}")  # a slow machine, as far as anybody can tell
     if seen.broken:
         return crashed(f"{seen.broken}{said_so}", Owner.TRANSPORT)
     if error is not None and classify_rejection(error) is Rejection.GENERATION:
@@ -73,8 +79,14 @@ def fault(seen: Seen) -> Finding | None:
     if seen.status >= 500:
         return crashed(f"HTTP {seen.status}{said_so}", Owner.SERVER)
     if seen.status >= 400:
-        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=Owner.SERVER)
+        owner = Owner.MODEL if error is not None and is_model_failure(error) else Owner.SERVER
+        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=owner)
     return crashed(f"HTTP {seen.status} without a reply{said_so}", Owner.SERVER)
+
+
+def is_model_failure(error: ErrorInfo) -> bool:
+    """Tell whether a gateway like ours says that its model failed, by code or by the first word of its message."""
+    return bool({error.code, error.message.partition(":")[0]} & _MODEL_FAILURES)
 
 
 def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Finding], **fields: Any) -> Script:
@@ -108,12 +120,17 @@ def still_thinking(reply: Reply) -> Finding | None:
 
 
 def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
-    """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects."""
+    """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects.
+
+    JSON without markup of its own is read as turns read it: any under a forced choice, none where calls are forbidden.
+    """
     tools = functions_of(request.tools)
     if not tools:
         return ()
+    mode = request.tool_choice.mode if request.tool_choice is not None else ChoiceMode.AUTO
+    alone = _ALONE.get(mode, "anywhere")
     texts = [said(reply), *(thought.text for thought in thoughts(reply))]
-    found = [parse([text], tools=tools, alone="anywhere") for text in texts if text.strip()]
+    found = [parse([text], tools=tools, alone=alone) for text in texts if text.strip()]
     return tuple(call for each in found for call in (*each.calls, *each.reasoned))
 
 

@@ -1,5 +1,6 @@
 """Writes a probe as one HTML page that needs nothing else, and as a badge: no script, no fetch, light and dark."""
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
@@ -95,19 +96,25 @@ def _groups(result: ProbeResult) -> Iterator[str]:
         cells = [cell for cell in result.cells if cell.group is group]
         if not cells:
             continue
-        yield f'<h2>{str(group).capitalize()}, cell by cell</h2><div class="scroll"><table class="cells-table">'
+        title = str(group).capitalize() + (", cell by cell" if group is Group.CHOICE else "")
+        yield f'<h2>{title}</h2><table class="cells-table">'
         yield '<tr><th>cell</th><th>verdict</th><th class="n">held</th><th>rate, 95 %</th><th>owner</th></tr>'
         for cell in cells:
             asks, wants = _ASKS.get(cell.id, ("", ""))
             star = ' <span class="faint">required</span>' if cell.required else ""
-            note = f'<div class="asks {cell.verdict}">{escape(cell.note)}</div>' if cell.note else ""
+            note = f'<div class="note {cell.verdict}">{_coded(cell.note)}</div>' if cell.note else ""
             yield (
                 f"<tr><td><code>{escape(cell.id)}</code>{star}"
-                f'<div class="asks">{escape(asks)} → {escape(wants)}</div>{note}</td>'
+                f'<div class="asks">{_coded(asks)} → {_coded(wants)}</div>{note}</td>'
                 f'<td class="v {cell.verdict}">{MARKS[cell.verdict]} {cell.verdict}</td><td class="n">{of(cell)}</td>'
                 f'<td class="{cell.verdict}">{_range(cell)}</td><td>{cell.owner or ""}</td></tr>'
             )
-        yield "</table></div>"
+        yield "</table>"
+
+
+def _coded(text: str) -> str:
+    """Return text as HTML, what stands between backticks as code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _range(cell: CellResult) -> str:

@@ -11,7 +11,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool
 from mustcall.policy.reply.cut_prompt import lower_bound
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_WEATHER, ask, city, define, force, topic, word
-from mustcall.probe.checks import arguments_of, fault, held, missed, said, single, unmeasured
+from mustcall.probe.checks import arguments_of, fault, held, is_model_failure, missed, said, single, unmeasured
 from mustcall.probe.values import Cell, Finding, Group, Outcome, Owner, Script, Seen, Send, Tries
 from mustcall.wire.overflow import is_overflow
 from mustcall.wire.reading import maybe_object
@@ -145,7 +145,18 @@ def _cut(number: int) -> Request:
     )
 
 
-def _says_cut(_request: Request, reply: Reply) -> Finding:
+def _cut_short(number: int) -> _Steps:
+    (seen,) = yield (Send(request=_cut(number)),)
+    error = seen.error
+    if error is not None and is_model_failure(error):
+        return held(f"failed openly: {error.message[:100]}")
+    bad = fault(seen)
+    if bad is not None or seen.reply is None:
+        return bad or unmeasured("no reply")
+    return _says_cut(seen.reply)
+
+
+def _says_cut(reply: Reply) -> Finding:
     if reply.finish is FinishReason.LENGTH:
         return held()
     whole = [call for call in reply.calls if arguments_of(call) is not None]
@@ -193,10 +204,10 @@ _HONEST = (
         guarantee="cut",
         group=Group.HONESTY,
         asks="a call that is longer than `max_tokens`",
-        wants="the finish says that it was cut",
+        wants="a finish that says it was cut, or an error that says no whole call came",
         required=True,
         tries=Tries(1, 2, 73),
-        script=single(_cut, _says_cut),
+        script=_cut_short,
         writes=64,
         watched=False,
     ),
