@@ -34,6 +34,7 @@ from mustcall.policy.schema.checker import LARGEST_SCHEMA
 from mustcall.policy.schema.subschemas import MAX_DEPTH
 from mustcall.policy.schema.workload import MOST_STEPS
 from mustcall.policy.turn import remedy
+from mustcall.probe.catalogue import markdown as cells
 from mustcall.profiles import markdown as profiles
 from mustcall.telemetry.prometheus import markdown as metrics
 from mustcall.upstream.answer import HEAD_LIMIT
@@ -280,6 +281,13 @@ def _help(name: str) -> str:
     return f"```text\n{shown.stdout}```\n"
 
 
+def probe() -> str:
+    """Return docs/probe.md with its table of cells and its help written anew."""
+    page = (DOCS / "probe.md").read_text(encoding="utf-8")
+    write = {"cells": cells, "probe": lambda: _help("probe")}
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{write[found[1]]()}<!-- end -->\n", page)
+
+
 def operations() -> str:
     """Return docs/operations.md with its table of metrics written anew."""
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
@@ -290,6 +298,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
     "operations.md": operations,
+    "probe.md": probe,
     "profiles.md": profiles,
     "reference.md": reference,
     "replay.md": replay,

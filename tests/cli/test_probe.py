@@ -78,7 +78,7 @@ def test_exit_codes_of_a_measurement(probe: Probe, script: Callable[[Recorded], 
     with ScriptedUpstream(script) as upstream:
         done = probe(f"chat={upstream.base_url}", "--quick", *FORCED)
     assert done.exit_code == code, done.output
-    assert announced(done.output) == 3 + 2 + 2 + 4
+    assert announced(done.output) == 3 + 2 + 2 + 6
     assert len(posts(upstream)) == 3 + 2 + 2 + (0 if code == 0 else 1)  # and one of the streamed cell, whole
     assert ("✔ held" if code == 0 else "✘ ignored") in done.output
     assert done.output.index("planned:") < done.output.index("verdict")

@@ -21,9 +21,9 @@ __all__ = ["ISSUER", "Plan", "Purse", "body_of", "most_tokens", "plan_probe"]
 
 #: The name under which reasoning state of a probe is handed back.
 ISSUER = "probe"
-#: Requests beyond the tries: a seventh, four at least.
+#: Requests beyond the tries: a seventh, six at least.
 _RESERVE = 7
-_LEAST_RESERVE = 4
+_LEAST_RESERVE = 6
 #: Characters of JSON that a token has at least, on average.
 _CHARACTERS = 2
 #: Tokens a chat template adds to a prompt.

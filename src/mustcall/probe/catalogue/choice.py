@@ -85,7 +85,7 @@ _ROWS = (
     ),
     (
         "none",
-        "the same with `tool_choice` none",
+        "a question that a tool on offer answers, `tool_choice` none",
         "no call",
         Owner.SERVER,
         True,
