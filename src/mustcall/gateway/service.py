@@ -34,6 +34,8 @@ from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.wire.caches import Caches
+from mustcall.wire.conversations import Tenant
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
@@ -63,9 +65,11 @@ class Service:
         holders: Holders | None = None,
         learnt: Learnt | None = None,
         failures: Failures | None = None,
+        caches: Caches | None = None,
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
+        self._caches = Caches() if caches is None else caches
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -101,6 +105,8 @@ class Service:
             "facts": self._turns.learnt.size,
             "tallies": self._turns.learnt.tallies.size,
             "issued": len(self._turns.issued),
+            "conversations": len(self._caches.conversations),
+            "conversation_bytes": self._caches.conversations.size,
             "failures": len(self._failures),
         }
 
@@ -116,8 +122,9 @@ class Service:
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
-        came, fields = body, _opened(body)
         tenant = progress.tenant = tenant_of(caller or headers)
+        conversations = self._caches.conversations.of(tenant, wire)
+        came, fields = body, _opened(body, conversations, wire)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -128,7 +135,7 @@ class Service:
             keeps, body = await memory.recall_thread(body, tenant, token)
             headers = without_threads(headers)
         if body is not came:
-            came, fields = body, open_body(body)
+            came, fields = body, open_body(body, conversations, wire)
         seen = glimpse(fields) if fields is not None else None
         if seen is None:
             seen = codec_for(wire).peek(body)
@@ -337,9 +344,9 @@ class Service:
         return listing.models or ()
 
 
-def _opened(body: bytes) -> Fields | None:
+def _opened(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:
     """Return a body's fields, None if it is no JSON object; raise `InvalidRequest` for a field that is there twice."""
-    fields = open_body(body)
+    fields = open_body(body, conversations, wire)
     if fields is not None:
         twice = doubled_field(body, fields)
         if twice is not None:
