@@ -45,7 +45,7 @@ def _messages(call_id: str, said: str, name: str, arguments: Json, result: str) 
 
 
 def _responses(call_id: str, said: str, name: str, arguments: Json, result: str) -> list[Json]:
-    text = {"type": "output_text", "text": said, "annotations": []}
+    text: Json = {"type": "output_text", "text": said, "annotations": []}
     written = msgspec.json.encode(arguments).decode()
     return [
         {"type": "message", "role": "assistant", "content": [text]},

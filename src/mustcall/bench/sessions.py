@@ -48,7 +48,7 @@ class Session:
     """One conversation. `bodies` yields its requests; each is made when it is asked for."""
 
     def __init__(self, wire: Wire, model: str, growth: Growth, number: int, *, stream: bool) -> None:
-        self._wire = wire
+        self._wire: Wire = wire
         self._growth = growth
         self._random = random.Random(growth.seed * 100_003 + number)  # noqa: S311  text, not a secret
         self._name = f"{growth.seed}-{number}"

@@ -22,18 +22,22 @@ _BEGINNING = "beginning"
 
 
 class Beginning:
-    """A conversation up to and with one message. `value` is the message's JSON, `sealed` whether any so far has seals.
+    """A conversation up to and with one message.
 
-    What is found out about it is held with it (`held`), and gone when it is forgotten.
+    `value` is the message's JSON; `signs` bounds the values in the JSON of all messages so far, and `sealed` says
+    whether any of it may be sealed. What is found out about it is held with it (`held`), and gone when it is forgotten.
     """
 
-    __slots__ = ("depth", "gathered", "held", "message", "past", "sealed", "value")
+    __slots__ = ("depth", "gathered", "held", "message", "past", "sealed", "signs", "value")
 
-    def __init__(self, past: "Beginning | None", message: Message, value: Any = None, *, sealed: bool = False) -> None:
+    def __init__(
+        self, past: "Beginning | None", message: Message, value: Any = None, *, sealed: bool = False, signs: int = 0
+    ) -> None:
         self.past = past
         self.message = message
         self.value = value
         self.sealed = sealed or (past is not None and past.sealed)
+        self.signs: int = signs if past is None else past.signs + signs
         self.depth: int = 1 if past is None else past.depth + 1
         self.held: dict[object, Any] = {}
         #: All messages and their JSON, where they were asked for last.
@@ -96,15 +100,20 @@ class Folded(Generic[S, K]):
 
 def beginning_of(request: Request) -> Beginning | None:
     """Return the history of a request; the chain it was read into, or one of its own. None if it has no messages."""
-    known: Beginning | None = request.__dict__.get(_BEGINNING)
+    held = _held_by(request)
+    known: Beginning | None = held.get(_BEGINNING)
     if known is None:
         for message in request.messages:
             known = Beginning(known, message)
-        request.__dict__[_BEGINNING] = known
+        held[_BEGINNING] = known
     return known
 
 
 def begin(request: Request, beginning: Beginning) -> Request:
     """Say which chain the messages of a request are; they must be its messages. Return the request."""
-    request.__dict__[_BEGINNING] = beginning
+    _held_by(request)[_BEGINNING] = beginning
     return request
+
+
+def _held_by(request: Any) -> dict[str, Any]:
+    return request.__dict__  # a plain dict, whatever the type of a frozen value says

@@ -19,6 +19,7 @@ from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.budget_settings import session_of
 from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.admission import check_elements
 from mustcall.gateway.connections.repeated_failures import Asked, Failures
 from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
 from mustcall.gateway.state.response_owners import Holders
@@ -125,6 +126,7 @@ class Service:
         tenant = progress.tenant = tenant_of(caller or headers)
         conversations = self._caches.conversations.of(tenant, wire)
         came, fields = body, _opened(body, conversations, wire)
+        await check_elements(body, self._settings.limits.body_elements, fields)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -242,6 +244,7 @@ class Service:
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
         """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""
         codec = codec_for(Wire.MESSAGES)
+        await check_elements(body, self._settings.limits.body_elements)
         _opened(body)
         endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
         if endpoint.wire is not Wire.MESSAGES or holds_seal(body):

@@ -20,7 +20,7 @@ import msgspec
 from mustcall.core.history import Beginning
 from mustcall.core.origin import Wire
 
-__all__ = ["Conversations", "Known", "Tenant", "ends_of", "first_element"]
+__all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
 _MOST_BYTES = 24 * 1024 * 1024
 #: One body larger than this is a document rather than a conversation.
@@ -36,7 +36,7 @@ _BLANKS = frozenset(b" \t\r\n")
 class _Node:
     """A piece of a body, from `start` on; `ends` are the ends of messages in it, `links` the beginnings they end."""
 
-    __slots__ = ("children", "ends", "first", "links", "parent", "piece", "start")
+    __slots__ = ("children", "ends", "first", "forgotten", "links", "parent", "piece", "start")
 
     def __init__(self, parent: "_Node | None", start: int, piece: bytes, first: int) -> None:
         self.parent = parent
@@ -47,6 +47,7 @@ class _Node:
         self.ends: list[int] = []
         self.links: list[Beginning] = []
         self.children: dict[int, _Node] = {}
+        self.forgotten = False
 
     @property
     def end(self) -> int:
@@ -59,12 +60,36 @@ class _Node:
         return len(self.piece) + _OVERHEAD * len(self.links)
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """How much of a body came before: its messages begin at `first`, and those up to `end` are `beginning`."""
 
     first: int
     end: int
     beginning: Beginning
+    #: Where in the tree that is.
+    node: _Node
+
+
+class New(msgspec.Struct, frozen=True, gc=False):
+    """The messages of a body that are new: they end at `ends`, the last of them at `last`.
+
+    The first message of the body, new or not, begins at `first`.
+    """
+
+    first: int
+    ends: list[int]
+    last: Beginning
+
+    def links(self) -> list[Beginning]:
+        """Return the beginnings that end at `ends`."""
+        links: list[Beginning] = []
+        link: Beginning | None = self.last
+        for _ in self.ends:
+            assert link is not None, "each end has its message"
+            links.append(link)
+            link = link.past
+        links.reverse()
+        return links
 
 
 class Conversations:
@@ -97,68 +122,66 @@ class Conversations:
                 piece, start = node.piece, node.start
                 if not body.startswith(piece, start):
                     count = _shared_ends(node, body)
-                    return Known(node.first, node.ends[count - 1], node.links[count - 1]) if count else best
+                    return Known(node.first, node.ends[count - 1], node.links[count - 1], node) if count else best
                 if node.links:
-                    best = Known(node.first, node.ends[-1], node.links[-1])
+                    best = Known(node.first, node.ends[-1], node.links[-1], node)
                 end = start + len(piece)
                 if not node.children:
                     self._leaves.move_to_end(node)
                 node = node.children.get(body[end]) if end < len(body) else None
             return best
 
-    def keep(self, key: tuple[str, Wire], body: bytes, first: int, ends: list[int], last: Beginning) -> None:
-        """Keep a body up to its last message, whose beginnings from the one that ends at `ends[0]` on are new."""
-        end = ends[-1]
-        if end > _LONGEST:
+    def keep(self, key: tuple[str, Wire], body: bytes, new: "New", known: Known | None) -> None:
+        """Keep a body up to its last message, of which those before the new ones are known."""
+        if new.ends[-1] > _LONGEST:
             return
-        links: list[Beginning] = []
-        link: Beginning | None = last
-        for _ in ends:
-            assert link is not None
-            links.append(link)
-            link = link.past
-        links.reverse()
         with self._lock:
-            self._insert(key, body[:end], first, ends, links)
+            node = None if known is None else known.node
+            if known is None or node is None or node.forgotten or not node.start <= known.end <= node.end:
+                node = self._root(key)  # others were faster
+            self._insert(node, key, body, new)
             while self.size > self._most_bytes and len(self._leaves) > 1:
                 self._forget()
 
-    def _insert(self, key: tuple[str, Wire], body: bytes, first: int, ends: list[int], links: list[Beginning]) -> None:
+    def _root(self, key: tuple[str, Wire]) -> _Node:
         node = self._roots.get(key)
         if node is None:
-            node = self._roots[key] = _Node(None, 0, b"", first)
+            node = self._roots[key] = _Node(None, 0, b"", 0)
             self._leaves[node] = key
+        return node
+
+    def _insert(self, node: _Node, key: tuple[str, Wire], body: bytes, new: "New") -> None:
+        """Add what is new of a body behind a node that it shares up to there."""
+        ends, last = new.ends, new.ends[-1]
         while True:
             if not body.startswith(node.piece, node.start):
-                self._split(node, _shared(node, body))
-                node = node.parent
-                assert node is not None
+                node = self._split(node, _shared(node, body))
             at = node.end
-            if at >= len(body):
+            if at >= last:
                 return  # it came before
             child = node.children.get(body[at])
             if child is None:
                 break
             node = child
         known = bisect_right(ends, at)
-        ends, links = ends[known:], links[known:]
+        ends, links = ends[known:], new.links()[known:]
         if node.children or len(node.piece) >= _GROWS or node.parent is None:
-            leaf = _Node(node, at, body[at:], first)
+            leaf = _Node(node, at, body[at:last], new.first)
             node.children[body[at]] = leaf
             self._leaves.pop(node, None)
             self._leaves[leaf] = key
             self.size += len(leaf.piece)
             node = leaf
         else:
-            self.size += len(body) - at
-            node.piece += body[at:]
+            self.size += last - at
+            node.piece += body[at:last]
             self._leaves.move_to_end(node)
         node.ends += ends
         node.links += links
         self.size += _OVERHEAD * len(links)
 
-    def _split(self, node: _Node, at: int) -> None:
-        """Put a node of its own in front of what is behind a place."""
+    def _split(self, node: _Node, at: int) -> _Node:
+        """Put a node of its own in front of what is behind a place; return it."""
         parent = node.parent
         assert parent is not None, "the root has no bytes"
         front = _Node(parent, node.start, node.piece[: at - node.start], node.first)
@@ -168,10 +191,12 @@ class Conversations:
         node.ends, node.links = node.ends[count:], node.links[count:]
         node.parent, node.piece, node.start = front, node.piece[at - node.start :], at
         front.children[node.piece[0]] = node
+        return front
 
     def _forget(self) -> None:
         """Forget the leaf that was not used for longest; what only it needed is the next to go."""
         leaf, key = self._leaves.popitem(last=False)
+        leaf.forgotten = True
         self.size -= leaf.size
         parent = leaf.parent
         if parent is None:
@@ -197,9 +222,9 @@ class Tenant:
         """Return how much of a body came before."""
         return self._conversations.find(self._key, body)
 
-    def keep(self, body: bytes, first: int, ends: list[int], last: Beginning) -> None:
-        """Keep a body's messages, of which those that end at `ends` are new."""
-        self._conversations.keep(self._key, body, first, ends, last)
+    def keep(self, body: bytes, new: "New", known: Known | None = None) -> None:
+        """Keep a body's messages, of which those before the new ones are known."""
+        self._conversations.keep(self._key, body, new, known)
 
 
 def first_element(body: bytes, at: int) -> int:

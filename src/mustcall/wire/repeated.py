@@ -15,13 +15,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
 from mustcall.core.memo import Bounded
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.wire.conversations import ends_of, first_element
+from mustcall.wire.conversations import New, ends_of, first_element
 from mustcall.wire.opening import Fields, Opened, place_of
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.sealing import holds_seal
@@ -207,14 +208,16 @@ class RepeatedReader:
             first = at = first_element(body, place)
         ends = ends_of(body, at, new)
         if ends and last is not None:
-            opened.conversations.keep(body, first, ends, last)
+            opened.conversations.keep(body, New(first, ends, last), known)
         return last
 
     def _extended(self, last: Beginning | None, elements: list[msgspec.Raw]) -> Beginning | None:
         for element in elements:
             written = bytes(element)
             json = _value.decode(written)
-            last = Beginning(last, self._read_message(json), json, sealed=holds_seal(written))
+            last = Beginning(
+                last, self._read_message(json), json, sealed=holds_seal(written), signs=signs_of(written) + 1
+            )
         return last
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:

@@ -168,4 +168,5 @@ class WrittenTurns:
         What was written must depend on nothing but the messages and the issuer.
         """
         first, *following = messages
-        first.__dict__[self._name] = _Turn(tuple(following), issuer, written, log.entries)
+        held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says
+        held[self._name] = _Turn(tuple(following), issuer, written, log.entries)

@@ -21,7 +21,7 @@ from mustcall.core.parts import Audio, File, Image, Part, Refusal, Text, ToolCal
 from mustcall.core.request import Request
 from mustcall.policy.words.talk import talk_length
 
-__all__ = ["OPENS_MARKUP", "Order", "call_ids", "may_hold_markup", "order_of", "written_length"]
+__all__ = ["OPENS_MARKUP", "Order", "call_ids", "ids_called", "may_hold_markup", "order_of", "written_length"]
 
 #: Every dialect has one of these in each of its calls.
 OPENS_MARKUP = re.compile(r"[<{\[(]|tool_code")
@@ -175,6 +175,20 @@ def _added(sets: tuple[frozenset[str], ...], new: frozenset[str]) -> tuple[froze
 
 
 _orders: Folded[Order, None] = Folded(lambda _: Order(), _next)
+
+
+def ids_called(request: Request) -> tuple[frozenset[str], ...]:
+    """Return the ids of all calls in a request's history, in a few sets."""
+    return _called.of(beginning_of(request), None)
+
+
+_called: Folded[tuple[frozenset[str], ...], None] = Folded(
+    lambda _: (), lambda sets, message, _: _added(sets, new) if (new := frozenset(_ids_of(message))) else sets
+)
+
+
+def _ids_of(message: Message) -> list[str]:
+    return [part.id for part in message.parts if isinstance(part, ToolCall)]
 
 
 def call_ids(message: Message) -> tuple[str, ...]:
