@@ -117,8 +117,7 @@ def conversation(question: str, *tail: Message, result: str = "Sunny") -> Reques
 
 def carried(request: Request, sent: Request | None = None) -> Echoes:
     """What is looked for in the answer to a request."""
-    body = repr(request).encode()
-    return echoes_in(body, request, sent or request, WORDS)
+    return echoes_in(request, sent or request, WORDS)
 
 
 def test_a_request_with_our_tags() -> None:

@@ -33,6 +33,8 @@ from mustcall.policy.history import mended as history
 from mustcall.policy.history.in_order import order_of
 from mustcall.policy.history.mended import mend_history
 from mustcall.policy.history.names import NameMap
+from mustcall.wire.conversations import Conversations
+from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 
 _LEAKED = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
@@ -297,7 +299,7 @@ def test_only_new_messages_are_read(wire: Wire, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(order, "_traits", Attached("traits", counted))
     monkeypatch.setattr(history, "pair_results", None)
     monkeypatch.setattr(history, "fit_reasoning", None)
-    codec = codec_for(wire)
+    codec, tenant = codec_for(wire), Conversations().of("a tenant", wire)
     entries: list[dict[str, Any]] = [{"role": "user", "content": f"count the new ones on {wire}"}]
     for number in range(12):
         name, one = "f", f"counted_{wire}_{number}"
@@ -318,10 +320,11 @@ def test_only_new_messages_are_read(wire: Wire, monkeypatch: pytest.MonkeyPatch)
         if wire is Wire.MESSAGES:
             body["max_tokens"] = 9
         read.clear()
-        request = codec.decode_request(msgspec.json.encode(body))
+        written = msgspec.json.encode(body)
+        request = codec.decode_request(written, open_body(written, tenant, wire))
         assert mend_history(request, Profile(), "me", AdaptationLog()) is request
         assert NameMap.of(request, Profile()).trivial
-        assert len(read) == (2 if number else 3)
+        assert len(read) == 2  # the user's first words are talk, which is told without a look at its traits
 
 
 def test_what_was_made_of_a_value_goes_with_it() -> None:

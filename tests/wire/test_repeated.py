@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
 from mustcall.wire import repeated
+from mustcall.wire.conversations import Conversations
+from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 
 TOOL: dict[Wire, Any] = {
@@ -33,8 +35,9 @@ def _body(wire: Wire, texts: list[str], **more: Any) -> bytes:
 @pytest.mark.parametrize("wire", list(Wire))
 def test_the_same_bytes_are_the_same_objects(wire: Wire) -> None:
     """A second request of an agent gives the tools and messages of the first, and new ones beside them."""
-    decode = codec_for(wire).decode_request
-    first, second = decode(_body(wire, ["a", "b"])), decode(_body(wire, ["a", "b", "c"]))
+    tenant = Conversations().of("a tenant", wire)
+    bodies = _body(wire, ["a", "b"]), _body(wire, ["a", "b", "c"])
+    first, second = [codec_for(wire).decode_request(body, open_body(body, tenant, wire)) for body in bodies]
     assert second.tools is first.tools
     assert second.messages[0] is first.messages[0]
     assert second.messages[:2] == first.messages

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from mustcall.bench.exchanges import Wire, exchange, say
+
 __all__ = [
     "ARGUMENTS",
     "DELTAS",
@@ -19,15 +21,17 @@ __all__ = [
     "LongForm",
     "Reply",
     "Wire",
+    "forced_request",
     "long_arguments",
     "long_events",
     "named_request",
+    "opening_of",
     "request_body",
+    "settings_of",
     "stream_events",
     "whole_body",
 ]
 
-Wire = Literal["chat", "messages", "responses"]
 #: What is asked for: a text, a tool call, or a text in deltas (written as groups, one by one, or at once).
 Reply = Literal["text", "call", "groups", "paced", "burst"]
 #: How a long argument comes: as the deltas of a tool call, or as text in which the model wrote the call.
@@ -48,11 +52,18 @@ DELTAS = tuple(_WORDS[number % len(_WORDS)] for number in range(200))
 TEXT = "".join(DELTAS[:52])
 TOOL = "get_weather"
 ARGUMENTS: Json = {"city": "Oslo", "country": "NO", "units": "metric", "days": 3, "hourly": False, "note": TEXT[:200]}
+ARGUMENTS["places"] = ["Frogner", "Grünerløkka"]
 
 _MODEL = "bench-model-2026-05-01"
 _CREATED = 1780000000
 _SYSTEM = "You are a helpful assistant. Answer briefly, and use a tool where one helps. " * 3
 _QUESTION = "What will the weather be like in Oslo over the next three days, and should I take an umbrella?"
+_EARLIER: Json = ARGUMENTS | {"city": "Bergen", "days": 2, "note": "for a walk", "places": ["Bryggen", "Laksevåg"]}
+
+
+#: Stands for the messages of a request.
+_PLACE = "the messages"
+_PLACE_BYTES = msgspec.json.encode(_PLACE)
 
 
 def request_body(wire: Wire, reply: Reply, tools: int = 1) -> bytes:
@@ -60,9 +71,30 @@ def request_body(wire: Wire, reply: Reply, tools: int = 1) -> bytes:
     return named_request(wire, f"bench-{reply}", tools, stream=reply in ("groups", "paced", "burst"))
 
 
-def named_request(wire: Wire, model: str, tools: int = 1, *, stream: bool) -> bytes:
-    """Return a caller's request for a model by its whole name."""
-    return msgspec.json.encode(_REQUESTS[wire](model, tools, stream))
+def named_request(wire: Wire, model: str, tools: int = 1, *, stream: bool, ask: str = _QUESTION) -> bytes:
+    """Return a caller's request for a model by its whole name: an earlier call and its result, and a question."""
+    said = "I look it up (two days)."
+    earlier = exchange(wire, "call_h1st0ry0123456789abcd", said, (TOOL, _EARLIER), TEXT[:300])
+    messages = [*opening_of(wire, "What will the weather be like in Bergen?"), *earlier, say(wire, ask)]
+    return msgspec.json.encode(_REQUESTS[wire](model, tools, stream, messages))
+
+
+def forced_request(wire: Wire, model: str) -> bytes:
+    """Return a caller's request for a stream that must come to a call."""
+    body: Json = msgspec.json.decode(named_request(wire, model, stream=True))
+    return msgspec.json.encode(body | {"tool_choice": {"type": "any"} if wire == "messages" else "required"})
+
+
+def opening_of(wire: Wire, question: str) -> list[Json]:
+    """Return the messages a conversation begins with."""
+    system = [{"role": "system", "content": _SYSTEM}] if wire == "chat" else []
+    return [*system, say(wire, question)]
+
+
+def settings_of(wire: Wire, model: str, tools: int, *, stream: bool) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the messages of a request."""
+    head, _, tail = msgspec.json.encode(_REQUESTS[wire](model, tools, stream, [_PLACE])).partition(_PLACE_BYTES)
+    return head, tail
 
 
 def _tool(number: int) -> tuple[str, str, Json]:
@@ -75,6 +107,7 @@ def _tool(number: int) -> tuple[str, str, Json]:
         "days": {"type": "integer", "minimum": 1, "maximum": 14, "description": "Days to look ahead."},
         "hourly": {"type": "boolean", "description": "Whether every hour is wanted rather than every day."},
         "note": {"type": "string", "description": "Anything the forecaster should know. " * 10},
+        "places": {"type": "array", "items": {"type": "string"}, "description": "Parts of the city, if not all."},
     }
     schema: Json = {
         "type": "object",
@@ -85,7 +118,7 @@ def _tool(number: int) -> tuple[str, str, Json]:
     return name, "Returns the weather forecast for a city, day by day. " * 4, schema
 
 
-def _chat_request(model: str, tools: int, stream: bool) -> Json:
+def _chat_request(model: str, tools: int, stream: bool, messages: list[Any]) -> Json:
     offered: list[Json] = []
     for name, description, schema in map(_tool, range(tools)):
         offered.append(
@@ -93,7 +126,7 @@ def _chat_request(model: str, tools: int, stream: bool) -> Json:
         )
     body: Json = {
         "model": model,
-        "messages": [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _QUESTION}],
+        "messages": messages,
         "tools": offered,
         "tool_choice": "auto",
         "temperature": 0.2,
@@ -102,7 +135,7 @@ def _chat_request(model: str, tools: int, stream: bool) -> Json:
     return body | {"stream": True, "stream_options": {"include_usage": True}} if stream else body
 
 
-def _messages_request(model: str, tools: int, stream: bool) -> Json:
+def _messages_request(model: str, tools: int, stream: bool, messages: list[Any]) -> Json:
     offered: list[Json] = [
         {"name": name, "description": description, "input_schema": schema}
         for name, description, schema in map(_tool, range(tools))
@@ -111,7 +144,7 @@ def _messages_request(model: str, tools: int, stream: bool) -> Json:
         "model": model,
         "max_tokens": 1024,
         "system": _SYSTEM,
-        "messages": [{"role": "user", "content": [{"type": "text", "text": _QUESTION}]}],
+        "messages": messages,
         "tools": offered,
         "tool_choice": {"type": "auto"},
         "temperature": 0.2,
@@ -119,7 +152,7 @@ def _messages_request(model: str, tools: int, stream: bool) -> Json:
     return body | {"stream": True} if stream else body
 
 
-def _responses_request(model: str, tools: int, stream: bool) -> Json:
+def _responses_request(model: str, tools: int, stream: bool, messages: list[Any]) -> Json:
     offered: list[Json] = [
         {"type": "function", "name": name, "description": description, "parameters": schema, "strict": False}
         for name, description, schema in map(_tool, range(tools))
@@ -127,7 +160,7 @@ def _responses_request(model: str, tools: int, stream: bool) -> Json:
     body: Json = {
         "model": model,
         "instructions": _SYSTEM,
-        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": _QUESTION}]}],
+        "input": messages,
         "tools": offered,
         "tool_choice": "auto",
         "temperature": 0.2,

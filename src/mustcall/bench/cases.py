@@ -6,12 +6,14 @@ taken within the round: what else the machine does meanwhile then weighs on all 
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import msgspec
 
-from mustcall.bench.bodies import PATHS, Wire, named_request
+from mustcall.bench.bodies import PATHS, forced_request, named_request
 from mustcall.bench.check import Broken, Expected, fetch
-from mustcall.bench.load import Order, Report
+from mustcall.bench.exchanges import Wire
+from mustcall.bench.load import NUMBERED, Order, Report, Talk
 from mustcall.bench.processes import Fleet, Server
 from mustcall.bench.results import Kind, Measured, Sample, Workload
 from mustcall.bench.system import family
@@ -27,6 +29,8 @@ _HEADERS: dict[Wire, dict[str, str]] = {
 _RUN_TIMEOUT = 120.0
 #: Seconds that one run of a peer should take; slow ones are asked less often, but at least once per connection.
 _PEER_SECONDS = 1.5
+#: Makes the conversations of each run others than those of all runs before.
+_seeds = count(1)
 #: Where a peer's own model name has ours.
 _MODEL = "{model}"
 
@@ -59,8 +63,23 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
     def body(self, workload: Workload) -> bytes:
         """Return the request of a workload."""
-        model = self.model.replace(_MODEL, f"bench-{workload.reply}")
-        return named_request(self.caller, model, workload.tools, stream=workload.events > 0)
+        model, stream = self.model_for(workload), workload.events > 0
+        if workload.different:
+            return named_request(self.caller, model, workload.tools, stream=stream, ask=f"And what of {NUMBERED}?")
+        return named_request(self.caller, model, workload.tools, stream=stream)
+
+    def model_for(self, workload: Workload) -> str:
+        """Return the name of the model that replies as a workload wants it."""
+        return self.model.replace(_MODEL, f"bench-{workload.reply}")
+
+    def held(self) -> bytes:
+        """Return a request whose reply is held back until it is complete."""
+        return forced_request(self.caller, self.model.replace(_MODEL, "bench-native-2000"))
+
+    def talk(self, workload: Workload, share: float) -> Talk:
+        """Return conversations that nobody has had before."""
+        growth = msgspec.structs.replace(workload.growth_at(share), seed=next(_seeds))
+        return Talk(wire=self.caller, model=self.model_for(workload), stream=workload.events > 0, growth=growth)
 
     def warm_up(self) -> bytes:
         """Return a short request that opens connections."""
@@ -107,11 +126,19 @@ def headers_of(wire: Wire) -> dict[str, str]:
 
 
 def order_for(
-    contender: Contender, workload: Workload, expected: Expected, *, concurrency: int, requests: int, upstream: Server
+    contender: Contender,
+    workload: Workload,
+    expected: Expected,
+    *,
+    concurrency: int,
+    requests: int,
+    upstream: Server,
+    share: float = 1.0,
 ) -> Order:
     """Return the order of one run."""
     # A translated stream joins deltas that arrive together, and peers write times and ids: their size varies.
     fixed = contender.kind != "peer" and (contender.caller == contender.upstream or not workload.events)
+    fixed = fixed and not workload.held
     server = contender.server
     return Order(
         host=server.host,
@@ -126,6 +153,9 @@ def order_for(
         ending=expected.ending if contender.kind != "peer" or workload.events else "",
         families=[family(server.pid), family(upstream.pid)],
         timeout=_RUN_TIMEOUT,
+        talk=contender.talk(workload, share) if workload.growth is not None else None,
+        tenth=contender.held().decode() if workload.held else None,
+        fresh=workload.fresh,
     )
 
 
@@ -173,7 +203,8 @@ class _Bench:
         """Make one run."""
         if cell.problem is not None:
             return
-        requests = cell.workload.requests_at(cell.concurrency, self._plan.share * cell.share)
+        share = self._plan.share * cell.share
+        requests = cell.workload.requests_at(cell.concurrency, share)
         order = order_for(
             cell.contender,
             cell.workload,
@@ -181,6 +212,7 @@ class _Bench:
             concurrency=cell.concurrency,
             requests=requests,
             upstream=self._upstream,
+            share=share,
         )
         try:
             cell.samples.append(_sample(self._fleet.carry_out(order), requests))
@@ -213,6 +245,7 @@ def measure(
         for concurrency in workload.concurrencies
         if concurrency <= plan.concurrency
         for group in groups
+        if group[0].upstream == "chat" or not workload.held  # the long call has one wire
     ]
     for row in rows:
         for cell in row:

@@ -8,13 +8,30 @@ of the processes under test is read here, at the run's own borders, from their P
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import cast
 
 import msgspec
 import uvloop
 
+from mustcall.bench.exchanges import Wire
+from mustcall.bench.sessions import Growth, Session
+
 __all__ = ["Order", "Report", "cpu_seconds", "family_seconds", "main"]
+
+
+#: Stands in a body for a number that no other request has.
+NUMBERED = "#00000000"
+
+
+class Talk(msgspec.Struct, kw_only=True):
+    """Conversations instead of one body: each connection has a session of its own, which grows request by request."""
+
+    wire: Wire
+    model: str
+    stream: bool
+    growth: Growth
 
 
 class Order(msgspec.Struct, kw_only=True):
@@ -33,6 +50,11 @@ class Order(msgspec.Struct, kw_only=True):
     #: The processes whose CPU time is wanted: one figure per family.
     families: list[list[int]]
     timeout: float
+    #: What is asked instead of `body`, and what every tenth request is; `NUMBERED` in a body is counted up.
+    talk: Talk | None = None
+    tenth: str | None = None
+    #: Whether each request has a connection of its own.
+    fresh: bool = False
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -85,9 +107,9 @@ def body_length(raw: bytes, head: int) -> tuple[int, int]:
 class _Run:
     """What the connections of one run share: how much is left, what came back."""
 
-    def __init__(self, order: Order, request: bytes, total: int) -> None:
+    def __init__(self, order: Order, script: Callable[[int], Iterator[bytes]], total: int) -> None:
         self.order = order
-        self.request = request
+        self.script = script
         self.left = total
         self.missing = total
         self.latencies: list[float] = []
@@ -105,15 +127,19 @@ class _Run:
 
 
 class _Connection(asyncio.Protocol):
-    """One keep-alive connection."""
+    """One keep-alive connection; of its number depends what it asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._script: Iterator[bytes] = iter(())
         self._pieces: list[bytes] = []
         self._began = 0.0
         self._run: _Run | None = None
         self._check = False
         self._opening: asyncio.Task[None] | None = None
         self._used = False
+        #: When a connection of its own for the next request was begun.
+        self._opened = 0.0
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -135,6 +161,7 @@ class _Connection(asyncio.Protocol):
 
     async def _reopen(self, run: _Run) -> None:
         """Connect again: some servers close after each answer, and that is part of what they cost."""
+        self._opened = time.perf_counter() if run.order.fresh else 0.0
         try:
             await asyncio.get_running_loop().create_connection(lambda: self, run.order.host, run.order.port)
         except OSError as error:
@@ -147,6 +174,7 @@ class _Connection(asyncio.Protocol):
         """Make requests until the run has none left."""
         self._run = run
         self._check = check
+        self._script = run.script(self._number)
         self._next(run)
 
     def _next(self, run: _Run) -> None:
@@ -157,14 +185,18 @@ class _Connection(asyncio.Protocol):
             if self._opening is None:
                 self._opening = asyncio.get_running_loop().create_task(self._reopen(run))
             return
+        request = next(self._script, None)
+        if request is None:
+            return
         run.left -= 1
-        self._began = time.perf_counter()
-        self.transport.write(run.request)
+        self._began = self._opened or time.perf_counter()
+        self._opened = 0.0
+        self.transport.write(request)
 
     def _go_on(self, run: _Run, head: bytes) -> None:
         """Ask again, on a new connection if this one is being closed."""
         assert self.transport is not None
-        if b"connection: close" in head.lower():
+        if run.order.fresh or b"connection: close" in head.lower():
             self.transport.close()
         else:
             self._next(run)
@@ -204,11 +236,37 @@ class _Connection(asyncio.Protocol):
         self._go_on(run, raw[:head])
 
 
-def _request(order: Order, body: str) -> bytes:
-    data = body.encode()
+def _request(order: Order, data: bytes) -> bytes:
     lines = [f"POST {order.path} HTTP/1.1", *(f"{name}: {value}" for name, value in order.headers.items())]
     head = "\r\n".join([*lines, f"content-length: {len(data)}", "", ""])
     return head.encode() + data
+
+
+def _script(order: Order) -> Callable[[int], Iterator[bytes]]:
+    """Return what the connection of a number asks, request after request."""
+    talk = order.talk
+    if talk is not None:
+        return lambda number: (
+            _request(order, body)
+            for body in Session(talk.wire, talk.model, talk.growth, number, stream=talk.stream).bodies()
+        )
+    usual = _request(order, order.body.encode())
+    tenth = usual if order.tenth is None else _request(order, order.tenth.encode())
+    numbers = count(1)
+    numbered, place = NUMBERED.encode() in usual, NUMBERED.encode()
+
+    def ask() -> Iterator[bytes]:
+        while True:
+            number = next(numbers)
+            request = usual if number % 10 else tenth
+            yield request.replace(place, b"#%08d" % number) if numbered else request
+
+    return lambda _: ask()
+
+
+def _warm(order: Order) -> Callable[[int], Iterator[bytes]]:
+    request = _request(order, order.warm_up.encode())
+    return lambda _: iter((request,) * 2)
 
 
 async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> None:
@@ -221,14 +279,17 @@ async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> N
 async def _measure(order: Order) -> Report:
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(
-        *(loop.create_connection(_Connection, order.host, order.port) for _ in range(order.concurrency))
+        *(
+            loop.create_connection(lambda number=number: _Connection(number), order.host, order.port)
+            for number in range(order.concurrency)
+        )
     )
     connections = [connection for _, connection in made]
     try:
         # Opens the server's own connections to the upstream; whole replies, so that it is short.
-        warm = _Run(order, _request(order, order.warm_up), order.concurrency)
+        warm = _Run(order, _warm(order), order.concurrency)
         await _drive(connections, warm, check=False)
-        run = _Run(order, _request(order, order.body), order.requests)
+        run = _Run(order, _script(order), order.requests)
         before = [family_seconds(family) for family in order.families]
         own, began = time.process_time(), time.perf_counter()
         await _drive(connections, run, check=True)

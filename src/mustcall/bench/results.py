@@ -8,7 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from mustcall.bench.bodies import Reply, Wire
+from mustcall.bench.bodies import Reply
+from mustcall.bench.exchanges import Wire
+from mustcall.bench.sessions import Growth
 from mustcall.core.errors import ConfigError
 
 __all__ = [
@@ -45,10 +47,23 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     #: Whether throughput and CPU are judged on it: not where the upstream's pace decides.
     judged: bool = False
+    #: What is asked instead of one body again and again: conversations that grow, one for each connection.
+    growth: Growth | None = None
+    #: Whether no two bodies are equal, each request has a connection of its own, or every tenth turn is held back.
+    different: bool = False
+    fresh: bool = False
+    held: bool = False
 
     def requests_at(self, concurrency: int, share: float) -> int:
         """Return the requests of a run: at least one per connection, and the same number for each of them."""
+        if self.growth is not None:
+            return concurrency * self.growth_at(share).requests
         return concurrency * max(1, round(self.requests * share / concurrency))
+
+    def growth_at(self, share: float) -> Growth:
+        """Return how conversations grow in a run of this share: in fewer steps, to the same size."""
+        assert self.growth is not None
+        return msgspec.structs.replace(self.growth, requests=max(4, round(self.growth.requests * min(1.0, share))))
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

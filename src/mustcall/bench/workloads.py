@@ -2,14 +2,36 @@
 
 import msgspec
 
-from mustcall.bench.bodies import DELTAS, WIRES, Wire
+from mustcall.bench.bodies import DELTAS, WIRES
+from mustcall.bench.exchanges import Wire
 from mustcall.bench.results import Workload
+from mustcall.bench.sessions import Growth
 
 __all__ = ["ALL_PAIRS", "PAIRS", "WORKLOADS", "Plan"]
 
 _EVENTS = len(DELTAS)
 
 WORKLOADS = (
+    Workload(
+        name="session",
+        title="agents at work: conversations that grow from 5 to 300 kB in 60 requests, every one different",
+        reply="call",
+        concurrencies=(8, 64),
+        requests=60,
+        tools=4,
+        growth=Growth(requests=60, tools=4),
+        judged=True,
+    ),
+    Workload(
+        name="session-streamed",
+        title="the same, streamed: 200 deltas in writes of 10",
+        reply="groups",
+        concurrencies=(8,),
+        requests=60,
+        events=_EVENTS,
+        tools=4,
+        growth=Growth(requests=60, tools=4),
+    ),
     Workload(
         name="whole",
         title="not streamed: 1 kB reply, text",
@@ -60,6 +82,31 @@ WORKLOADS = (
         requests=64,
         events=_EVENTS,
     ),
+    Workload(
+        name="different",
+        title="not streamed: no two requests are equal, one tool call back",
+        reply="call",
+        concurrencies=(32,),
+        requests=512,
+        different=True,
+    ),
+    Workload(
+        name="connects",
+        title="a connection of its own for each request, as many at once",
+        reply="text",
+        concurrencies=(256,),
+        requests=1024,
+        fresh=True,
+    ),
+    Workload(
+        name="held",
+        title="streamed: 200 deltas, every tenth turn a forced call of 2 kB that is held until it is complete",
+        reply="groups",
+        concurrencies=(32,),
+        requests=64,
+        events=_EVENTS,
+        held=True,
+    ),
 )
 
 #: Which wires call which upstream wire, in the order of the table.
@@ -77,6 +124,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def quick(cls) -> "Plan":
-        """Return the plan of a short run: three workloads, at 1 and 32."""
-        chosen = tuple(one for one in WORKLOADS if one.name in ("whole", "call", "stream"))
+        """Return the plan of a short run: four workloads, at most at 32."""
+        chosen = tuple(one for one in WORKLOADS if one.name in ("session", "whole", "call", "stream"))
         return cls(share=0.25, concurrency=32, workloads=chosen)

@@ -7,7 +7,7 @@ upper bound by one comma, bracket and brace each, whatever the text is; nothing 
 
 from collections.abc import Generator
 
-__all__ = ["UNCOUNTED", "count_elements"]
+__all__ = ["UNCOUNTED", "count_elements", "signs_of"]
 
 #: Texts up to this size need no counting: as many values as fit into them are few.
 UNCOUNTED = 128 * 1024
@@ -23,7 +23,7 @@ def count_elements(body: bytes, most: int) -> Generator[None, None, int]:
         return 0
     bound = 0
     for start in range(0, len(body), _STEP):
-        bound += _signs(body[start : start + _STEP])
+        bound += signs_of(body[start : start + _STEP])
         yield
     if bound <= most:
         return bound
@@ -36,12 +36,13 @@ def count_elements(body: bytes, most: int) -> Generator[None, None, int]:
             end += 1
             piece = body[start:end]
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        count += sum(map(_signs, parts[int(inside) :: 2]))
+        count += sum(map(signs_of, parts[int(inside) :: 2]))
         inside ^= len(parts) % 2 == 0
         start = end
         yield
     return count
 
 
-def _signs(piece: bytes) -> int:
+def signs_of(piece: bytes) -> int:
+    """Return the commas, brackets and braces of a text, which is at most one less than its values."""
     return piece.count(b",") + piece.count(b"[") + piece.count(b"{")

@@ -22,10 +22,9 @@ _ERASED = Adaptation(AdaptationKind.MARKUP_STRIPPED, "text", "what the layer its
 class Echoing:
     """Keeps what is ours out of a turn's replies. `body` are the bytes of the caller's `request`."""
 
-    __slots__ = ("_body", "_carried", "_course", "_erased", "_request", "_wording")
+    __slots__ = ("_carried", "_course", "_erased", "_request", "_wording")
 
-    def __init__(self, body: bytes, request: Request, course: Course, wording: Wording) -> None:
-        self._body = body
+    def __init__(self, request: Request, course: Course, wording: Wording) -> None:
         self._request = request
         self._course = course
         self._wording = wording
@@ -37,7 +36,7 @@ class Echoing:
         """What the model may say back in this attempt."""
         shaped = self._course.shaped()
         if self._carried is None or self._carried[0] is not shaped:
-            self._carried = (shaped, echoes_in(self._body, self._request, shaped.request, self._wording))
+            self._carried = (shaped, echoes_in(self._request, shaped.request, self._wording))
         return self._carried[1]
 
     def lens(self, token: str) -> Lens:

@@ -11,6 +11,7 @@ Kept in this process only, bounded: the oldest digests are forgotten first.
 import hashlib
 from typing import Any, cast
 
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.message import Message
 from mustcall.core.parts import OpaqueState, Part, Reasoning
 from mustcall.core.reply import Reply
@@ -45,7 +46,7 @@ class Issued:
 
     def marked(self, request: Request, issuer: str) -> Request:
         """Return the request with the states of other issuers marked as theirs; the same object if there are none."""
-        if not self._by:
+        if not self._by or not _stateful.of(beginning_of(request), None):
             return request
         messages = tuple(self._message(message, issuer) for message in request.messages)
         changed = any(new is not old for new, old in zip(messages, request.messages, strict=True))
@@ -63,6 +64,14 @@ class Issued:
         if maker == issuer:
             return part
         return part.evolve(state=OpaqueState(part.state.form, part.state.data, maker))
+
+
+def _has_state(found: bool, message: Message, _: None) -> bool:
+    return found or any(isinstance(part, Reasoning) and part.state is not None for part in message.parts)
+
+
+#: Whether a history holds any state at all.
+_stateful: Folded[bool, None] = Folded(lambda _: False, _has_state)
 
 
 def _is(new: object, old: object) -> bool:

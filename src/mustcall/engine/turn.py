@@ -110,7 +110,7 @@ class Turn:
         self._skimmed: bytes | None = None
         #: Whether the reply at hand takes long to look at.
         self.heavy = False
-        self._echoing = Echoing(inbound.body, request, course, setting.wording)
+        self._echoing = Echoing(request, course, setting.wording)
         self.record = TurnRecord(protocol=str(course.plan.protocol), attempts=[])
         progress.record = self.record
 

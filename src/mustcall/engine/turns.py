@@ -38,6 +38,7 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
 
@@ -126,6 +127,11 @@ def lost_force(controls: Controls) -> Adaptation | None:
         return None
     subject = controls.force_tools if isinstance(controls.force_tools, str) else "any tool"
     return Adaptation(AdaptationKind.FORCE_DROPPED, subject, "under protocol `off` nothing is forced")
+
+
+def _unread(inbound: Inbound) -> int:
+    """Return how many bytes of a request have not come before."""
+    return len(inbound.fields.rest) if isinstance(inbound.fields, Opened) else len(inbound.body)
 
 
 class Turns:
@@ -261,7 +267,7 @@ class Turns:
         sent = model or asked
         known = profile or self.profile(endpoint, sent, inbound.tenant)
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
-        begun = here(self._begun, *asked_for) if len(inbound.body) <= LARGE * 4 else Aside.ASIDE
+        begun = here(self._begun, *asked_for) if _unread(inbound) <= LARGE * 4 else Aside.ASIDE
         request, course = await heavily(self._begun, *asked_for) if begun is Aside.ASIDE else begun
         turn = Turn(
             inbound,

@@ -29,7 +29,7 @@ from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.spending.purse import Metering
 from mustcall.gateway.config.settings import Settings
-from mustcall.gateway.connections.admission import Admission, Held, check_elements
+from mustcall.gateway.connections.admission import Admission, Held
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.receiving import Gone, headers_of, path_of, read_body
@@ -295,8 +295,6 @@ class Gateway:
         held = Held(self._admission, key)
         try:
             body = await read_body(call.receive, call.headers.get("content-length", ""), self._settings, held)
-            if len(body) > self._settings.limits.body_elements:  # a value takes a byte at least
-                await check_elements(body, self._settings.limits.body_elements)
             self._admission.begin(key)
             try:
                 if call.path == _COUNT:

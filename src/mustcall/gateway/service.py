@@ -20,6 +20,7 @@ from mustcall.engine.turns import Turns
 from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.budget_settings import session_of
 from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.connections.admission import check_elements
 from mustcall.gateway.connections.repeated_failures import Asked, Failures
 from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
 from mustcall.gateway.state.response_owners import Holders
@@ -36,7 +37,9 @@ from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.wire.caches import Caches
 from mustcall.wire.codec import Peek
+from mustcall.wire.conversations import Tenant
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
@@ -67,9 +70,11 @@ class Service:
         learnt: Learnt | None = None,
         measured: Measurements | None = None,
         failures: Failures | None = None,
+        caches: Caches | None = None,
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
+        self._caches = Caches() if caches is None else caches
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -117,6 +122,8 @@ class Service:
             "facts": self._turns.learnt.size,
             "tallies": self._turns.learnt.tallies.size,
             "issued": len(self._turns.issued),
+            "conversations": len(self._caches.conversations),
+            "conversation_bytes": self._caches.conversations.size,
             "failures": len(self._failures),
         }
 
@@ -132,8 +139,10 @@ class Service:
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
-        came, fields = body, _opened(body)
         tenant = progress.tenant = tenant_of(caller or headers)
+        conversations = self._caches.conversations.of(tenant, wire)
+        came, fields = body, _opened(body, conversations, wire)
+        await check_elements(body, self._settings.limits.body_elements, fields)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -144,7 +153,7 @@ class Service:
             keeps, body = await memory.recall_thread(body, tenant, token)
             headers = without_threads(headers)
         if body is not came:
-            came, fields = body, open_body(body)
+            came, fields = body, open_body(body, conversations, wire)
         seen = _seen(wire, body, fields)
         if seen.stream and progress.streams is not None:
             progress.streams()
@@ -251,6 +260,7 @@ class Service:
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
         """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""
         codec = codec_for(Wire.MESSAGES)
+        await check_elements(body, self._settings.limits.body_elements)
         _opened(body)
         endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
         if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
@@ -368,9 +378,9 @@ class Service:
         return listing.models or ()
 
 
-def _opened(body: bytes) -> Fields | None:
+def _opened(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:
     """Return a body's fields, None if it is no JSON object; raise `InvalidRequest` for a field that is there twice."""
-    fields = open_body(body)
+    fields = open_body(body, conversations, wire)
     if fields is not None:
         twice = doubled_field(body, fields)
         if twice is not None:

@@ -3,8 +3,9 @@
 Everyone who needs a field before the request is read takes it from here: bodies are large, and looking through one
 again for a single word costs as much as reading it.
 
-Most of a body are its tools, and an agent sends the same ones every time. Tools that came before are not looked
-through again: they are compared, which is fifty times as fast, and given as they were the first time.
+Most of a body are its tools and its earlier messages, and an agent sends them every time. What came before is not
+looked through again: it is compared, which is fifty times as fast, and given as it was the first time. Tools are found
+by how they begin, messages by the bytes of the whole body up to them (`wire.conversations`).
 """
 
 import re
@@ -12,9 +13,11 @@ import re
 import msgspec
 
 from mustcall.core.memo import Bounded
+from mustcall.core.origin import Wire
 from mustcall.wire.codec import Peek
+from mustcall.wire.conversations import Known, Tenant
 
-__all__ = ["Fields", "KnownTools", "doubled_field", "glimpse", "open_body"]
+__all__ = ["LISTED", "Fields", "KnownTools", "Opened", "doubled_field", "glimpse", "open_body", "place_of"]
 
 Fields = dict[str, msgspec.Raw]
 
@@ -32,6 +35,25 @@ _NEXT = re.compile(rb"[ \t\r\n]*(?:," + _NAMED + rb"|\})", re.DOTALL)
 _TOOLS = b'"tools":'
 #: Stands for tools that are known while the rest of a body is read.
 _STAND_IN = b'"mustcall: the tools that came before"'
+#: Stands for messages that are known.
+_EARLIER = b'"mustcall: the messages that came before"'
+#: The field that holds the messages of each wire.
+LISTED = {Wire.CHAT: "messages", Wire.MESSAGES: "messages", Wire.RESPONSES: "input"}
+
+
+class Opened(Fields):
+    """The fields of a body that belongs to a conversation. Of messages that are known, a stand-in is all that is left.
+
+    `rest` is what was read: the body, with the stand-in where `known` says that messages came before.
+    """
+
+    __slots__ = ("conversations", "known", "rest")
+
+    def __init__(self, fields: Fields, conversations: Tenant, rest: bytes, known: Known | None = None) -> None:
+        super().__init__(fields)
+        self.conversations = conversations
+        self.rest = rest
+        self.known = known
 
 
 class KnownTools:
@@ -69,12 +91,39 @@ class KnownTools:
 _known = KnownTools()
 
 
-def open_body(body: bytes) -> Fields | None:
-    """Return a body's fields; None if it is no JSON object: the codec will say what is wrong with it."""
+def open_body(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:
+    """Return a body's fields; None if it is no JSON object: the codec will say what is wrong with it.
+
+    With the conversations of its tenant on its wire they are `Opened`.
+    """
     try:
-        return _around_tools(body) or _opened(body)
+        if conversations is None or wire is None:
+            return _around_tools(body) or _opened(body)
+        return _around_messages(body, conversations, LISTED[wire]) or Opened(
+            _around_tools(body) or _opened(body), conversations, body
+        )
     except _UNREADABLE:
         return None
+
+
+def _around_messages(body: bytes, conversations: Tenant, listed: str) -> Opened | None:
+    """Read a body around messages that came before; None if it has none, or if what is left cannot be read alone.
+
+    They are equal, byte for byte and from the first byte of the body on, to what was read before. So they are the
+    first elements of the same array of the same object, and what is behind them is read as if they were there.
+    """
+    known = conversations.find(body)
+    if known is None:
+        return None
+    rest = b"".join((body[: known.first], _EARLIER, body[known.end :]))
+    try:
+        fields = _around_tools(rest) or _opened(rest)
+    except _UNREADABLE:
+        return None
+    # A second field of the same name further on would be the one that is read.
+    if _EARLIER not in bytes(fields.get(listed, _ABSENT)) or rest.count(_EARLIER) != 1:
+        return None
+    return Opened(fields, conversations, rest, known)
 
 
 def _opened(body: bytes) -> Fields:
@@ -120,8 +169,8 @@ def doubled_field(body: bytes, fields: Fields) -> str | None:
     other. What is written without blanks is counted, which is all it takes; otherwise the names are looked through,
     and each value is passed over by comparing it.
     """
-    written = 1 + sum(map(len, fields)) + sum(map(len, fields.values())) + 4 * len(fields)  # "name":value, and braces
-    if written == len(body) or not fields:
+    body = fields.rest if isinstance(fields, Opened) else body
+    if _is_compact(body, fields) or not fields:
         return None
     step = _FIRST.match(body)
     seen: set[str] = set()
@@ -137,6 +186,33 @@ def doubled_field(body: bytes, fields: Fields) -> str | None:
         if step is None:  # a number that begins like the one of the same name
             return name
     return None if step is None or step[1] is None else _text.decode(step[1])
+
+
+def _is_compact(body: bytes, fields: Fields) -> bool:
+    """Tell whether a body has no byte beside its fields: no blank, no escape in a name, no name twice."""
+    # "name":value, and braces
+    return len(body) == 1 + sum(map(len, fields)) + sum(map(len, fields.values())) + 4 * len(fields)
+
+
+def place_of(body: bytes, fields: Fields, wanted: str) -> int | None:
+    """Return where the value of a field begins in a body that has no field twice; None if that cannot be told."""
+    if _is_compact(body, fields):
+        place = 1
+        for name, value in fields.items():
+            place += len(name) + 3
+            if name == wanted:
+                return place
+            place += len(value) + 1
+        return None
+    step = _FIRST.match(body)
+    for _ in fields:
+        if step is None or step[1] is None:
+            break
+        name, place = _text.decode(step[1]), step.end()
+        if name == wanted:
+            return place
+        step = _NEXT.match(body, place + len(fields[name]))
+    return None
 
 
 def glimpse(fields: Fields) -> Peek | None:

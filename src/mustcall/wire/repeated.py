@@ -15,12 +15,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from mustcall.core.elements import signs_of
+from mustcall.core.history import Beginning, begin
 from mustcall.core.memo import Bounded
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.wire.opening import Fields
+from mustcall.wire.conversations import New, ends_of, first_element
+from mustcall.wire.opening import Fields, Opened, place_of
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.sealing import holds_seal
 
@@ -139,7 +142,7 @@ class RepeatedReader:
     `read_frame` reads a request without its messages and tools, whether they stand in the JSON it is given or not.
     """
 
-    __slots__ = ("_frames", "_listed", "_messages", "_read_frame", "_read_messages", "_read_tools", "_tools")
+    __slots__ = ("_frames", "_listed", "_read_frame", "_read_message", "_read_messages", "_read_tools", "_tools")
 
     def __init__(
         self,
@@ -153,7 +156,7 @@ class RepeatedReader:
         self._read_tools = read_tools
         self._read_frame = read_frame
         self._read_messages = read_messages
-        self._messages = Store(read_message)
+        self._read_message = read_message
         self._tools = Store(read_tools)
         self._frames = _Frames()
 
@@ -164,7 +167,7 @@ class RepeatedReader:
         """
         listed = self._listed
         try:
-            fields = _fields.decode(body) if opened is None else opened.copy()
+            fields = _fields.decode(body) if opened is None else dict(opened)
             written, tools = fields.get(listed), fields.get("tools")
             elements = _elements.decode(written) if written is not None else None
             if not elements:
@@ -180,11 +183,42 @@ class RepeatedReader:
                 known = self._frame(fields, offer, offered)
                 self._frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
             value, frame = known
-            values, messages, sealed = zip(*map(self._messages.get, elements), strict=True)
+            if isinstance(opened, Opened):
+                last = self._conversation(body, opened, elements)
+            else:
+                last = self._extended(None, elements)
         except (ShapeError, msgspec.DecodeError, ValueError, RecursionError):
             return self._whole(body)
+        assert last is not None, "there are elements"
+        messages, values = last.all()
         value = {**value, listed: list(values)}
-        return _filled(frame, None if any(sealed) else value, messages)
+        return begin(_filled(frame, None if last.sealed else value, messages), last)
+
+    def _conversation(self, body: bytes, opened: Opened, elements: list[msgspec.Raw]) -> Beginning | None:
+        """Read the messages that are new in a conversation, and keep it."""
+        known = opened.known
+        if known is not None:
+            first, at, new = known.first, known.end, elements[1:]
+            last = self._extended(known.beginning, new)
+        else:
+            new, last = elements, self._extended(None, elements)
+            place = place_of(body, opened, self._listed)
+            if place is None:
+                return last
+            first = at = first_element(body, place)
+        ends = ends_of(body, at, new)
+        if ends and last is not None:
+            opened.conversations.keep(body, New(first, ends, last), known)
+        return last
+
+    def _extended(self, last: Beginning | None, elements: list[msgspec.Raw]) -> Beginning | None:
+        for element in elements:
+            written = bytes(element)
+            json = _value.decode(written)
+            last = Beginning(
+                last, self._read_message(json), json, sealed=holds_seal(written), signs=signs_of(written) + 1
+            )
+        return last
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
         """Read a request without its messages: its JSON, with None in their place, and the request."""

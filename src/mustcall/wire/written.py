@@ -131,9 +131,9 @@ class WrittenSettings:
 
 
 class _Turn(msgspec.Struct, frozen=True):
-    """Neighbouring messages of another wire, and how they were written for an upstream."""
+    """What follows a message in its turn, and how the turn was written for an upstream."""
 
-    messages: tuple[Message, ...]
+    following: tuple[Message, ...]
     issuer: str
     written: list[Any]
     notes: tuple[Adaptation, ...]
@@ -142,40 +142,31 @@ class _Turn(msgspec.Struct, frozen=True):
 class WrittenTurns:
     """The turns of conversations: each request of an agent has all those of the last one, and a few more.
 
-    Bounded by the bytes they were read from.
+    How a turn was written is kept in its first message, and forgotten with it (`wire.conversations`).
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_name",)
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self._known: Bounded[int, _Turn] = Bounded(4096, most_bytes)
-
-    @property
-    def size(self) -> int:
-        """The bytes that are remembered."""
-        return self._known.size
+    def __init__(self, wire: Wire) -> None:
+        self._name = f"written for {wire}"
 
     def find(self, messages: Sequence[Message], issuer: str, log: AdaptationLog) -> list[Any] | None:
         """Return how these very messages were written before, and note what was noted then."""
-        known = self._known.get(id(messages[0]))
+        known: _Turn | None = messages[0].__dict__.get(self._name)
         if known is None or known.issuer != issuer:
             return None
-        before = known.messages
-        if len(before) != len(messages) or not (len(before) == 1 or all(map(is_, before, messages))):
+        before = known.following
+        if len(before) != len(messages) - 1 or not all(map(is_, before, messages[1:])):
             return None
         if known.notes:
             log.extend(known.notes)
         return known.written
 
     def keep(self, messages: Sequence[Message], issuer: str, written: list[Any], log: AdaptationLog) -> None:
-        """Remember how messages were written, with what was noted, if they are the same objects when they come again.
+        """Remember how messages were written, with what was noted.
 
         What was written must depend on nothing but the messages and the issuer.
         """
-        size = 0
-        for message in messages:
-            read = bytes_of(message)
-            if read is None:
-                return
-            size += read
-        self._known.keep(id(messages[0]), _Turn(tuple(messages), issuer, written, log.entries), size)
+        first, *following = messages
+        held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says
+        held[self._name] = _Turn(tuple(following), issuer, written, log.entries)

@@ -7,15 +7,25 @@ knows no HTTP.
 
 from collections import Counter
 
+from mustcall.core.elements import signs_of
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import Limits
 from mustcall.upstream.bounds import holds_more
+from mustcall.wire.opening import Fields, Opened
 
 __all__ = ["Admission", "Held", "check_elements"]
 
 
-async def check_elements(body: bytes, most: int) -> None:
-    """Raise `BodyTooLarge` for a JSON text of too many values; other tasks run meanwhile."""
+async def check_elements(body: bytes, most: int, fields: Fields | None = None) -> None:
+    """Raise `BodyTooLarge` for a JSON text of too many values; other tasks run meanwhile.
+
+    `fields` are its top level: messages that came before were counted then.
+    """
+    if len(body) <= most:  # a value takes a byte at least
+        return
+    known = fields.known if isinstance(fields, Opened) else None
+    if known is not None and isinstance(fields, Opened) and known.beginning.signs + signs_of(fields.rest) <= most:
+        return
     if await holds_more(body, most):
         raise BodyTooLarge(
             f"the body holds more than {most} values; this gateway takes no more ([limits] body_elements)"

@@ -32,6 +32,8 @@ _QUIET_SECONDS = 10.0
 #: Bytes that are parsed before headers are counted. It bounds the headers of one step of the loop: counting each one
 #: as it comes would cost every request more than all its other limits.
 _SLICE = 64 * 1024
+#: A size of more digits is no body's.
+_DIGITS = 16
 _MANY_FILES = 65_536
 _STATUS = {
     408: "Request Timeout",
@@ -164,8 +166,12 @@ class FrontProtocol(JoiningProtocol):
 
     def _take_in_slices(self, data: bytes) -> None:
         """Take many bytes: headers are counted after each slice, wherever in it a head begins."""
-        for start in range(0, len(data), _SLICE):
-            piece = data[start : start + _SLICE]
+        start = 0
+        while start < len(data):
+            # No head can begin before the body has ended: all of it may be taken at once.
+            size = _SLICE if self._in_head else max(_SLICE, _declared(self.headers) - self._size)
+            piece = data[start : start + size]
+            start += size
             self._size += len(piece)
             _take(self, piece)
             if self._size or len(self.headers) > self.front.limits.header_count:
@@ -269,6 +275,12 @@ def _open_files() -> int:
     """Return how many files the process may have open."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else 0
     return files if 0 < files < _MANY_FILES else _MANY_FILES
+
+
+def _declared(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return the size that a body was said to have; 0 if it was not."""
+    value = next((value for name, value in headers if name == b"content-length"), b"")
+    return int(value) if value.isdigit() and len(value) < _DIGITS else 0
 
 
 def _size_of(header: tuple[bytes, bytes]) -> int:

@@ -1,19 +1,19 @@
 """Whether a history is in order: every call answered once, right behind it, and nothing in it that may need a change.
 
-Nearly every history of an agent is, and a longer one begins with the messages of the one before. So what a message is
-(`Traits`) is read once and kept with it, and a history is looked through in one short pass. What is in order needs no
-mending (`policy.history.mended`) and no other ids (`policy.history.names`); whatever is not certain here is left to
-them. It knows neither profiles nor tools: what depends on those is told, not decided.
+Nearly every history of an agent is, and a longer one begins with the messages of the one before. So a history is read
+as a fold (`core.history`): what is known of its beginning holds, and only new messages are looked at. What is in order
+needs no mending (`policy.history.mended`) and no other ids (`policy.history.names`); whatever is not certain here is
+left to them. It knows neither profiles nor tools: what depends on those is told, not decided.
 
-Cost: one pass over the messages; over the parts only of those that are new.
+Cost: one pass over the messages that are new.
 """
 
 import re
-from collections.abc import Set as AbstractSet
 from enum import Enum
 
 import msgspec
 
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.memo import Attached
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
@@ -21,7 +21,7 @@ from mustcall.core.parts import Audio, File, Image, Part, Refusal, Text, ToolCal
 from mustcall.core.request import Request
 from mustcall.policy.words.talk import talk_length
 
-__all__ = ["OPENS_MARKUP", "Order", "order_of", "written_length"]
+__all__ = ["OPENS_MARKUP", "Order", "call_ids", "ids_called", "may_hold_markup", "order_of", "written_length"]
 
 #: Every dialect has one of these in each of its calls.
 OPENS_MARKUP = re.compile(r"[<{\[(]|tool_code")
@@ -64,73 +64,141 @@ class _Traits(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is known of a history."""
+    """What is known of a history up to some message."""
 
-    #: Whether every call is answered once, right behind it, under an id of its own, and nothing is empty or odd.
-    kept: bool
-    names: AbstractSet[str] = frozenset()
-    ids: AbstractSet[str] = frozenset()
+    #: Whether every call but those that wait is answered once, right behind it, under an id of its own, and nothing is
+    #: empty or odd.
+    regular: bool = True
+    #: Characters of all texts, calls and results.
+    length: int = 0
+    #: Whether it is nothing but talk.
+    talks: bool = True
+    names: frozenset[str] = frozenset()
+    #: The ids of all calls, in sets of which each is much smaller than the one before it.
+    ids: tuple[frozenset[str], ...] = ()
     #: Whether every id is plain.
     plain: bool = True
     #: Whether what the assistant wrote may hold markup.
     marked: bool = False
     #: Whether the last message is one a model may answer.
-    ends: bool = True
-    #: The characters of a history that is nothing but talk.
-    talk: int | None = None
+    ends: bool = False
+    #: The calls without a result.
+    waiting: frozenset[str] = frozenset()
+    #: Whether results must follow the last calls at once, and whether some of them came.
+    closed: bool = False
+    answering: bool = False
 
+    @property
+    def kept(self) -> bool:
+        """Whether every call is answered once, right behind it, under an id of its own, and nothing is empty or odd."""
+        return self.regular and not self.waiting
 
-_NONE = Order(kept=False)
+    @property
+    def talk(self) -> int | None:
+        """The characters of a history that is nothing but talk."""
+        return self.length if self.talks else None
 
 
 def written_length(request: Request) -> int:
     """Return the characters of all texts, calls and results in a request's system prompt and messages."""
     told = 0 if request.system is None else _traits.of(request.system).length
-    talk = order_of(request).talk
-    return told + (talk if talk is not None else sum([traits.length for traits in _traits.each(request.messages)]))
+    return told + order_of(request).length
 
 
-def _order_of(request: Request) -> Order:
-    talk = talk_length(request.messages)
-    if talk is not None:
-        return Order(kept=True, talk=talk)
-    names: set[str] = set()
-    ids: set[str] = set()
-    waiting: set[str] = set()
-    plain = True
-    marked = closed = answering = False
-    last: _Traits | None = None
-    for traits in _traits.each(request.messages):
-        last, kind = traits, traits.kind
-        if kind is _Kind.OTHER:
-            return _NONE
-        if kind is _Kind.ANSWERS:
-            if not waiting.issuperset(traits.ids):
-                return _NONE
-            waiting.difference_update(traits.ids)
-            if waiting and traits.goes_on:
-                return _NONE
-            answering = True
-            continue
-        if waiting and (kind is _Kind.SAYS or closed or answering):
-            return _NONE
-        if kind is _Kind.ASKS:
-            closed, answering = traits.closed, False
-            marked = marked or traits.marked
-            if traits.ids:
-                if not ids.isdisjoint(traits.ids):
-                    return _NONE
-                ids.update(traits.ids)
-                waiting.update(traits.ids)
-                names.update(traits.names)
-                plain = plain and traits.plain
-    if waiting or last is None:
-        return _NONE
-    return Order(True, names, ids, plain, marked, last.ends)
+def order_of(request: Request) -> Order:
+    """Return what is known of a request's history."""
+    return _orders.of(beginning_of(request), None)
 
 
-#: Return what is known of a request's history.
-order_of = Attached("order", _order_of).of
+def _next(order: Order, message: Message, _: None) -> Order:
+    """Return what is known when one message more is there."""
+    if order.talks:
+        talk = talk_length((message,))
+        if talk is not None:
+            return msgspec.structs.replace(order, length=order.length + talk, ends=message.role is Role.USER)
+    traits = _traits.of(message)
+    length, kind, waiting = order.length + traits.length, traits.kind, order.waiting
+    if not order.regular or not _may_follow(order, traits):
+        return Order(regular=False, length=length, talks=False)
+    if kind is not _Kind.ASKS:
+        return Order(
+            True,
+            length,
+            talks=False,
+            names=order.names,
+            ids=order.ids,
+            plain=order.plain,
+            marked=order.marked,
+            ends=traits.ends,
+            waiting=waiting.difference(traits.ids) if kind is _Kind.ANSWERS else waiting,
+            closed=order.closed,
+            answering=order.answering or kind is _Kind.ANSWERS,
+        )
+    new = frozenset(traits.ids)
+    return Order(
+        True,
+        length,
+        talks=False,
+        names=order.names if order.names.issuperset(traits.names) else order.names.union(traits.names),
+        ids=_added(order.ids, new) if new else order.ids,
+        plain=order.plain and traits.plain,
+        marked=order.marked or traits.marked,
+        ends=traits.ends,
+        waiting=waiting | new if waiting else new,
+        closed=traits.closed,
+    )
+
+
+def _may_follow(order: Order, traits: _Traits) -> bool:
+    """Tell whether a message may stand where a history has come to."""
+    match traits.kind:
+        case _Kind.OTHER:
+            return False
+        case _Kind.ANSWERS:
+            return order.waiting.issuperset(traits.ids) and not (
+                traits.goes_on and len(order.waiting) != len(traits.ids)
+            )
+        case _Kind.SAYS:
+            return not order.waiting
+        case _Kind.ASKS:
+            if order.waiting and (order.closed or order.answering):
+                return False
+            return all([known.isdisjoint(traits.ids) for known in order.ids])  # noqa: C419  cheaper than a generator
+
+
+def _added(sets: tuple[frozenset[str], ...], new: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """Add a set; neighbours of nearly one size become one, so that there are few and each is copied seldom."""
+    while sets and len(sets[-1]) <= 2 * len(new):
+        new |= sets[-1]
+        sets = sets[:-1]
+    return (*sets, new)
+
+
+_orders: Folded[Order, None] = Folded(lambda _: Order(), _next)
+
+
+def ids_called(request: Request) -> tuple[frozenset[str], ...]:
+    """Return the ids of all calls in a request's history, in a few sets."""
+    return _called.of(beginning_of(request), None)
+
+
+_called: Folded[tuple[frozenset[str], ...], None] = Folded(
+    lambda _: (), lambda sets, message, _: _added(sets, new) if (new := frozenset(_ids_of(message))) else sets
+)
+
+
+def _ids_of(message: Message) -> list[str]:
+    return [part.id for part in message.parts if isinstance(part, ToolCall)]
+
+
+def call_ids(message: Message) -> tuple[str, ...]:
+    """Return the ids of a message's calls, or of the calls its results answer."""
+    return _traits.of(message).ids
+
+
+def may_hold_markup(message: Message) -> bool:
+    """Tell whether a message that is in order may hold markup of calls."""
+    return _traits.of(message).marked
 
 
 def _traits_of(message: Message) -> _Traits:

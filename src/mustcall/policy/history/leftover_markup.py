@@ -9,18 +9,23 @@ Cost: most texts fail two cheap tests (a character that opens markup, a tool's n
 
 from collections.abc import Iterable
 
+import msgspec
+
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.history import Folded, beginning_of
+from mustcall.core.memo import Remembered
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolCall
+from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.dialects import Dialect, parse
 from mustcall.dialects.catalogue import active, find_dialect
 from mustcall.dialects.names import fold
 from mustcall.policy.facts.profile import Profile
-from mustcall.policy.history.in_order import OPENS_MARKUP
+from mustcall.policy.history.in_order import OPENS_MARKUP, may_hold_markup
 from mustcall.wire.naming import flat_name
 
-__all__ = ["Eraser", "strip_markup"]
+__all__ = ["Eraser", "is_unmarked", "strip_markup"]
 
 #: Text can fold into new calls when calls are taken out of it; one that still does after so many rounds is nothing
 #: but markup, and goes as a whole. So the cost stays linear and a second reading finds nothing.
@@ -28,21 +33,34 @@ _MOST_ROUNDS = 4
 
 
 class Eraser:
-    """Takes the calls of known tools out of text. `learn` adds the tools that the history calls."""
+    """Takes the calls of known tools out of text; the tools that the history calls are known too."""
 
-    __slots__ = ("_by_fold", "_dialects", "_known")
+    __slots__ = ("_by_fold", "_dialects", "_known", "_tools")
 
-    def __init__(self, tools: Iterable[Tool | ProviderTool], profile: Profile) -> None:
+    def __init__(self, tools: Iterable[Tool | ProviderTool], dialects: tuple[Dialect, ...]) -> None:
+        self._dialects = dialects
+        self._tools = tuple(tool for tool in tools if isinstance(tool, Tool))
+        self._known: set[str] = set()
+        self._by_fold: dict[str, list[Tool]] = {}
+        for tool in self._tools:
+            self._add(tool)
+
+    @classmethod
+    def of(cls, tools: Iterable[Tool | ProviderTool], profile: Profile) -> "Eraser":
+        """Return one for the tools on offer to a model."""
         # A history may come from any model, so all dialects that need no special trust are looked for.
         auto = active()
         always = {dialect.name for dialect in auto}
         named = [find_dialect(name) for name in profile.dialects if name != "auto" and name not in always]
-        self._dialects: tuple[Dialect, ...] = (*auto, *named)
-        self._known: set[str] = set()
-        self._by_fold: dict[str, list[Tool]] = {}
-        for tool in tools:
-            if isinstance(tool, Tool):
-                self._add(tool)
+        return cls(tools, (*auto, *named))
+
+    def knowing(self, calls: Iterable[ToolCall]) -> "Eraser":
+        """Return one that takes the tools of these calls for known too; the same object if it does already."""
+        new: dict[str, Tool] = {}
+        for call in calls:
+            if call.name not in self._known:
+                new.setdefault(call.name, Tool(name=call.name, namespace=call.namespace))
+        return Eraser((*self._tools, *new.values()), self._dialects) if new else self
 
     def _add(self, tool: Tool) -> None:
         for name in (tool.name, flat_name(tool.namespace, tool.name)):
@@ -50,11 +68,6 @@ class Eraser:
                 self._known.add(name)
                 known = tool if name == tool.name else tool.evolve(name=name, namespace=None)
                 self._by_fold.setdefault(fold(name), []).append(known)
-
-    def learn(self, call: ToolCall) -> None:
-        """Take the tool of a call for known, with any arguments."""
-        if call.name not in self._known:
-            self._add(Tool(name=call.name, namespace=call.namespace))
 
     def erase(self, text: str) -> str:
         """Return the text without complete calls; the same object if it holds none."""
@@ -78,6 +91,40 @@ class Eraser:
         return [tool for name, tools in self._by_fold.items() if name in folded for tool in tools]
 
 
+class _Sought(msgspec.Struct, frozen=True):
+    """What leftover markup depends on beside the history."""
+
+    tools: tuple[Tool | ProviderTool, ...]
+    profile: Profile
+
+    def is_same(self, other: "_Sought") -> bool:
+        """Tell whether the same tools are looked for in the same dialects."""
+        return self.tools is other.tools and self.profile.dialects == other.profile.dialects
+
+
+def is_unmarked(request: Request, profile: Profile) -> bool:
+    """Tell whether a history that is in order holds no leftover markup."""
+    return _unmarked.of(beginning_of(request), _Sought(request.tools, profile)) is not None
+
+
+def _still_unmarked(eraser: Eraser | None, message: Message, _: _Sought) -> Eraser | None:
+    """Return the eraser for what follows a message; None if there is markup up to here."""
+    if eraser is None or message.role is not Role.ASSISTANT:
+        return eraser
+    eraser = eraser.knowing(message.calls)
+    return eraser if not may_hold_markup(message) or _strip_message(message, eraser) is message else None
+
+
+_erasers: Remembered[Eraser] = Remembered(32)
+_unmarked: Folded[Eraser | None, _Sought] = Folded(
+    lambda sought: _erasers.get(
+        sought.tools, sought.profile.dialects, make=lambda: Eraser.of(sought.tools, sought.profile)
+    ),
+    _still_unmarked,
+    _Sought.is_same,
+)
+
+
 def strip_markup(
     messages: tuple[Message, ...],
     tools: Iterable[Tool | ProviderTool],
@@ -88,15 +135,14 @@ def strip_markup(
     """Return the messages without leftover markup; the same tuple if there is none. The first `bound` stay."""
     if not any(map(_may_hold_markup, messages)):
         return messages
-    eraser = Eraser(tools, profile)
+    eraser = Eraser.of(tools, profile)
     out: list[Message] = []
     stripped = left = 0
     for index, message in enumerate(messages):
         if message.role is not Role.ASSISTANT:
             out.append(message)
             continue
-        for call in message.calls:
-            eraser.learn(call)
+        eraser = eraser.knowing(message.calls)
         clean = _strip_message(message, eraser)
         if clean is not message and index < bound:
             left += 1

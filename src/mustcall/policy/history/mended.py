@@ -23,7 +23,7 @@ from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.in_order import order_of
-from mustcall.policy.history.leftover_markup import strip_markup
+from mustcall.policy.history.leftover_markup import is_unmarked, strip_markup
 from mustcall.policy.history.pairing import pair_results
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
 
@@ -73,8 +73,7 @@ def _is_clean(request: Request, profile: Profile) -> bool:
         return False
     if order.names and profile.history_needs_tools and not request.tools:
         return False
-    messages = request.messages
-    return not order.marked or strip_markup(messages, request.tools, profile, 0, AdaptationLog()) is messages
+    return not order.marked or is_unmarked(request, profile)
 
 
 def _is_users(message: Message) -> bool:

@@ -15,17 +15,19 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from operator import is_
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.memo import Remembered
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
-from mustcall.policy.history.in_order import order_of
+from mustcall.policy.history.in_order import call_ids, order_of
 from mustcall.wire.naming import flat_name
 
 __all__ = ["UNCHANGED", "NameMap"]
@@ -256,8 +258,14 @@ def _is_trivial(request: Request, profile: Profile) -> bool:
     if not order.kept:
         return all(map(_is_nameless, request.messages))
     rule, id_rule = _rules(profile)
-    legal = order.plain if id_rule.pattern is None else all(map(id_rule.allows, order.ids))
+    legal = order.plain if id_rule.pattern is None else _legal_so_far.of(beginning_of(request), id_rule)
     return legal and all(map(rule.allows, order.names))
+
+
+#: Whether every id of a history that is in order is legal.
+_legal_so_far: Folded[bool, _Rule] = Folded(
+    lambda _: True, lambda legal, message, rule: legal and all(map(rule.allows, call_ids(message))), is_
+)
 
 
 def _is_nameless(message: Message) -> bool:

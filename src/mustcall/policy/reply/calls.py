@@ -15,6 +15,7 @@ from mustcall.core.tools import ProviderTool, Tool, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.names import Offered
 from mustcall.policy.facts.controls import OtherTool
+from mustcall.policy.history.in_order import ids_called
 from mustcall.policy.reply.judgement import Case
 from mustcall.policy.schema.arguments import Checked, check_arguments, describe_problems
 from mustcall.policy.schema.repairs import KINDS
@@ -47,7 +48,7 @@ class Calls:
         self._case = case
         self._functions = functions = functions_of(case.request.tools)
         self._tools = _named.get(functions, make=lambda: _by_name(functions))
-        self._ids: set[str] | None = None
+        self._ids: set[str] = set()
         self._made = 0
         self._delivered = 0
         self._notes = list(notes)
@@ -146,11 +147,9 @@ class Calls:
 
     def _unique(self, identifier: str) -> str:
         """Return an id that no other call of the conversation has (rules 67, 143)."""
-        if self._ids is None:
-            messages = self._case.request.messages
-            self._ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
+        earlier = ids_called(self._case.request)
         made = identifier
-        while made in self._ids or not made:
+        while not made or made in self._ids or any(made in ids for ids in earlier):
             made = f"{self._case.call_start}{self._case.token}_{self._made}"
             self._made += 1
         self._ids.add(made)

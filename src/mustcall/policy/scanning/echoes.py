@@ -11,10 +11,12 @@ Cost: linear in the text.
 
 import re
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from functools import lru_cache
 
 import msgspec
 
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolResult
 from mustcall.core.request import Request
@@ -23,7 +25,6 @@ from mustcall.policy.history.containment import TAG
 
 __all__ = ["Echoes", "Eraser", "echoes_in", "erase"]
 
-_MARK = f"{TAG} from=".encode()
 _OPENS = f'<{TAG} from="'
 #: As we write one; a conversation that was begun before tags carried a digest has them without.
 _BLOCK = re.compile(
@@ -74,26 +75,37 @@ class Echoes(msgspec.Struct, frozen=True):
 _NOTHING = Echoes()
 
 
-def echoes_in(body: bytes, caller: Request, sent: Request, wording: Wording) -> Echoes:
-    """Return what a model may echo: of the caller's request, whose bytes are `body`, and of the one that is sent."""
-    tags = _MARK in body and _wraps(caller)
+def echoes_in(caller: Request, sent: Request, wording: Wording) -> Echoes:
+    """Return what a model may echo: of the caller's request, and of the one that is sent."""
+    tags = _tagged.of(beginning_of(caller), None) is _Tags.AROUND
     sentences = tuple(dict.fromkeys(_said(caller, sent, wording)))
     return Echoes(tags, sentences) if tags or sentences else _NOTHING
 
 
-def _wraps(request: Request) -> bool:
-    """Tell whether a request carries results between our tags, and nobody speaks of the tags themselves."""
-    wraps = False
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                wraps = wraps or any(isinstance(piece, Text) and _OPENS in piece.text for piece in part.content)
-            elif isinstance(part, Text) and message.role is Role.USER and TAG in part.text:
-                own = _BLOCK.sub("", part.text)
-                if TAG in own:
-                    return False
-                wraps = True
-    return wraps
+class _Tags(Enum):
+    """Our tags in a history: none, around results, or spoken of by somebody."""
+
+    NONE = 0
+    AROUND = 1
+    SPOKEN_OF = 2
+
+
+def _with_tags(tags: _Tags, message: Message, _: None) -> _Tags:
+    """Tell of our tags with one message more; of those that somebody speaks of none is ours to take out."""
+    if tags is _Tags.SPOKEN_OF:
+        return tags
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            if tags is _Tags.NONE and any(isinstance(piece, Text) and _OPENS in piece.text for piece in part.content):
+                tags = _Tags.AROUND
+        elif isinstance(part, Text) and message.role is Role.USER and TAG in part.text:
+            if TAG in _BLOCK.sub("", part.text):
+                return _Tags.SPOKEN_OF
+            tags = _Tags.AROUND
+    return tags
+
+
+_tagged: Folded[_Tags, None] = Folded(lambda _: _Tags.NONE, _with_tags)
 
 
 def _said(caller: Request, sent: Request, wording: Wording) -> Iterator[str]:

@@ -309,7 +309,7 @@ def _kind_of(part: Part) -> str:
     return part.type if isinstance(part, Unknown | ProviderItem) else str(part.__struct_config__.tag)
 
 
-_turns = WrittenTurns()
+_turns = WrittenTurns(_CHAT)
 
 
 class _Conversation:

@@ -138,7 +138,7 @@ class PromptWriter:
         return message.evolve(role=Role.USER, parts=((Text(text=marked), *others) if texts else tuple(others)))
 
 
-_turns = WrittenTurns()
+_turns = WrittenTurns(_WIRE)
 
 
 class _BlockWriter:

@@ -118,7 +118,7 @@ def _encode_input(request: Request, issuer: str, log: AdaptationLog) -> list[Jso
     return items
 
 
-_turns = WrittenTurns()
+_turns = WrittenTurns(_WIRE)
 
 
 def encode_settings(request: Request, log: AdaptationLog) -> JsonObject:

@@ -1,0 +1,267 @@
+"""Conversations that came before, found by the bytes they begin with: what is known of them need not be read again.
+
+Bodies of one tenant and wire are kept up to the end of their last message in a radix tree: nodes hold bytes, branches
+part where bodies part. A body is compared from its first byte on, at the speed of memory, and what it shares with an
+earlier one ends at the end of a message. JSON is read from left to right, so equal bytes up to there mean the same
+messages, whatever comes behind them.
+
+Only objects are kept: a number goes on where more digits follow. Bounded by bytes over all tenants together; what was
+not used for longest is forgotten first. No tenant's tree can be reached from another's.
+
+Cost: of what came before, a comparison; of what is new, its bytes.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from threading import Lock
+
+import msgspec
+
+from mustcall.core.history import Beginning
+from mustcall.core.origin import Wire
+
+__all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
+
+_MOST_BYTES = 24 * 1024 * 1024
+#: One body larger than this is a document rather than a conversation.
+_LONGEST = 4 * 1024 * 1024
+#: What a message takes beside its bytes: the values that were read from it, and what is known of it.
+_OVERHEAD = 1024
+#: A leaf shorter than this grows in place; a longer one gets a child.
+_GROWS = 32 * 1024
+_BRACE, _BRACE_END, _COMMA = b"{},"
+_BLANKS = frozenset(b" \t\r\n")
+
+
+class _Node:
+    """A piece of a body, from `start` on; `ends` are the ends of messages in it, `links` the beginnings they end."""
+
+    __slots__ = ("children", "ends", "first", "forgotten", "links", "parent", "piece", "start")
+
+    def __init__(self, parent: "_Node | None", start: int, piece: bytes, first: int) -> None:
+        self.parent = parent
+        self.start = start
+        self.piece = piece
+        #: Where the first message begins in all bodies that come past here.
+        self.first = first
+        self.ends: list[int] = []
+        self.links: list[Beginning] = []
+        self.children: dict[int, _Node] = {}
+        self.forgotten = False
+
+    @property
+    def end(self) -> int:
+        """Where its bytes end in a body."""
+        return self.start + len(self.piece)
+
+    @property
+    def size(self) -> int:
+        """What it takes, as it is counted."""
+        return len(self.piece) + _OVERHEAD * len(self.links)
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """How much of a body came before: its messages begin at `first`, and those up to `end` are `beginning`."""
+
+    first: int
+    end: int
+    beginning: Beginning
+    #: Where in the tree that is.
+    node: _Node
+
+
+class New(msgspec.Struct, frozen=True, gc=False):
+    """The messages of a body that are new: they end at `ends`, the last of them at `last`.
+
+    The first message of the body, new or not, begins at `first`.
+    """
+
+    first: int
+    ends: list[int]
+    last: Beginning
+
+    def links(self) -> list[Beginning]:
+        """Return the beginnings that end at `ends`."""
+        links: list[Beginning] = []
+        link: Beginning | None = self.last
+        for _ in self.ends:
+            assert link is not None, "each end has its message"
+            links.append(link)
+            link = link.past
+        links.reverse()
+        return links
+
+
+class Conversations:
+    """The conversations of all tenants and wires."""
+
+    __slots__ = ("_leaves", "_lock", "_most_bytes", "_roots", "size")
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._roots: dict[tuple[str, Wire], _Node] = {}
+        #: The tree's leaves with their tenants, the one that was not used for longest first.
+        self._leaves: OrderedDict[_Node, tuple[str, Wire]] = OrderedDict()
+        self._lock = Lock()
+        #: The bytes that are counted.
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+    def of(self, tenant: str, wire: Wire) -> "Tenant":
+        """Return one tenant's conversations on one wire."""
+        return Tenant(self, (tenant, wire))
+
+    def find(self, key: tuple[str, Wire], body: bytes) -> Known | None:
+        """Return the longest beginning of a body that came before."""
+        with self._lock:
+            node = self._roots.get(key)
+            best: Known | None = None
+            while node is not None:
+                piece, start = node.piece, node.start
+                if not body.startswith(piece, start):
+                    count = _shared_ends(node, body)
+                    return Known(node.first, node.ends[count - 1], node.links[count - 1], node) if count else best
+                if node.links:
+                    best = Known(node.first, node.ends[-1], node.links[-1], node)
+                end = start + len(piece)
+                if not node.children:
+                    self._leaves.move_to_end(node)
+                node = node.children.get(body[end]) if end < len(body) else None
+            return best
+
+    def keep(self, key: tuple[str, Wire], body: bytes, new: "New", known: Known | None) -> None:
+        """Keep a body up to its last message, of which those before the new ones are known."""
+        if new.ends[-1] > _LONGEST:
+            return
+        with self._lock:
+            node = None if known is None else known.node
+            if known is None or node is None or node.forgotten or not node.start <= known.end <= node.end:
+                node = self._root(key)  # others were faster
+            self._insert(node, key, body, new)
+            while self.size > self._most_bytes and len(self._leaves) > 1:
+                self._forget()
+
+    def _root(self, key: tuple[str, Wire]) -> _Node:
+        node = self._roots.get(key)
+        if node is None:
+            node = self._roots[key] = _Node(None, 0, b"", 0)
+            self._leaves[node] = key
+        return node
+
+    def _insert(self, node: _Node, key: tuple[str, Wire], body: bytes, new: "New") -> None:
+        """Add what is new of a body behind a node that it shares up to there."""
+        ends, last = new.ends, new.ends[-1]
+        while True:
+            if not body.startswith(node.piece, node.start):
+                node = self._split(node, _shared(node, body))
+            at = node.end
+            if at >= last:
+                return  # it came before
+            child = node.children.get(body[at])
+            if child is None:
+                break
+            node = child
+        known = bisect_right(ends, at)
+        ends, links = ends[known:], new.links()[known:]
+        if node.children or len(node.piece) >= _GROWS or node.parent is None:
+            leaf = _Node(node, at, body[at:last], new.first)
+            node.children[body[at]] = leaf
+            self._leaves.pop(node, None)
+            self._leaves[leaf] = key
+            self.size += len(leaf.piece)
+            node = leaf
+        else:
+            self.size += last - at
+            node.piece += body[at:last]
+            self._leaves.move_to_end(node)
+        node.ends += ends
+        node.links += links
+        self.size += _OVERHEAD * len(links)
+
+    def _split(self, node: _Node, at: int) -> _Node:
+        """Put a node of its own in front of what is behind a place; return it."""
+        parent = node.parent
+        assert parent is not None, "the root has no bytes"
+        front = _Node(parent, node.start, node.piece[: at - node.start], node.first)
+        parent.children[front.piece[0]] = front
+        count = bisect_right(node.ends, at)
+        front.ends, front.links = node.ends[:count], node.links[:count]
+        node.ends, node.links = node.ends[count:], node.links[count:]
+        node.parent, node.piece, node.start = front, node.piece[at - node.start :], at
+        front.children[node.piece[0]] = node
+        return front
+
+    def _forget(self) -> None:
+        """Forget the leaf that was not used for longest; what only it needed is the next to go."""
+        leaf, key = self._leaves.popitem(last=False)
+        leaf.forgotten = True
+        self.size -= leaf.size
+        parent = leaf.parent
+        if parent is None:
+            del self._roots[key]
+            return
+        del parent.children[leaf.piece[0]]
+        leaf.parent = None
+        if not parent.children:
+            self._leaves[parent] = key
+            self._leaves.move_to_end(parent, last=False)
+
+
+class Tenant:
+    """The conversations of one tenant on one wire: all that a turn gets to see."""
+
+    __slots__ = ("_conversations", "_key")
+
+    def __init__(self, conversations: Conversations, key: tuple[str, Wire]) -> None:
+        self._conversations = conversations
+        self._key = key
+
+    def find(self, body: bytes) -> Known | None:
+        """Return how much of a body came before."""
+        return self._conversations.find(self._key, body)
+
+    def keep(self, body: bytes, new: "New", known: Known | None = None) -> None:
+        """Keep a body's messages, of which those before the new ones are known."""
+        self._conversations.keep(self._key, body, new, known)
+
+
+def first_element(body: bytes, at: int) -> int:
+    """Return where the first element of an array begins, which is not empty and begins at a place."""
+    at += 1
+    while body[at] in _BLANKS:
+        at += 1
+    return at
+
+
+def ends_of(body: bytes, at: int, elements: list[msgspec.Raw]) -> list[int] | None:
+    """Return where elements of an array end that stand behind each other from a place on; None if one is no object."""
+    ends: list[int] = []
+    for element in elements:
+        while body[at] in _BLANKS or body[at] == _COMMA:
+            at += 1
+        end = at + len(element)
+        if body[at] != _BRACE or body[end - 1] != _BRACE_END:
+            return None
+        ends.append(end)
+        at = end
+    return ends
+
+
+def _shared(node: _Node, body: bytes) -> int:
+    """Return where a body and a node part; they do."""
+    start, piece = node.start, node.piece
+    low, high = 0, min(len(piece), len(body) - start)
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if body.startswith(piece[low:middle], start + low):
+            low = middle
+        else:
+            high = middle - 1
+    return start + low
+
+
+def _shared_ends(node: _Node, body: bytes) -> int:
+    """Return how many messages of a node a body has."""
+    return bisect_right(node.ends, _shared(node, body)) if node.ends else 0

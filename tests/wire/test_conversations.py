@@ -1,0 +1,271 @@
+"""Conversations that came before: a warm reading gives what a cold one gives, and tenants are kept apart."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.errors import MustcallError
+from mustcall.core.origin import Wire
+from mustcall.engine.turns import set_course
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.scanning.echoes import echoes_in
+from mustcall.wire.codec import Target
+from mustcall.wire.conversations import Conversations, Tenant
+from mustcall.wire.opening import Opened, doubled_field, open_body
+from mustcall.wire.registry import codec_for
+from mustcall.wire.written import write_body
+
+Json = dict[str, Any]
+
+_TEXTS = ("hi", "a (b) [c]", '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>', " ", "", 'é😀 \\ "q"', "]},{")
+_IDS = ("c1", "c2", "c3", "c 4 odd", "call_5")
+_NAMES = ("f", "g.h", "other tool")
+_TOOL: dict[Wire, Json] = {
+    Wire.CHAT: {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+    Wire.MESSAGES: {"name": "f", "input_schema": {"type": "object"}},
+    Wire.RESPONSES: {"type": "function", "name": "f", "parameters": {"type": "object"}},
+}
+_text = st.sampled_from(_TEXTS)
+_id = st.sampled_from(_IDS)
+
+
+@st.composite
+def _chat(draw: st.DrawFn) -> Json:
+    kind = draw(st.sampled_from(("user", "assistant", "call", "tool", "thought", "system", "odd")))
+    match kind:
+        case "call":
+            function = {"name": draw(st.sampled_from(_NAMES)), "arguments": draw(st.sampled_from(("{}", '{"a":1}')))}
+            calls = [{"id": draw(_id), "type": "function", "function": function}]
+            return {"role": "assistant", "content": draw(st.sampled_from((None, *_TEXTS))), "tool_calls": calls}
+        case "tool":
+            return {"role": "tool", "tool_call_id": draw(_id), "content": draw(_text)}
+        case "thought":
+            return {"role": "assistant", "content": draw(_text), "reasoning_content": "hm"}
+        case "odd":
+            return {"role": "user", "content": draw(_text), "name": "x", "unknown": [1, {"a": None}]}
+        case role:
+            return {"role": role, "content": draw(_text)}
+
+
+@st.composite
+def _messages(draw: st.DrawFn) -> Json:
+    kind = draw(st.sampled_from(("user", "assistant", "call", "tool", "thought", "cached")))
+    match kind:
+        case "call":
+            call = {"type": "tool_use", "id": draw(_id), "name": draw(st.sampled_from(_NAMES)), "input": {"a": 1}}
+            return {"role": "assistant", "content": [{"type": "text", "text": draw(_text)}, call]}
+        case "tool":
+            result = {"type": "tool_result", "tool_use_id": draw(_id), "content": draw(_text)}
+            return {"role": "user", "content": [result]}
+        case "thought":
+            return {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": draw(_id)}]}
+        case "cached":
+            block = {"type": "text", "text": draw(_text), "cache_control": {"type": "ephemeral"}}
+            return {"role": "user", "content": [block]}
+        case role:
+            return {"role": role, "content": draw(_text)}
+
+
+@st.composite
+def _responses(draw: st.DrawFn) -> Json:
+    kind = draw(st.sampled_from(("user", "assistant", "call", "custom", "tool", "thought")))
+    match kind:
+        case "call":
+            name = draw(st.sampled_from(_NAMES))
+            return {"type": "function_call", "call_id": draw(_id), "name": name, "arguments": "{}"}
+        case "custom":
+            return {"type": "custom_tool_call", "call_id": draw(_id), "name": "f", "input": draw(_text)}
+        case "tool":
+            return {"type": "function_call_output", "call_id": draw(_id), "output": draw(_text)}
+        case "thought":
+            return {"type": "reasoning", "id": draw(_id), "summary": [], "encrypted_content": "x"}
+        case "assistant":
+            part = {"type": "output_text", "text": draw(_text), "annotations": []}
+            return {"type": "message", "role": "assistant", "content": [part]}
+        case role:
+            return {"type": "message", "role": role, "content": [{"type": "input_text", "text": draw(_text)}]}
+
+
+_ELEMENTS = {Wire.CHAT: _chat(), Wire.MESSAGES: _messages(), Wire.RESPONSES: _responses()}
+
+
+@st.composite
+def _bodies(draw: st.DrawFn, wire: Wire) -> list[bytes]:
+    """Bodies of a few conversations in any interleaving: grown, cut, edited in the middle, or sent again."""
+    talks: list[list[Json]] = [[draw(_ELEMENTS[wire])] for _ in range(draw(st.integers(1, 3)))]
+    first, spaced = draw(st.booleans()), draw(st.sampled_from((None, 1)))
+    bodies: list[bytes] = []
+    for _ in range(draw(st.integers(2, 9))):
+        talk = draw(st.sampled_from(talks))
+        match draw(st.sampled_from(("grow", "grow", "grow", "again", "cut", "edit", "remove", "fork"))):
+            case "grow":
+                talk += draw(st.lists(_ELEMENTS[wire], min_size=1, max_size=3))
+            case "cut" if len(talk) > 1:
+                del talk[draw(st.integers(1, len(talk) - 1)) :]
+            case "edit":
+                talk[draw(st.integers(0, len(talk) - 1))] = draw(_ELEMENTS[wire])
+            case "remove" if len(talk) > 1:
+                del talk[draw(st.integers(0, len(talk) - 1))]
+            case "fork":
+                talks.append([*talk, draw(_ELEMENTS[wire])])
+            case _:
+                pass
+        bodies.append(_written(wire, talk, messages_first=first, spaced=spaced, model=draw(st.sampled_from("mn"))))
+    return bodies
+
+
+def _written(wire: Wire, talk: list[Json], *, messages_first: bool, spaced: int | None, model: str) -> bytes:
+    listed: Json = {"input" if wire is Wire.RESPONSES else "messages": talk}
+    rest: Json = {"model": model, "tools": [_TOOL[wire]], "max_tokens": 9}
+    body = listed | rest if messages_first else rest | listed
+    separators = None if spaced else (",", ":")
+    return json.dumps(body, separators=separators, indent=spaced, ensure_ascii=False).encode()
+
+
+def _told(error: MustcallError) -> tuple[object, ...]:
+    return (type(error), str(error))
+
+
+def _outcome(wire: Wire, body: bytes, tenant: Tenant | None) -> list[object]:
+    """Everything a turn makes of a body before it is sent: what is read, noted, planned and written for each wire."""
+    told: list[object] = []
+    fields = open_body(body, tenant, wire)
+    assert fields is not None
+    told.append(doubled_field(body, fields))
+    try:
+        request = codec_for(wire).decode_request(body, fields)
+    except MustcallError as error:
+        return [*told, _told(error)]
+    told.append(request)
+    for profile in (Profile(), Profile(id_pattern="^[a-z0-9]+$", id_length=9, prefill=False)):
+        try:
+            course = set_course(request, profile, "me", controls=Controls(), wording=Wording())
+            shaped = course.shaped()
+        except MustcallError as error:
+            told.append(_told(error))
+            continue
+        told += [course.log.entries, shaped.request, echoes_in(request, shaped.request, Wording())]
+        for upstream in Wire:
+            log = AdaptationLog()
+            try:
+                sent = write_body(codec_for(upstream).encode_request(shaped.request, Target(issuer="me"), log))
+            except MustcallError as error:
+                told.append(_told(error))
+            else:
+                told += [sent, log.entries]
+    return told
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("most", [1 << 24, 6_000])
+@settings(deadline=None)
+@given(data=st.data())
+def test_warm_is_cold(wire: Wire, most: int, data: st.DataObject) -> None:
+    """Rule 105: whatever came before, a request is read, mended, noted and written as if it were the first."""
+    tenant = Conversations(most).of("a tenant", wire)
+    for body in data.draw(_bodies(wire)):
+        assert _outcome(wire, body, tenant) == _outcome(wire, body, None)
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@settings(deadline=None)
+@given(data=st.data())
+def test_any_bytes_behind_what_is_known(wire: Wire, data: st.DataObject) -> None:
+    """Bytes changed anywhere, cut or doubled, open as they do cold: the same fields, or the same refusal."""
+    body = data.draw(_bodies(wire))[-1]
+    tenant = Conversations().of("a tenant", wire)
+    codec_for(wire)  # its module is loaded
+    fields = open_body(body, tenant, wire)
+    assert fields is not None
+    try:
+        codec_for(wire).decode_request(body, fields)
+    except MustcallError:
+        return
+    place = data.draw(st.integers(0, len(body)))
+    inserted = data.draw(
+        st.sampled_from((b"", b" ", b",", b"]", b"}", b'"', b"{}", b',"messages":[]', b',"model":"m"'))
+    )
+    removed = data.draw(st.integers(0, 3))
+    bent = body[:place] + inserted + body[place + removed :]
+    warm, cold = open_body(bent, tenant, wire), open_body(bent)
+    assert (warm is None) == (cold is None)
+    if warm is None or cold is None:
+        return
+    assert list(warm) == list(cold)
+    assert doubled_field(bent, warm) == doubled_field(bent, cold)
+    if doubled_field(bent, cold) is None:
+        assert _read(wire, bent, warm) == _read(wire, bent, cold)
+
+
+def _read(wire: Wire, body: bytes, fields: dict[str, msgspec.Raw]) -> object:
+    try:
+        return codec_for(wire).decode_request(body, fields)
+    except MustcallError as error:
+        return _told(error)
+
+
+def _talk(number: int, size: int = 300) -> bytes:
+    talk = [{"role": "user", "content": f"{number}: " + "x" * size}]
+    return _written(Wire.CHAT, talk, messages_first=True, spaced=None, model="m")
+
+
+def _kept(conversations: Conversations, tenant: str, body: bytes) -> bool:
+    """Read a body for a tenant and tell whether some of it came before."""
+    fields = open_body(body, conversations.of(tenant, Wire.CHAT), Wire.CHAT)
+    assert isinstance(fields, Opened)
+    codec_for(Wire.CHAT).decode_request(body, fields)
+    return fields.known is not None
+
+
+def test_tenants_are_apart() -> None:
+    """What one tenant sent is not found by another, whose own is found; nor on another wire."""
+    conversations = Conversations()
+    assert not _kept(conversations, "a", _talk(1))
+    assert not _kept(conversations, "b", _talk(1))
+    assert _kept(conversations, "a", _talk(1))
+    assert _kept(conversations, "b", _talk(1))
+    assert conversations.of("a", Wire.MESSAGES).find(_talk(1)) is None
+
+
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    """The bound holds over all tenants together; what is used stays, and what goes is gone."""
+    conversations = Conversations(8 * (300 + 1024))
+    for number in range(6):
+        _kept(conversations, "a", _talk(number))
+    assert _kept(conversations, "a", _talk(0))
+    for number in range(6, 11):
+        _kept(conversations, "b", _talk(number))
+    assert conversations.size <= 8 * (300 + 1024)
+    assert _kept(conversations, "a", _talk(0))
+    assert not _kept(conversations, "a", _talk(1))
+
+
+def test_different_bodies_stay_within_the_bound() -> None:
+    """Thousands of bodies that never come again: the bytes that are kept stay bounded, and so do the nodes."""
+    conversations = Conversations(100_000)
+    for number in range(3_000):
+        _kept(conversations, f"tenant {number % 7}", _talk(number))
+    assert conversations.size <= 100_000
+    assert len(conversations) <= 100_000 // 1024 + 7
+
+
+def test_only_new_messages_are_decoded() -> None:
+    """A conversation that grows costs the reading of what it adds, however long it is."""
+    tenant = Conversations().of("a tenant", Wire.CHAT)
+    talk: list[Json] = []
+    for number in range(40):
+        talk.append({"role": "user", "content": f"message {number} " + "x" * 500})
+        body = _written(Wire.CHAT, talk, messages_first=False, spaced=None, model="m")
+        fields = open_body(body, tenant, Wire.CHAT)
+        assert isinstance(fields, Opened)
+        request = codec_for(Wire.CHAT).decode_request(body, fields)
+        assert len(request.messages) == number + 1
+        if number:
+            assert len(fields.rest) < 1_000
