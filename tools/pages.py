@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/, and the parts of other pages between `<!-- generated: … -->` marks.
+"""Writes the generated pages of docs/ and the figures of README.md, and the parts of other pages between `<!-- generated: … -->` marks.
 
 Everything here is printed from the tables the engine reads, so that docs and code cannot drift. `--check` compares
 instead. docs/rules.md is the work of tools/rules.py.
@@ -43,6 +43,7 @@ from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
+from front import readme
 from reference import reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -287,6 +288,7 @@ def operations() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "../README.md": readme,
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
     "operations.md": operations,

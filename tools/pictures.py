@@ -1,4 +1,4 @@
-"""Draws the two pictures of docs/architecture.md: the layers, from the import graph, and a turn, from the remedies.
+"""Draws the pictures of the docs from what they show: layers, a turn, badges, and those of docs/concepts.
 
     python tools/pictures.py           # write them
     python tools/pictures.py --check   # say which are old
@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from mustcall.core.verdict import Verdict
 from mustcall.policy.turn.remedy import TABLE, Remedy
@@ -171,7 +172,55 @@ def turn() -> str:
     return _svg(y + tall + 36, "One turn from request to outcome", parts)
 
 
-PICTURES = {"layers.svg": layers, "turn.svg": turn}
+# Badges
+
+
+_BADGE_STYLE = """<style>text { font: 11px system-ui, sans-serif; fill: #fff }
+.left { fill: #57606a } .right { fill: #0f6b52 }</style>"""
+
+
+def _badge(left: str, right: str) -> str:
+    """Draw a fact about the project as two fields."""
+    first, second = 12 + 7 * len(left), 12 + 7 * len(right)
+    size = f'width="{first + second}" height="20" viewBox="0 0 {first + second} 20"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(left)}: {escape(right)}">\n'
+        f"{_BADGE_STYLE}\n"
+        f'<rect class="right" width="{first + second}" height="20" rx="3"/>'
+        f'<path class="left" d="M3 0h{first - 3}v20H3a3 3 0 0 1-3-3V3a3 3 0 0 1 3-3z"/>\n'
+        f'<text x="{first // 2}" y="14" text-anchor="middle">{escape(left)}</text>'
+        f'<text x="{first + second // 2}" y="14" text-anchor="middle">{escape(right)}</text>\n</svg>\n'
+    )
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def python_badge() -> str:
+    """Draw the versions of Python that the package names."""
+    found = [one.rpartition(" :: ")[2] for one in _project()["classifiers"] if " :: 3." in one]
+    return _badge("python", f"{found[0]} – {found[-1]}")
+
+
+def licence_badge() -> str:
+    """Draw the licence."""
+    return _badge("licence", _project()["license"])
+
+
+def typed_badge() -> str:
+    """Draw that the package has types of its own."""
+    assert (SOURCES / "py.typed").is_file()
+    return _badge("typing", "strict")
+
+
+PICTURES = {
+    "badge-licence.svg": licence_badge,
+    "badge-python.svg": python_badge,
+    "badge-typed.svg": typed_badge,
+    "layers.svg": layers,
+    "turn.svg": turn,
+}
 
 
 def drawn() -> Iterator[tuple[Path, str]]:
