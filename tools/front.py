@@ -38,14 +38,15 @@ def figures(page: str) -> str:
     counts = [(int(made), int(asked)) for made, asked in re.findall(r"\| (\d+) of (\d+) \|", measured)]
     made, asked = sum(one for one, _ in counts), sum(one for _, one in counts)
     lines = [
-        f"Right answers on a public benchmark (BFCL, {suite}), whole sets, {model} behind llama.cpp's own server, {day}. In",
-        "brackets: 95 % intervals. *plain*: the calls that anybody could read in the bare replies' text.",
+        f"Right answers on a public benchmark (BFCL, {suite}), whole sets, on {day}: {model},",
+        "on llama.cpp's own server. In brackets: 95 % intervals. *plain*: the calls that anybody could read in the bare replies' text.",
         "",
         "| set | questions | bare | plain | through mustcall |",
         "|---|--:|--:|--:|--:|",
         *(f"| {name} | {number} | {bare} | {plain} | **{right}** |" for name, number, bare, plain, right in rows),
         "",
-        f"A demanded call (`required`, or a tool by name, on all three wires) came and was valid in **{made} of {asked}** turns.",
+        "A demanded call (`required`, or a tool by name, on all three wires) came and was valid in "
+        f"**{made} of {asked}** turns.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ and the figures of README.md, and the parts of other pages between `<!-- generated: … -->` marks.
+"""Writes the generated pages of docs/, and the parts of other pages between `<!-- generated: … -->` marks.
 
 Everything here is printed from the tables the engine reads, so that docs and code cannot drift. `--check` compares
 instead. docs/rules.md is the work of tools/rules.py.

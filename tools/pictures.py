@@ -200,7 +200,7 @@ def _project() -> dict[str, Any]:
 def python_badge() -> str:
     """Draw the versions of Python that the package names."""
     found = [one.rpartition(" :: ")[2] for one in _project()["classifiers"] if " :: 3." in one]
-    return _badge("python", f"{found[0]} – {found[-1]}")
+    return _badge("python", f"{found[0]} to {found[-1]}")
 
 
 def licence_badge() -> str:

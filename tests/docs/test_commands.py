@@ -1,4 +1,4 @@
-"""Every command of the README, the install page and the pages of docs/start runs as printed, or stands in the table of those that cannot.
+"""Every command of README, install.md and docs/start runs as printed, or stands in the table of those that cannot.
 
 Commands run in a folder of their own with a scripted model behind `MUSTCALL_UPSTREAM`; a server is stopped once it says
 that it listens.

@@ -195,7 +195,7 @@ def test_examples_of_configuration_load(page: str, tmp_path: Path) -> None:
 
 def test_every_request_header_is_documented() -> None:
     """Rules 9, 120: every header a caller may send stands in turns.md with the setting it makes."""
-    known: dict[str, tuple[str, Any]] = vars(asking)["_HEADERS"]
+    known: dict[str, tuple[str, Any]] = vars(asking)["CALLERS_HEADERS"]
     for name, (setting, _) in known.items():
         field = f"limits.{setting}" if setting == "extra_calls" else setting
         assert f"| `{asking.PREFIX}{name}` | `{field}` |" in TURNS
