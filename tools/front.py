@@ -39,13 +39,14 @@ def figures(page: str) -> str:
     made, asked = sum(one for one, _ in counts), sum(one for _, one in counts)
     lines = [
         f"Right answers on a public benchmark (BFCL, {suite}), whole sets, on {day}: {model},",
-        "on llama.cpp's own server. In brackets: 95 % intervals. *plain*: the calls that anybody could read in the bare replies' text.",
+        "on llama.cpp's own server. In brackets: 95 % intervals. *plain*: the calls that anybody could read in the",
+        "bare replies' text.",
         "",
         "| set | questions | bare | plain | through mustcall |",
         "|---|--:|--:|--:|--:|",
         *(f"| {name} | {number} | {bare} | {plain} | **{right}** |" for name, number, bare, plain, right in rows),
         "",
-        "A demanded call (`required`, or a tool by name, on all three wires) came and was valid in "
+        "A demanded call (`required`, or a tool by name, on all three wires) came and was valid in",
         f"**{made} of {asked}** turns.",
     ]
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ from mustcall.wire.registry import codec_for
 
 __all__ = ["REPLY_HEADERS", "document", "written"]
 
+_RULE = re.compile(r"\s*\(rules? [\d, and]+\)")
 _REFERENCE = "#/components/schemas/{name}"
 _ABOUT = (
     "Every turn gives valid calls, a clean answer, or a typed error. Objects may have more fields than are listed: on "
@@ -140,6 +141,9 @@ def document() -> dict[str, Any]:
     """Return the document."""
     kinds = [getattr(shapes, name) for name in shapes.__all__]
     _, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    for schema in components.values():
+        if "description" in schema:  # the numbers of rules are for those who work on the code
+            schema["description"] = _RULE.sub("", schema["description"])
     paths: dict[str, dict[str, Any]] = {}
     for route in _ROUTES:
         paths.setdefault(route.path, {})[route.method] = _operation(route)
