@@ -133,7 +133,7 @@ def _notes(kind: type[Any]) -> dict[str, str]:
         if line.strip().startswith("#:"):
             said.append(line.strip().removeprefix("#:").strip())
         elif field is not None and said:
-            words = re.sub(r"\s*\(rules? [\d, and]+\)", "", " ".join(said))
+            words = re.sub(r"\s*\(rules? [\d, and]+\)|(?<=\()rule \d+[;:]? ", "", " ".join(said))
             found[field[1]] = words.replace("|", "\\|")
             said = []
         else:
@@ -165,9 +165,9 @@ def _default(field: Any) -> str:
 def _configuration() -> str:
     parts = [
         _words(
-            "Every table of `mustcall.toml`. Flags win over the environment, the environment over the file. `[wording]`",
-            "is listed in [turns](../turns.md#sentences), `[[profile]]` in [profiles](../profiles.md). `mustcall config",
-            "check` says what is in force.",
+            "Every table of `mustcall.toml`. Flags win over the environment, the environment over the file.",
+            "`[wording]` is listed in [turns](../turns.md#sentences), `[[profile]]` in [profiles](../profiles.md).",
+            "`mustcall config check` says what is in force.",
         )
     ]
     for title, kind, prefix, page in _SECTIONS:
@@ -194,14 +194,14 @@ def _headers() -> str:
         "Headers",
         "## Of a request\n",
         _words(
-            "Each sets what the same field of a `mustcall` object in the body sets. The body wins over headers, both win",
-            "over the operator's settings; limits can only be lowered. They never reach the upstream.",
+            "Each sets what the same field of a `mustcall` object in the body sets. The body wins over headers,",
+            "both win over the operator's settings; limits can only be lowered. They never reach the upstream.",
         ),
         _table(("header", "setting"), asked),
         "## Of a reply\n",
         _words(
-            "A stream's headers leave with its first byte. Where that is before the verdict, headers that depend on the",
-            "verdict are left out.",
+            "A stream's headers leave with its first byte. Where that is before the verdict, headers that depend on",
+            "the verdict are left out.",
         ),
         _table(("header", "meaning"), said),
         "[The gateway](../gateway.md#headers) lists which headers of the upstream are passed on.",
@@ -225,10 +225,10 @@ def _errors() -> str:
     return _page(
         "Errors",
         _words(
-            "Every error has a stable `code`, an HTTP status, and a message that names the value and the fix. A model's",
-            "failure has the status that clients of the caller's wire do not repeat (chat 422, responses 400, messages",
-            "502) and lists every attempt in `details.attempts`. [Turns](../turns.md#errors) and",
-            "[the gateway](../gateway.md#errors) explain them.",
+            "Every error has a stable `code`, an HTTP status, and a message that names the value and the fix.",
+            "A model's failure has the status that clients of the caller's wire do not repeat (chat 422,",
+            "responses 400, messages 502) and lists every attempt in `details.attempts`.",
+            "[Turns](../turns.md#errors) and [the gateway](../gateway.md#errors) explain them.",
         ),
         _table(("code", "status", "try again", "name", "when"), sorted(rows)),
     )
