@@ -1,4 +1,4 @@
-"""What MkDocs is told beside mkdocs.yml: links out of docs/, and pages that another branch of work brings.
+"""What MkDocs is told beside mkdocs.yml: links out of docs/, and pages without a place in the nav.
 
 A link to a file of the repository that is no page (a test, a module, the Dockerfile) becomes its name: the site stands
 by itself. README, changelog and the pages of examples/ and benchmarks/ are pages of the site, too. A page that exists
@@ -23,6 +23,12 @@ OUTSIDE = {
     "examples/README.md": "more/examples.md",
     "benchmarks/README.md": "more/benchmarks.md",
 }
+#: Pages that have their place in the nav as soon as they are there.
+PLACES = {
+    "probe.md": ("Tasks", "Probe a model"),
+    "wrap.md": ("Clients", "Wrap a client object"),
+    "frameworks.md": ("Clients", "Adapters for frameworks"),
+}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -45,7 +51,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     named = _named(config.nav)
     found = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
     guides = next(entry["Guides"] for entry in config.nav or [] if "Guides" in entry)
-    rest = sorted(found - named)
+    for page, (section, title) in PLACES.items():
+        if page in found - named:
+            next(entry[section] for entry in guides if isinstance(entry, dict) and section in entry).append(
+                {title: page}
+            )
+    rest = sorted(found - named - set(PLACES))
     if rest:
         guides.append({"More": rest})
     config.nav = [*(config.nav or []), {"More": [{_title(place): place} for place in OUTSIDE.values()]}]
