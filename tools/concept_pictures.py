@@ -59,7 +59,7 @@ def ladder() -> str:
                 box(x, top, 145, 48, "again" if place else "accept"),
                 text(x + 10, top + 20, str(rung.kind), "name"),
             ]
-            parts.append(text(x + 10, top + 38, _RUNGS[rung.kind], "small"))
+            parts.append(text(x + 10, top + 38, "again, firmer" if rung.firmness else _RUNGS[rung.kind], "small"))
             if place:
                 parts.append(arrow((x - 12, top + 24), (x, top + 24)))
         y += 100
@@ -128,7 +128,7 @@ _TABLES = {
         "responses, items and threads that callers continue",
         ("conversation", "response", "item", "holder"),
     ),
-    "Traces": ("what every turn and attempt was; contents only if the operator says so", ("turn", "attempt")),
+    "Traces": ("what every turn was; contents only if switched on", ("turn", "attempt")),
     "Budgets": ("what sessions have used, and which upstreams fail", ("account", "charge", "host", "breaker")),
     "Learnt facts": ("what worked with which model, with the evidence", ("fact", "tally")),
 }
@@ -145,8 +145,8 @@ def ledger() -> str:
         parts.append(arrow((160, 43 + place * 66), (210, 43 + place * 66)))
     y = 10
     for title, (words, names) in _TABLES.items():
-        parts += [box(215, y, 560, 56), text(228, y + 22, title, "name"), text(345, y + 22, words)]
-        parts.append(text(345, y + 42, f"tables: {', '.join(names)}", "small"))
+        parts += [box(215, y, 560, 56), text(228, y + 22, title, "name"), text(360, y + 22, words)]
+        parts.append(text(360, y + 42, f"tables: {', '.join(names)}", "small"))
         y += 62
     for place, (name, words) in enumerate((("SQLite", "a file, by default"), ("PostgreSQL", "for many replicas"))):
         top = 60 + place * 110
