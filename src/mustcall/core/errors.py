@@ -399,7 +399,7 @@ class AlreadyRecorded(LedgerError):
 
 
 class BreakerOpen(MustcallError):
-    """The upstream failed again and again and is left alone for a while: `retry_after` seconds from now."""
+    """The circuit breaker of the upstream is open for `retry_after` seconds, after repeated failures."""
 
     code = "breaker_open"
     status = 503

@@ -17,7 +17,7 @@ __all__ = ["TraceQueue"]
 
 T = TypeVar("T")
 
-_WHAT = "turns are not traced"
+_WHAT = "storing traces failed"
 
 
 class TraceQueue(Generic[T]):

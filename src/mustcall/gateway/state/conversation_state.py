@@ -112,7 +112,7 @@ class Memory:
                 try:
                     chain = await self._chain(previous, tenant, Wire.MESSAGES)
                 except LedgerError as error:  # the client can send everything, and does when it is told this
-                    self._notices.failed("threads are not held", error)
+                    self._notices.failed("storing threads failed", error)
                     raise _unknown(previous, Wire.MESSAGES) from None
             case _:
                 raise InvalidRequest('`thread` must be {"type": "create"} or {"type": "continue", …}', param="thread")
@@ -208,7 +208,7 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
             if response is not None:
                 await self.ledger.put_response(response)
         except MustcallError as error:
-            self.notices.failed("a response was not stored", error)
+            self.notices.failed("storing a response failed", error)
 
     def _response(self, body: bytes) -> StoredResponse | None:
         try:

@@ -62,7 +62,7 @@ _LAST_SHARE = 2.0
 #: Seconds after which a fact that was learnt again is written again: where a setting forbids to believe it, that is
 #: with every turn.
 _RENEW = 3600.0
-_CLOSED = "the ledger cannot be opened: no traces, no stored responses"
+_CLOSED = "opening the ledger failed, no traces or responses are stored"
 #: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
 _PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
 _LONGEST_CLIENT = 40
@@ -231,7 +231,7 @@ class Keeper:
             try:
                 await self.share_facts(learnt)
             except LedgerError as error:
-                self.notices.failed("what was learnt is not shared", error)
+                self.notices.failed("sharing learnt facts failed", error)
             shared.set()
             if last:
                 return
@@ -335,7 +335,7 @@ class Keeper:
                 await self.ledger.write_off(age=_WRITE_OFF)
                 await self.ledger.expire_learnt(before=max(0.0, time() - self._settings.learnt_seconds))
             except LedgerError as error:
-                self.notices.failed("what is old was not removed", error)
+                self.notices.failed("pruning expired rows failed", error)
             await asyncio.sleep(_SWEEP)
 
 
