@@ -44,6 +44,8 @@ from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
+from front import readme
+from lookup import LOOKUPS
 from reference import reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -295,6 +297,7 @@ def operations() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "../README.md": readme,
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
     "operations.md": operations,
@@ -307,6 +310,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "security.md": security,
     "setup.md": setup,
     "turns.md": turns,
+    **LOOKUPS,
 }
 
 

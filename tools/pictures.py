@@ -1,4 +1,4 @@
-"""Draws the two pictures of docs/architecture.md: the layers, from the import graph, and a turn, from the remedies.
+"""Draws the pictures of the docs from what they show: layers, a turn, badges, and those of docs/concepts.
 
     python tools/pictures.py           # write them
     python tools/pictures.py --check   # say which are old
@@ -12,52 +12,20 @@ import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from mustcall.core.verdict import Verdict
 from mustcall.policy.turn.remedy import TABLE, Remedy
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # scripts beside this one, also where this one is loaded
+
+from concept_pictures import dialects, ladder, ledger, verdicts
+from drawing import WIDTH, arrow, box, svg, text
 
 __all__ = ["PICTURES", "drawn", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "mustcall"
-_WIDTH = 960
-_STYLE = """<style>
-text { font: 13px system-ui, sans-serif; fill: #1f2328 } .name { font-weight: 600; font-size: 15px }
-.small { font-size: 12px; fill: #57606a } .box { fill: #f6f8fa; stroke: #8c959f }
-.line { stroke: #57606a; fill: none } .head { fill: #57606a }
-.accept { fill: #dafbe1; stroke: #2da44e } .again { fill: #fff8c5; stroke: #bf8700 }
-.fail { fill: #ffebe9; stroke: #cf222e }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .small { fill: #9198a1 } .box { fill: #161b22; stroke: #6e7681 }
-.line { stroke: #9198a1 } .head { fill: #9198a1 }
-.accept { fill: #12261e; stroke: #3fb950 } .again { fill: #272115; stroke: #d29922 }
-.fail { fill: #25171c; stroke: #f85149 } }
-</style>
-<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
-<path class="head" d="M0 0 8 4 0 8z"/></marker></defs>"""
-
-
-def _svg(height: int, label: str, parts: list[str]) -> str:
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
-    return "\n".join([head, _STYLE, *parts, "</svg>"]) + "\n"
-
-
-def _box(x: int, y: int, width: int, height: int, kind: str = "box") -> str:
-    return f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
-
-
-def _text(x: int, y: int, words: str, kind: str = "", *, middle: bool = False) -> str:
-    classes = f' class="{kind}"' if kind else ""
-    anchor = ' text-anchor="middle"' if middle else ""
-    return f'<text x="{x}" y="{y}"{classes}{anchor}>{escape(words)}</text>'
-
-
-def _arrow(*points: tuple[int, int]) -> str:
-    path = " ".join(f"{x},{y}" for x, y in points)
-    return f'<polyline class="line" points="{path}" marker-end="url(#end)"/>'
-
-
 # Layers
 
 
@@ -101,12 +69,12 @@ def layers() -> str:
             folders = _folders(package)
             height = 78 if folders else 56
             uses = ", ".join(sorted(_imported(package))) or "nothing of ours"
-            parts += [_box(10, y, _WIDTH - 20, height), _text(22, y + 22, name, "name")]
-            parts += [_text(120, y + 22, _purpose(package)), _text(120, y + 42, f"imports {uses}", "small")]
+            parts += [box(10, y, WIDTH - 20, height), text(22, y + 22, name, "name")]
+            parts += [text(120, y + 22, _purpose(package)), text(120, y + 42, f"imports {uses}", "small")]
             if folders:
-                parts.append(_text(120, y + 63, f"folders: {', '.join(folders)}", "small"))
+                parts.append(text(120, y + 63, f"folders: {', '.join(folders)}", "small"))
             y += height + (3 if name != names[-1] else 10)
-    return _svg(y, "The layers of mustcall; imports point down", parts)
+    return svg(y, "The layers of mustcall; imports point down", parts)
 
 
 # A turn
@@ -143,13 +111,13 @@ def turn() -> str:
     for number, (name, what, where) in enumerate(_STEPS):
         row, place = divmod(number, 4)
         x, y = 10 + (place if row == 0 else 3 - place) * (width + gap), 10 + row * (height + 50)
-        parts += [_box(x, y, width, height), _text(x + 12, y + 20, name, "name")]
-        parts += [_text(x + 12, y + 38, what), _text(x + 12, y + 54, where, "small")]
+        parts += [box(x, y, width, height), text(x + 12, y + 20, name, "name")]
+        parts += [text(x + 12, y + 38, what), text(x + 12, y + 54, where, "small")]
         if number % 4 < 3:
             ahead = x + width if row == 0 else x
-            parts.append(_arrow((ahead, y + 31), (ahead + (gap if row == 0 else -gap), y + 31)))
+            parts.append(arrow((ahead, y + 31), (ahead + (gap if row == 0 else -gap), y + 31)))
         elif row == 0:
-            parts.append(_arrow((x + width // 2, y + height), (x + width // 2, y + height + 50)))
+            parts.append(arrow((x + width // 2, y + height), (x + width // 2, y + height + 50)))
     y = 10 + 2 * height + 50 + 40
     foot = 10 + 2 * height + 50
     groups = (
@@ -157,21 +125,73 @@ def turn() -> str:
         ("again", "asked again", _AGAIN),
         ("fail", "a typed error", (Remedy.FAIL,)),
     )
-    wide = (_WIDTH - 40) // 3
+    wide = (WIDTH - 40) // 3
     tall = 74 + 18 * max(-(-len(_verdicts(*remedies)) // 2) for _, _, remedies in groups)
     for place, (kind, title, remedies) in enumerate(groups):
         x = 10 + place * (wide + 10)
-        parts += [_box(x, y, wide, tall, kind), _text(x + 12, y + 24, title, "name")]
-        parts.append(_text(x + 12, y + 44, "by " + ", ".join(map(str, remedies)), "small"))
+        parts += [box(x, y, wide, tall, kind), text(x + 12, y + 24, title, "name")]
+        parts.append(text(x + 12, y + 44, "by " + ", ".join(map(str, remedies)), "small"))
         names = _lines(_verdicts(*remedies), 2)
-        parts += [_text(x + 12, y + 68 + 18 * line, words) for line, words in enumerate(names)]
-        parts.append(_arrow((115, foot), (115, foot + 20), (x + wide // 2, foot + 20), (x + wide // 2, y)))
+        parts += [text(x + 12, y + 68 + 18 * line, words) for line, words in enumerate(names)]
+        parts.append(arrow((115, foot), (115, foot + 20), (x + wide // 2, foot + 20), (x + wide // 2, y)))
     note = "A verdict stands in each group that one of its rows leads to; the conditions are in remedies.md."
-    parts.append(_text(10, y + tall + 24, note, "small"))
-    return _svg(y + tall + 36, "One turn from request to outcome", parts)
+    parts.append(text(10, y + tall + 24, note, "small"))
+    return svg(y + tall + 36, "One turn from request to outcome", parts)
 
 
-PICTURES = {"layers.svg": layers, "turn.svg": turn}
+# Badges
+
+
+_BADGE_STYLE = """<style>text { font: 11px system-ui, sans-serif; fill: #fff }
+.left { fill: #57606a } .right { fill: #0f6b52 }</style>"""
+
+
+def _badge(left: str, right: str) -> str:
+    """Draw a fact about the project as two fields."""
+    first, second = 12 + 7 * len(left), 12 + 7 * len(right)
+    size = f'width="{first + second}" height="20" viewBox="0 0 {first + second} 20"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(left)}: {escape(right)}">\n'
+        f"{_BADGE_STYLE}\n"
+        f'<rect class="right" width="{first + second}" height="20" rx="3"/>'
+        f'<path class="left" d="M3 0h{first - 3}v20H3a3 3 0 0 1-3-3V3a3 3 0 0 1 3-3z"/>\n'
+        f'<text x="{first // 2}" y="14" text-anchor="middle">{escape(left)}</text>'
+        f'<text x="{first + second // 2}" y="14" text-anchor="middle">{escape(right)}</text>\n</svg>\n'
+    )
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def python_badge() -> str:
+    """Draw the versions of Python that the package names."""
+    found = [one.rpartition(" :: ")[2] for one in _project()["classifiers"] if " :: 3." in one]
+    return _badge("python", f"{found[0]} to {found[-1]}")
+
+
+def licence_badge() -> str:
+    """Draw the licence."""
+    return _badge("licence", _project()["license"])
+
+
+def typed_badge() -> str:
+    """Draw that the package has types of its own."""
+    assert (SOURCES / "py.typed").is_file()
+    return _badge("typing", "strict")
+
+
+PICTURES = {
+    "badge-licence.svg": licence_badge,
+    "badge-python.svg": python_badge,
+    "badge-typed.svg": typed_badge,
+    "dialects.svg": dialects,
+    "ladder.svg": ladder,
+    "layers.svg": layers,
+    "ledger.svg": ledger,
+    "turn.svg": turn,
+    "verdicts.svg": verdicts,
+}
 
 
 def drawn() -> Iterator[tuple[Path, str]]:
@@ -182,14 +202,14 @@ def drawn() -> Iterator[tuple[Path, str]]:
 
 def main(words: list[str]) -> int:
     """Run the command."""
-    old = [path for path, text in drawn() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    old = [path for path, drawing in drawn() if not path.is_file() or path.read_text(encoding="utf-8") != drawing]
     if "--check" in words:
         for path in old:
             print(f"{path.relative_to(ROOT)} is old: run `make docs`")
         return 1 if old else 0
-    for path, text in drawn():
+    for path, drawing in drawn():
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(drawing, encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Every command of the README and of the install page runs as printed, or stands in the table of those that cannot.
+"""Every command of README, install.md and docs/start runs as printed, or stands in the table of those that cannot.
 
 Commands run in a folder of their own with a scripted model behind `MUSTCALL_UPSTREAM`; a server is stopped once it says
 that it listens.
@@ -21,11 +21,13 @@ from mustcall.ledger import open_ledger
 from mustcall.testing import Answer, Recorded, Say, ScriptedUpstream, Turn, demo_turn
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/install.md")
+PAGES = ("README.md", "docs/install.md", *(f"docs/start/{name}.md" for name in ("README", "gateway", "library", "cli")))
 PATIENCE = 120
 
 #: Commands that run elsewhere, by how they begin: why they cannot run here, and what runs them or their parts instead.
 ELSEWHERE = {
+    "python3 -m venv .venv": "makes an environment in the checkout; tools/setup does so for `make run`",
+    ".venv/bin/": "needs packages of the index; `make dist` installs the same checkout as a wheel",
     "make run": "fetches a model of 491 MB; tests/cli/test_serve.py starts the same server on a smaller one",
     "make test": "is this",
     "make dist": "builds and installs with packages of the index; CI and every release run it",

@@ -50,11 +50,11 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_the_pictures_are_up_to_date() -> None:
-    """Rule 120: the pictures of architecture.md are what the imports and the remedies give (`make docs`)."""
-    pictures = load("pictures")
-    for path, text in pictures.drawn():
+    """Rule 120: the drawn pictures are what the imports and tables give (`make docs`), and each stands on a page."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    for path, text in load("pictures").drawn():
         assert path.read_text(encoding="utf-8") == text
-        assert f"pictures/{path.name}" in (path.parents[1] / "architecture.md").read_text(encoding="utf-8")
+        assert f"pictures/{path.name}" in pages
 
 
 def test_the_walk_names_files_that_are_there() -> None:
@@ -195,7 +195,7 @@ def test_examples_of_configuration_load(page: str, tmp_path: Path) -> None:
 
 def test_every_request_header_is_documented() -> None:
     """Rules 9, 120: every header a caller may send stands in turns.md with the setting it makes."""
-    known: dict[str, tuple[str, Any]] = vars(asking)["_HEADERS"]
+    known: dict[str, tuple[str, Any]] = vars(asking)["CALLERS_HEADERS"]
     for name, (setting, _) in known.items():
         field = f"limits.{setting}" if setting == "extra_calls" else setting
         assert f"| `{asking.PREFIX}{name}` | `{field}` |" in TURNS
@@ -246,8 +246,11 @@ def test_every_error_code_is_documented() -> None:
 
 def test_links_and_anchors_are_good() -> None:
     """What the pages point at exists, headings included."""
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        written = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)]+)\)", written):
+            if target.startswith("https://"):
+                continue
             file, _, anchor = target.partition("#")
             path = page.parent / file if file else page
             assert path.exists(), f"{page.name}: {target}"
@@ -255,3 +258,11 @@ def test_links_and_anchors_are_good() -> None:
                 heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
                 slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
                 assert anchor in slugs, f"{page.name}: {target}"
+
+
+def test_the_glossary_is_short() -> None:
+    """At most 25 terms, in alphabetical order, each on one line."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\| (?!term|---)([^|]+?) \| [^|]+ \|$", page, re.MULTILINE)
+    assert 20 <= len(terms) <= 25
+    assert terms == sorted(terms)

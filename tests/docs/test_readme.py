@@ -1,4 +1,4 @@
-"""README's Python runs as printed, against the demo it tells the reader to start."""
+"""README: its Python runs as printed, it is short, its figures and pictures are current, and what it names exists."""
 
 import re
 from pathlib import Path
@@ -6,42 +6,55 @@ from typing import Any
 
 import pytest
 
+from mustcall.dialects import DIALECTS
 from mustcall.testing import ScriptedUpstream, demo_turn
 from mustcall.testing.gateway import RunningGateway
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_readme_has_a_block_per_way_in() -> None:
-    """Before and after, two for the gateway, two for the library."""
-    assert len(BLOCKS) == 5
+def test_readme_is_short() -> None:
+    """A reader decides in half a minute."""
+    assert len(README.splitlines()) < 150
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["before and after", "openai", "anthropic", "agent", "testing"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["gateway", "library"])
 def test_readme_block(block: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each block runs and prints something."""
+    """Each block runs and prints what a tool call gives."""
     with ScriptedUpstream(demo_turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         left: dict[str, Any] = {}
         exec(block.replace("http://127.0.0.1:8484", gateway.url), left)  # noqa: S102  our own README
         if "client" in left:
             left["client"].close()  # or its sockets are found unclosed some time later
-    assert capsys.readouterr().out.strip()
+    assert re.search(r"name='get_weather'|Sunny in \w+, 21 degrees", capsys.readouterr().out)
 
 
-def test_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first block prints what README says it prints: prose without mustcall, the call with it."""
-    printed = re.search(r"```text\n(before: .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    exec(BLOCKS[0], {})  # noqa: S102  our own README
-    assert printed is not None
-    assert capsys.readouterr().out == printed[1]
+def test_the_picture_is_current() -> None:
+    """The picture was drawn from the recorded turn and from the page as it is now, and is small."""
+    from readme_picture import PICTURE, is_current  # noqa: PLC0415  needs Pillow, which only pictures do
+
+    assert is_current(), "run python tools/readme_picture.py"
+    assert PICTURE.stat().st_size < 100_000
+    assert "docs/pictures/before-after.png" in README
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", *(f"docs/{one}" for one in ("dialects.md", "compare.md"))]
+)
+def test_the_number_of_formats_is_the_codes(page: str) -> None:
+    """Wherever a page counts the formats of calls, it is the number of dialects in the catalogue."""
+    text = re.sub(r"<!-- .*? -->", "", (ROOT / page).read_text(encoding="utf-8"))
+    counts = re.findall(r"\b(\d+) (?:text )?(?:formats|forms)\b(?! that)", text)
+    assert set(counts) - {"3"} <= {str(len(DIALECTS))}
+    assert page == "docs/compare.md" or counts
 
 
 def test_readme_names_real_commands_and_files() -> None:
     """What README points at exists."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
+    for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / target.partition("#")[0]).exists(), target
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for command in re.findall(r"^make (\w+)", text, re.MULTILINE):
+    for command in re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)

@@ -43,7 +43,7 @@ __all__ = ["command"]
 
 @click.command(name="demo", short_help="Measure a model with and without mustcall.")
 @upstream_options
-@click.option("--prompts", "count", type=int, metavar="N", help="Ask only so many of the 40 prompts.")
+@click.option("--prompts", "count", type=int, metavar="N", help="Number of prompts to ask, of 40.")
 @click.option("--seed", type=int, help="Shuffle the prompts; the same number gives the same order.")
 @sampling_options
 @report_options

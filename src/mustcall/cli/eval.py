@@ -69,7 +69,7 @@ _RUN_OPTIONS = (
     click.option(
         "--set", "sets", multiple=True, callback=_split, help="A set to ask; may be repeated.  [default: all]"
     ),
-    click.option("--limit", type=click.IntRange(1), help="Ask so many questions of each set, drawn by the seed."),
+    click.option("--limit", type=click.IntRange(1), help="Number of questions of each set, drawn by the seed."),
     click.option("--seed", type=int, default=0, show_default=True, help="What --limit draws by."),
     click.option(
         "--choice",
@@ -92,10 +92,10 @@ _RUN_OPTIONS = (
     click.option(
         "--out",
         type=click.Path(path_type=Path),
-        help="Keep the replies in this file or directory, or go on with it.  [default: a file in the user's cache]",
+        help="Keep the replies in this file or directory; continue a run that is there.  [default: a file in the user's cache]",
     ),
     click.option(
-        "--new", is_flag=True, help="Start a new run, although a stopped one with the same options could go on."
+        "--new", is_flag=True, help="Start a new run, even if a stopped one with the same options could be continued."
     ),
 )
 _LLAMA_OPTION = click.option(

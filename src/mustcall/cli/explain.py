@@ -67,7 +67,7 @@ _MEANINGS: dict[RungKind, str] = {
 @click.option("--model", help="The model to plan for.  [default: the request's own]")
 @click.option("--wire", type=_WIRES, help="The wire the request is written for.  [default: as its fields tell]")
 @click.option("--to", "upstream_wire", type=_WIRES, help="The upstream's wire.  [default: the request's]")
-@click.option("--base-url", default="", help="The upstream's address: facts differ by door.")
+@click.option("--base-url", default="", help="The upstream's address: facts depend on the endpoint.")
 @click.option("-H", "--header", "headers", multiple=True, help="A header of the request, as NAME: VALUE.")
 @click.option(
     "--config",

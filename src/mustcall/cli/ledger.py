@@ -44,7 +44,7 @@ def check(place: str | None) -> None:
 
 @command.command(short_help="Remove what is old.")
 @gateway_ledger
-@click.option("--keep", metavar="AGE", help="Remove what is older: 30d, 12h; 0 keeps it for ever.")
+@click.option("--keep", metavar="AGE", help="Remove entries older than this: 30d, 12h; 0 removes none.")
 @click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB; 0 for any.")
 @click.option("--all", "everything", is_flag=True, help="Remove everything that has ended, however new.")
 def prune(place: str | None, keep: str | None, max_size: str | None, *, everything: bool) -> None:

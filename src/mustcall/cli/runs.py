@@ -40,7 +40,7 @@ def command() -> None:
 
 @command.command(name="list", short_help="Show the runs there are.")
 @place_option
-@click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Only those that are so.")
+@click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Show only runs with this status.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
 @json_option
 def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:
@@ -85,14 +85,14 @@ def show(run_id: str, place: str | None, *, as_json: bool) -> None:
     _print_end(out, shown)
 
 
-@command.command(short_help="Go on with a run.")
+@command.command(short_help="Continue a run.")
 @click.argument("run_id")
 @click.option("--agent", "path", required=True, metavar="MODULE:ATTRIBUTE", help="The agent the run belongs to.")
 @click.option("--take", is_flag=True, help="Take the run even if its owner's lease lasts.")
 @place_option
 @json_option
 def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bool) -> None:
-    """Go on with RUN_ID where it was interrupted, and print its answer; nothing that is done is done again.
+    """Continue RUN_ID where it was interrupted, and print its answer. Finished steps are not repeated.
 
     Exit codes: 0 answered; 1 the run failed; 2 the command cannot be carried out as given.
     """
@@ -109,7 +109,7 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
 @click.argument("run_id")
 @place_option
 def cancel(run_id: str, place: str | None) -> None:
-    """End RUN_ID: whoever is at it can write nothing more and stops. Exits with 1 if there is nothing to cancel."""
+    """Cancel RUN_ID. The process that carries it out stops. Exits with 1 if there is nothing to cancel."""
     if on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is None:
         click.echo(f"{plain(run_id)} is not there, or has ended", err=True)
         sys.exit(1)

@@ -85,7 +85,7 @@ PY
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Serve with so many processes; dead ones are replaced. Limits are for each.",
+    help="Number of worker processes; one that exits is replaced. Limits apply to each.",
 )
 @click.option(
     "--log-level",

@@ -102,7 +102,7 @@ _OPTIONS = (
     click.option("--docs", type=_FOLDER, help="A folder of documents for search_docs."),
     click.option("--mcp", multiple=True, metavar="COMMAND", help="An MCP server to start. May be repeated."),
     click.option("--tool", "tools", multiple=True, metavar="NAME", help="Offer only this tool. May be repeated."),
-    click.option("--system", metavar="TEXT", help="What the model is told first."),
+    click.option("--system", metavar="TEXT", help="The system prompt."),
     click.option("--max-steps", type=click.IntRange(1, 100), default=8, show_default=True, help="Turns per question."),
     click.option("--max-tokens", type=click.IntRange(1), help="Tokens per turn.  [default: the upstream's own limit]"),
     click.option(

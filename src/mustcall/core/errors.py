@@ -399,7 +399,7 @@ class AlreadyRecorded(LedgerError):
 
 
 class BreakerOpen(MustcallError):
-    """The upstream failed repeatedly and its circuit is open for another `retry_after` seconds."""
+    """The circuit breaker of the upstream is open for `retry_after` seconds, after repeated failures."""
 
     code = "breaker_open"
     status = 503

@@ -68,7 +68,7 @@ _WATCH_AFTER = 0.05
 _TURNS = {"/chat/completions": Wire.CHAT, "/responses": Wire.RESPONSES, "/messages": Wire.MESSAGES}
 _COUNT = "/messages/count_tokens"
 _MODELS = "/models"
-_PROBES = frozenset({"", "/healthz", "/readyz", "/api/hello"})
+_PROBES = frozenset({"", "/health", "/healthz", "/readyz", "/api/hello"})
 _METRICS = "/metrics"
 #: The method each path takes.
 _METHODS = {**dict.fromkeys((*_TURNS, _COUNT), "POST"), _MODELS: "GET", _METRICS: "GET"}

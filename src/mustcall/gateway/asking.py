@@ -13,7 +13,7 @@ from mustcall.core.errors import InvalidRequest
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.wire.opening import Fields
 
-__all__ = ["PREFIX", "take_controls"]
+__all__ = ["CALLERS_HEADERS", "OPERATORS", "PREFIX", "CallersLimits", "take_controls"]
 
 PREFIX = "x-mustcall-"
 _KEY = b'"mustcall"'
@@ -41,7 +41,7 @@ def _force(text: str) -> bool | str:
 
 
 #: Headers, without their prefix, and the control each one sets.
-_HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+CALLERS_HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "force-tools": ("force_tools", _force),
     "protocol": ("protocol", str),
     "on-unmet": ("on_unmet", str),
@@ -61,10 +61,10 @@ _HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 #: Settings that are not a caller's to make, or mean nothing to a gateway.
-_OPERATORS = frozenset({"tools", "refuse_starved", "hops", "result_cap"})
+OPERATORS = frozenset({"tools", "refuse_starved", "hops", "result_cap"})
 
 
-class _Limits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class CallersLimits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The limits a caller may lower."""
 
     extra_calls: int | None = None
@@ -92,9 +92,9 @@ def take_controls(
         for name, value in headers.items():
             if not name.startswith(PREFIX):
                 continue
-            known = _HEADERS.get(name[len(PREFIX) :])
+            known = CALLERS_HEADERS.get(name[len(PREFIX) :])
             if known is None:
-                names = ", ".join(PREFIX + one for one in _HEADERS)
+                names = ", ".join(PREFIX + one for one in CALLERS_HEADERS)
                 raise InvalidRequest(f"there is no header {name[:80]!r}; there are: {names}")
             field, read = known
             try:
@@ -130,13 +130,13 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]) -> Controls:
-    operators = _OPERATORS | {"limits"}
+    operators = OPERATORS | {"limits"}
     unknown = [name for name in changes if name in operators or name not in Controls.__struct_fields__]
     if unknown:
-        known = ", ".join(sorted({*Controls.__struct_fields__} - _OPERATORS))
+        known = ", ".join(sorted({*Controls.__struct_fields__} - OPERATORS))
         raise InvalidRequest(f"`mustcall` has no setting {unknown[0]!r}; there are: {known}", param=_FIELD)
     try:
-        lowered = msgspec.convert(limits, _Limits)
+        lowered = msgspec.convert(limits, CallersLimits)
         asked = msgspec.convert({**msgspec.to_builtins(controls), **changes}, Controls)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"`mustcall`: {error}", param=_FIELD) from None

@@ -24,9 +24,9 @@ class Notices:
         now = time.monotonic()
         if now - self._said.get(what, -self._quiet) >= self._quiet:
             self._said[what] = now
-            _log.warning("%s: %s; the gateway goes on serving", what, error.message)
+            _log.warning("%s: %s; the gateway continues to serve", what, error.message)
 
     def over(self, what: str) -> None:
         """Note that it works again; say so if a failure had been said."""
         if self._said.pop(what, None) is not None:
-            _log.warning("%s: the ledger works again", what)
+            _log.warning("%s: resolved, the ledger works again", what)

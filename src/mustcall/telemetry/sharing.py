@@ -42,7 +42,7 @@ class SharedDirectory:
         except OSError as error:
             for file in made:
                 file.unlink(missing_ok=True)
-            _log.warning("metrics cover one process each: no space in %s (%s)", self.path, error.strerror)
+            _log.warning("metrics are not shared between workers: no space in %s (%s)", self.path, error.strerror)
             return False
         return True
 
@@ -84,7 +84,7 @@ class SharedDirectory:
                 for file in self.path.glob(f"gauge_live*_{pid}.db"):
                     file.unlink()
         except (OSError, RuntimeError, ValueError) as error:  # its files stay, and are read as they are
-            _log.warning("merging the metrics of worker %s failed: %s", pid, error)
+            _log.warning("metrics of worker %s were not merged: %s", pid, error)
 
     def remove(self) -> None:
         """Remove all of it."""
@@ -107,7 +107,7 @@ def make_directory() -> SharedDirectory | None:
     try:
         return SharedDirectory(Path(tempfile.mkdtemp(prefix="mustcall-metrics-")))
     except OSError as error:
-        _log.warning("metrics cover one process each: no directory to share them (%s)", error.strerror)
+        _log.warning("metrics are not shared between workers: no directory for them (%s)", error.strerror)
         return None
 
 

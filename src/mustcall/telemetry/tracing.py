@@ -68,9 +68,9 @@ def start_tracing(events: EventStream, environment: Mapping[str, str]) -> Tracin
 
         return OtlpTracing(events, environment, signals)
     except ImportError:
-        _log.warning("turns are not traced: OTEL_* asks for it; pip install 'mustcall[otel]'")
+        _log.warning("tracing is off: OTEL_* is set but the SDK is missing; pip install 'mustcall[otel]'")
     except Exception as error:  # noqa: BLE001  what the SDK makes of variables it cannot read
-        _log.warning("turns are not traced: %s", error)
+        _log.warning("tracing is off: %s", error)
     return None
 
 

@@ -30,7 +30,7 @@ __all__ = ["LedgerBreakers", "LedgerMeter", "OpeningMeter", "WhenAway"]
 #: Seconds between the tries to release what a refused call may have reserved.
 _AGAIN = (0.5, 1.0, 2.0)
 _NOT_COUNTED = "counting spending failed"
-_NOT_SHARED = "sharing circuit breakers failed"
+_NOT_SHARED = "sharing breaker states failed"
 _T = TypeVar("_T")
 
 

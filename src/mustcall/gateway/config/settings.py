@@ -81,7 +81,9 @@ MetricsAccess = Literal["key", "open", "off"]
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[server]`: where the gateway listens and what it lets in."""
 
+    #: The address to listen on.
     host: str = "127.0.0.1"
+    #: The port to listen on.
     port: int = 8484
     #: The largest request body, in bytes.
     max_body_bytes: int = 64 * 1024 * 1024
@@ -112,24 +114,36 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     #: A provider, and a model if one is to be asked for whatever callers name: "openai:gpt-5".
     use: str = ""
+    #: What the upstream is called in routes, logs and `NAME/model`; the provider's or the wire's name by default.
     name: str = ""
+    #: `chat`, `responses` or `messages`.
     wire: Wire | None = None
+    #: Its address up to and including the version, as in `https://api.openai.com/v1`.
     base_url: str = ""
     #: The model every request is for; empty: the one the caller names.
     model: str = ""
+    #: The environment variable with its key. Without it the caller's own key is forwarded.
     api_key_env: str | None = None
+    #: Whether the caller's key is forwarded where `api_key_env` is not set.
     forward_key: bool = True
+    #: Headers sent with every request.
     headers: dict[str, str] = {}
+    #: Seconds until a connection is made.
     connect_timeout: float = Timeouts().connect
+    #: Seconds until the first byte of a reply.
     read_timeout: float = Timeouts().read
+    #: Seconds between two pieces of a reply.
     idle_timeout: float = Timeouts().idle
+    #: Retries after 429, 5xx, timeouts and resets, before anything has reached the caller.
     retries: int = Backoff().retries
-    #: Seconds before the first of them, doubled for each that follows, at most `backoff_cap`.
+    #: Seconds before the first retry, doubled for each that follows, at most `backoff_cap`.
     backoff_base: float = Backoff().base
     backoff_cap: float = Backoff().cap
     #: Seconds of a Retry-After that are waited here; a longer one is left to the caller.
     longest_wait: float = Backoff().longest_wait
+    #: The limit where the wire demands one and the caller gave none.
     default_max_tokens: int = 8192
+    #: The most that a caller of another wire may ask for.
     max_output_tokens: int | None = None
     #: For the wire responses: whether it keeps responses itself. If not, the gateway keeps them.
     stateful: bool = True

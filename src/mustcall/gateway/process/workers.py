@@ -245,7 +245,7 @@ class _Crew:
         how = f"exit code {worker.process.exitcode}"
         if not self._announced and not worker.ready:
             raise ConfigError(f"a worker ended before it could answer ({how}); what it printed says why")
-        _log.warning("worker %s ended (%s); another one takes its place", worker.process.pid, how)
+        _log.warning("worker %s exited (%s); starting a replacement", worker.process.pid, how)
         if worker.ready:
             self._start()
         else:

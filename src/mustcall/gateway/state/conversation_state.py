@@ -112,7 +112,7 @@ class Memory:
                 try:
                     chain = await self._chain(previous, tenant, Wire.MESSAGES)
                 except LedgerError as error:  # the client can send everything, and does when it is told this
-                    self._notices.failed("locking a conversation failed", error)
+                    self._notices.failed("storing threads failed", error)
                     raise _unknown(previous, Wire.MESSAGES) from None
             case _:
                 raise InvalidRequest('`thread` must be {"type": "create"} or {"type": "continue", …}', param="thread")

@@ -25,7 +25,7 @@ __all__ = ["Held", "Holders"]
 #: What is in every body that refers to something the upstream keeps, or says whether it shall: a cheap test.
 _SIGNS = re.compile(rb'"(?:previous_response_id|conversation|item_reference|store)"|\{\s*"id"\s*:\s*"[^"]*"\s*\}')
 _ENDS = (b"response.completed", b"response.incomplete", b"response.failed")
-_LOST = "whose response it is was not noted, and nobody can go on from it"
+_LOST = "response owner not recorded; it cannot be continued"
 
 
 class _Item(msgspec.Struct):

@@ -54,7 +54,10 @@ _LAST_SHARE = 2.0
 #: Seconds after which a fact that was learnt again is written again: where a setting forbids to believe it, that is
 #: with every turn.
 _RENEW = 3600.0
-_CLOSED = "the ledger cannot be opened: no traces, no stored responses"
+_CLOSED = "opening the ledger failed, no traces or responses are stored"
+#: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
+_PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
+_LONGEST_CLIENT = 40
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 

@@ -28,6 +28,7 @@ from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.receiving import headers_of
+from mustcall.gateway.openapi.document import written as openapi
 from mustcall.gateway.replies import Header, Receive, Scope, Send
 from mustcall.gateway.service import Service
 from mustcall.gateway.state.conversation_state import tenant_of_key
@@ -49,6 +50,9 @@ _log = log_of("mustcall.gateway.ui")
 _ROOT = "/ui"
 _API = "/ui/api/"
 _STATIC = "/ui/static/"
+#: The description of the API, and the page that shows it.
+_OPENAPI = "/openapi.json"
+_DOCS = "/docs"
 #: The largest body that is read, the most turns of a page of the list, and the most that wait for news at once.
 _MOST_BODY = 64 * 1024
 _MOST_TURNS = 200
@@ -116,10 +120,12 @@ class Page:
 
     @staticmethod
     def takes(scope: Scope) -> bool:
-        """Tell whether a request is for the page: its paths, and the root where a browser asks for it."""
+        """Tell whether a request is for the page: its paths, the API's description, the root for a browser."""
         path: str = scope["path"]
         if path.startswith(_ROOT):
             return path == _ROOT or path[3] == "/"
+        if path in (_OPENAPI, _DOCS):
+            return True
         return path == "/" and scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,14 +146,17 @@ class Page:
         hosts = allowed_hosts(inside.settings)
         if hosts is not None:
             check_host(headers.get("host"), hosts)
+        if path == _OPENAPI:
+            _check_read(scope)
+            await _send(send, scope, 200, openapi(), [(b"content-type", b"application/json")])
+            return
         if not inside.settings.server.ui:
             raise UnknownRoute("the page is switched off (`ui` in [server])")
         if path in ("/", "/ui/"):
             await _send(send, scope, 302, b"", [(b"location", _ROOT.encode())])
             return
         if not path.startswith(_API):
-            if scope["method"] not in ("GET", "HEAD"):
-                raise WrongMethod(f"{path} takes GET, not {scope['method']}", allowed="GET")
+            _check_read(scope)
             await self._send_file(scope, send, path, headers)
             return
         check_site(headers)
@@ -172,7 +181,8 @@ class Page:
         if self._files is None:
             self._files = await asyncio.to_thread(read_files)
         # Whatever stands behind /ui is a view of the one page.
-        name = path.removeprefix(_STATIC) if path.startswith(_STATIC) else "index.html"
+        view = "docs.html" if path == _DOCS else "index.html"
+        name = path.removeprefix(_STATIC) if path.startswith(_STATIC) else view
         file = self._files.get(name)
         if file is None:
             raise UnknownRoute(f"the page has no file {name[:100]!r}")
@@ -282,6 +292,12 @@ _ROUTES = (
     _Route("GET", "turns/*", Page.turn),
     _Route("POST", "turns/*/replay", Page.replay),
 )
+
+
+def _check_read(scope: Scope) -> None:
+    """Raise `WrongMethod` for anything but a read."""
+    if scope["method"] not in ("GET", "HEAD"):
+        raise WrongMethod(f"{scope['path']} takes GET, not {scope['method']}", allowed="GET")
 
 
 def _find(method: str, path: str) -> tuple[_Route, str]:

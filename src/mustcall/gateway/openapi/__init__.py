@@ -1,0 +1,1 @@
+"""The gateway's API as an OpenAPI document: shapes of bodies, headers, routes."""
