@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.options import Options
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
+    from mustcall.engine.agent.tracing import Trace as Trace
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
@@ -167,6 +168,7 @@ _HOMES = {
     "mustcall.engine.agent.options": ("Options",),
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
+    "mustcall.engine.agent.tracing": ("Trace",),
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),

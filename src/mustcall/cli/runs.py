@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from typing import Any
 
 import click
 import msgspec
@@ -118,7 +119,7 @@ def cancel(run_id: str, place: str | None) -> None:
     click.echo(f"cancelled {plain(run_id)}")
 
 
-def _print_result(result: RunResult) -> None:
+def _print_result(result: RunResult[Any]) -> None:
     for call in result.unknown:
         click.echo(f"mustcall: whether {plain(call.name)} took effect is not known", err=True)
     if result.error is not None:

@@ -3,7 +3,7 @@
 Everything a model or a tool wrote is made plain first: no text can steer the terminal.
 """
 
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 from rich.console import Console
@@ -126,7 +126,7 @@ class Screen:
         if len(lines) > _MOST_LINES:
             self.note(f"  {self._bar} … {len(lines) - _MOST_LINES} more lines")
 
-    def _ended(self, result: RunResult) -> None:
+    def _ended(self, result: RunResult[Any]) -> None:
         if result.error is not None:
             self.fail(result.error)
         elif result.stopped in _ENDINGS:
@@ -151,7 +151,7 @@ def _short(text: str) -> str:
 def _arguments(call: ToolCall) -> str:
     """Return arguments as a person would write them."""
     try:
-        fields = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(call.arguments_json, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
-        return _short(call.arguments)
+        return _short(call.arguments_json)
     return _short(", ".join(f"{name}={bytes(value).decode('utf-8', 'replace')}" for name, value in fields.items()))

@@ -5,6 +5,7 @@ nothing of any request. Gateway and library come in here.
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import msgspec
 
@@ -148,6 +149,12 @@ class Turns:
         self.learnt = learnt or Learnt()
         self.issued = Issued()
         self._last = Setting(transport=transport, clock=clock, learnt=self.learnt)
+
+    def ruled_by(self, rules: tuple[GroundingRule, ...]) -> "Turns":
+        """Return the same turns under other grounding rules; what is learnt is shared."""
+        other = copy(self)
+        other.house = msgspec.structs.replace(self.house, rules=rules)
+        return other
 
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""

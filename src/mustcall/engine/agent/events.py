@@ -5,6 +5,8 @@ outcome, then a `CallStarted` for each call and, in the order they end, a `CallF
 event of every run, a failed one included. Nothing of a discarded attempt is ever an event.
 """
 
+from typing import Any
+
 import msgspec
 
 from mustcall.core.parts import ToolCall
@@ -63,7 +65,7 @@ class CallFinished(msgspec.Struct, frozen=True, tag="call_finished"):
 class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
     """The run is over."""
 
-    result: RunResult
+    result: RunResult[Any]
 
 
 RunEvent = TextDelta | ReasoningDelta | StepFinished | CallStarted | CallFinished | RunFinished

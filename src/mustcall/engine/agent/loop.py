@@ -69,7 +69,7 @@ _logger = log_of("mustcall.engine")
 class Run:
     """One run. `result` can be asked for at any time: what it shows is always a legal history."""
 
-    def __init__(self, plan: Plan, messages: tuple[Message, ...], after: RunResult | None = None) -> None:
+    def __init__(self, plan: Plan, messages: tuple[Message, ...], after: RunResult[Any] | None = None) -> None:
         self._plan = plan
         self._messages = list(messages)
         #: Where a stateful upstream keeps the conversation, and how much of it it has.
@@ -104,13 +104,13 @@ class Run:
         self._noted = (len(self._messages), 0, 0)
         self._left: Recovered | None = None
         self._paid: Charge | None = None
-        self._stored: RunResult | None = None
+        self._stored: RunResult[Any] | None = None
         self._claims: tuple[UnbackedClaim, ...] = ()
         self._telling: RunTelling | None = None
 
     # --- what it looks like from outside -----------------------------------------------------------------------------
 
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Any]:
         """Return the run as it stands; one that is not over counts as cancelled."""
         if self._stored is not None:
             return self._stored
@@ -125,7 +125,8 @@ class Run:
             text=said or self._text,
             messages=tuple(messages),
             stopped=self._stopped or Stopped.CANCELLED,
-            output=self._output,
+            answer=self._output,
+            structured=self._plan.answering is not None,
             calls=tuple(self._calls),
             steps=tuple(self._steps),
             usage=self._usage,
@@ -139,7 +140,7 @@ class Run:
             run_id=None if self.keeper is None else self.keeper.run_id,
         )
 
-    def store(self, result: RunResult) -> None:
+    def store(self, result: RunResult[Any]) -> None:
         """Be a run that has ended with this result."""
         self._stored, self._stopped = result, result.stopped
 
@@ -147,6 +148,11 @@ class Run:
         """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
         if self._purse is not None:
             self._purse.turn = name
+
+    @property
+    def deps(self) -> Any:
+        """What the run's tools, approvals and rules depend on."""
+        return self._plan.deps
 
     @property
     def over(self) -> bool:
@@ -207,7 +213,7 @@ class Run:
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
-    async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult:
+    async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult[Any]:
         """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
         plan = self._plan
         runner = Runner(
@@ -218,6 +224,7 @@ class Run:
             clock=plan.clock,
             egress=self._purse,
             controls=plan.controls,
+            deps=plan.deps,
         )
         keeper = self.keeper
         telling = self._telling = RunTelling(turns.events, plan.clock, plan.endpoint.name, plan.model)

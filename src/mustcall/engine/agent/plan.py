@@ -1,6 +1,7 @@
 """What a run is made of before it begins: its settings, who listens, and what one step sends."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     answering: Answering | None = None
     metering: Metering | None = None
     session: str | None = None
+    #: What tools, approvals and rules depend on.
+    deps: Any = None
     claims: Claims = Claims.OFF
     #: Whether answers are held against the results of the calls before them, and whether the model is a small one.
     compares: bool = False

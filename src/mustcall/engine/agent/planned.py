@@ -9,6 +9,7 @@ and the caller's calls: a legal one, for either model alone as well. A step is a
 import re
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -66,7 +67,7 @@ class PlannedRun(Run):
     """One run of two models: `plan` are the caller's settings and the run's, `planner` the other's."""
 
     def __init__(
-        self, plan: Plan, planner: Plan, messages: tuple[Message, ...], after: RunResult | None = None
+        self, plan: Plan, planner: Plan, messages: tuple[Message, ...], after: RunResult[Any] | None = None
     ) -> None:
         super().__init__(plan, messages, after)
         self._planner = planner
@@ -317,7 +318,7 @@ def told_in_words(messages: Iterable[Message], wording: Wording) -> Iterable[Mes
                     calls[part.id] = part
                 case ToolResult():
                     made, told = calls.get(part.call_id), result_text(part)
-                    name, given = ("a tool", "") if made is None else (made.name, made.arguments)
+                    name, given = ("a tool", "") if made is None else (made.name, made.arguments_json)
                     parts.append(Text(text=fill(wording.plan_result, tool=name, arguments=given, result=told.text)))
                     parts += told.media
                 case Reasoning():

@@ -78,7 +78,7 @@ def _measure_part(part: Part) -> tuple[int, int]:
         case Reasoning():
             return len(part.text) + sum(map(len, part.summary)), 0
         case ToolCall():
-            return len(part.name) + len(part.arguments), 0
+            return len(part.name) + len(part.arguments_json), 0
         case ToolReference(name=name):
             return len(name), 0
         case ToolResult():
