@@ -71,6 +71,8 @@ if TYPE_CHECKING:
         StepFinished,
         TextDelta,
     )
+    from mustcall.engine.agent.hooking import StepChange as StepChange
+    from mustcall.engine.agent.hooking import StepView as StepView
     from mustcall.engine.agent.options import Options
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from mustcall.policy.facts.controls import Controls, Limits
     from mustcall.policy.facts.controls import OnUnmet as OnUnmet
     from mustcall.policy.failures.breaker import BreakerRule as BreakerRule
+    from mustcall.policy.history.compaction import Compaction as Compaction
     from mustcall.policy.limits.budget import Caps
     from mustcall.policy.limits.budget import ModelPrice as ModelPrice
     from mustcall.policy.limits.budget import Price as Price
@@ -165,6 +168,7 @@ _HOMES = {
         "StepFinished",
         "TextDelta",
     ),
+    "mustcall.engine.agent.hooking": ("StepChange", "StepView"),
     "mustcall.engine.agent.options": ("Options",),
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
@@ -185,6 +189,7 @@ _HOMES = {
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
     "mustcall.policy.failures.breaker": ("BreakerRule",),
+    "mustcall.policy.history.compaction": ("Compaction",),
     "mustcall.policy.limits.budget": ("Caps", "ModelPrice", "Price", "TurnCap"),
     "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
     "mustcall.policy.words.grounding": ("GroundingRule",),

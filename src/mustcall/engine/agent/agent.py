@@ -14,6 +14,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.engine.agent.events import RunEvent, RunFinished
+from mustcall.engine.agent.hooking import AfterStep, BeforeStep
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.plan import Emit, Hook, Plan
@@ -40,11 +41,13 @@ from mustcall.engine.spending.accounts import shared_meter
 from mustcall.engine.spending.metering import Meter
 from mustcall.engine.spending.purse import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
+from mustcall.engine.tooling.ordering import check_order
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.facts.wording import Wording, check_wording
+from mustcall.policy.history.compaction import Compaction, check_compaction
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.policy.reply.unbacked_claims import Claims
@@ -71,12 +74,14 @@ class Agent(Generic[Deps, Out]):
     function gives the rules for a run's dependencies. `max_steps` are
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
-    run; its accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is
-    durable, else in this process's memory. With `claims="report"` what an answer
-    says was done is held against the calls that ran. With `check_answers` numbers, dates, times and file names of an
-    answer are held against the results of its calls, and one that departs from them is replaced by the results:
-    "small" does that for models whose name says that they are small, "always" for all.
+    every event; `before_step` and `after_step` are called around each step and may change what it asks. The run does
+    not answer before each of `required_steps` has succeeded. With `compaction` a long conversation is sent shortened.
+    `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each run; its
+    accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is durable,
+    else in this process's memory. With `claims="report"` what an answer says was done is held against the calls that
+    ran. With `check_answers` numbers, dates, times and file names of an answer are held against the results of its
+    calls, and one that departs from them is replaced by the results: "small" does that for models whose name says that
+    they are small, "always" for all.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
@@ -116,6 +121,10 @@ class Agent(Generic[Deps, Out]):
         timeout: float = 600.0,
         approve: Approve | None = None,
         hooks: Iterable[Hook] = (),
+        before_step: Iterable[BeforeStep] = (),
+        after_step: Iterable[AfterStep] = (),
+        required_steps: Iterable[str] = (),
+        compaction: Compaction | None = None,
         planner: Upstream | str | None = None,
         caller: Upstream | str | None = None,
         planner_options: Options | None = None,
@@ -158,6 +167,10 @@ class Agent(Generic[Deps, Out]):
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
+            before=tuple(before_step),
+            after=tuple(after_step),
+            required=tuple(required_steps),
+            compaction=compaction,
             metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,
             claims=read_setting("claims", Claims, claims),
@@ -506,7 +519,9 @@ class Agent(Generic[Deps, Out]):
         if self.planner is not None:  # grounding rules are about tools, which it is not offered
             house = House(overrides=self.planner.overrides, wording=self._house.wording)
             planning = await turns_on(self.planner, house, stack)
-        return turns, await open_roster(self.tools, stack), planning
+        roster = await open_roster(self.tools, stack)
+        check_order(roster, self._plan.required)
+        return turns, roster, planning
 
     def _planning(self, planner: Upstream, options: Options) -> Plan:
         """Return the planner's settings; raise `ConfigError` for what cannot plan."""
@@ -536,7 +551,13 @@ class Agent(Generic[Deps, Out]):
             raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
         if plan.metering is not None:
             check_budget(plan.metering.budget)
-        Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
+        here = Roster(each for each in self.tools if isinstance(each, FunctionTool))  # raises for two of one name
+        if len(here.tools) == len(self.tools):
+            check_order(here, plan.required)
+        if plan.compaction is not None:
+            check_compaction(plan.compaction)
+            if plan.stateful:
+                raise ConfigError("compaction cannot be used with stateful=True: the upstream keeps the conversation")
 
 
 #: What comes before a run that goes on from nothing.

@@ -38,6 +38,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     charge: Charge | None = None
     reminder: str | None = None
     notice: str | None = None
+    #: The required step that the answer before left out.
+    owed: str | None = None
     response_id: str | None = None
     kept: int = 0
 

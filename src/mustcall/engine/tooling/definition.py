@@ -54,6 +54,8 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Asked, when a durable run goes on, about a call that had begun and has no result. Without it, such a call of a
     #: tool that is not `repeatable` is reported as unknown and not made again.
     check: Check | None = None
+    #: The tools that must have succeeded in the run before this one is run; a call that comes too early is refused.
+    prerequisites: tuple[str, ...] = ()
     #: Characters of a result the model gets to see (rule 92); None: as many as the run's `Controls` say.
     result_cap: int | None = None
     #: Calls of this tool at the same time in one run; 0: as many as the run allows.

@@ -10,7 +10,7 @@ Parameters may be plain types, dataclasses, TypedDicts, msgspec structs or pydan
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
@@ -116,6 +116,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
+    prerequisites: Sequence[str] = (),
     result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Callable[[Callable[P, R]], DecoratedTool[P, R]]: ...
@@ -133,6 +134,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
+    prerequisites: Sequence[str] = (),
     result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Any:
@@ -144,6 +146,7 @@ def tool(
         side_effect=side_effect,
         approve=approve,
         check=check,
+        prerequisites=tuple(prerequisites),
         result_cap=result_cap,
         concurrency=concurrency,
     )

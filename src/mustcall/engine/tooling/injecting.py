@@ -41,8 +41,8 @@ def filling(hint: Any, deps_type: type[Any] | None, *, sayable: bool) -> Fill | 
     """
     if takes_context(hint):
         return give_context
-    if deps_type is None or not isinstance(hint, type):
-        return None
+    if deps_type is None or not isinstance(hint, type) or hint.__module__ == "builtins":
+        return None  # a plain text or number says nothing of whose it is; the context has such dependencies
     if hint is deps_type:
         return give_deps
     if sayable:

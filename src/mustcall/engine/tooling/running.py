@@ -18,6 +18,7 @@ from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
 from mustcall.engine.tooling.injecting import asked_with
+from mustcall.engine.tooling.ordering import unmet
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.engine.tooling.roster import Roster
@@ -84,6 +85,8 @@ class Runner:
         self._clock = clock
         self._egress = egress
         self._deps = deps
+        #: The tools that have succeeded in the steps before this one.
+        self.succeeded: frozenset[str] = frozenset()
         self._asking = asyncio.Lock()
         self._concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
@@ -127,7 +130,7 @@ class Runner:
         at_once: list[int] = []
         for index, call in enumerate(calls):
             tool = self._roster.tools.get(call.name)
-            if tool is None or not check_arguments(tool.offer, call.arguments_json).valid:
+            if tool is None or self._early(call) or not check_arguments(tool.offer, call.arguments_json).valid:
                 continue
             most = tool.settings.concurrency
             own[call.name] = own.get(call.name, 0) + 1
@@ -137,6 +140,10 @@ class Runner:
             if free >= 0 and (tool.settings.approve or self._approve) is None:
                 at_once.append(index)
         return at_once
+
+    def _early(self, call: ToolCall) -> tuple[str, ...]:
+        """Return what has to succeed before a call: it is not run, nor asked about, before that."""
+        return unmet(call.name, self._roster, self.succeeded)
 
     async def settled(self, call: ToolCall, step: int) -> Executed | None:
         """Return what becomes of a call that a run was interrupted in; None for one that is to be made (again)."""
@@ -185,6 +192,12 @@ class Runner:
         tool = self._roster.tools.get(call.name)
         if tool is None:
             return _line(call, CallStatus.UNKNOWN_TOOL, self._wording.unknown_tool, step)
+        if before := self._early(call):
+            named = " and ".join(f"`{name}`" for name in before)
+            problem = f"{named} must succeed first"
+            return _line(
+                call, CallStatus.REFUSED, fill(self._wording.tool_refused, tool=call.name, problem=problem), step
+            )
         try:
             attempt = await self._ready(tool, call, step)
         except _Ended as ended:

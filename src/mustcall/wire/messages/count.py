@@ -29,7 +29,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool
 from mustcall.wire.reading import as_object, decode_json, opt_int, reading_reply
 
-__all__ = ["decode_count", "encode_count", "estimate_tokens"]
+__all__ = ["decode_count", "encode_count", "estimate_message", "estimate_tokens"]
 
 _CHARACTERS_PER_TOKEN = 4
 #: Role and turn marks around each message.
@@ -60,6 +60,12 @@ def estimate_tokens(request: Request) -> int:
     if request.output is not None and request.output.schema is not None:
         characters += _json_length(request.output.schema)
     return max(1, tokens + -(-characters // _CHARACTERS_PER_TOKEN))
+
+
+def estimate_message(message: Message) -> int:
+    """Return a rough count of the tokens of one message."""
+    characters, tokens = _measure(message)
+    return _MESSAGE_OVERHEAD + tokens + -(-characters // _CHARACTERS_PER_TOKEN)
 
 
 def _measure(message: Message) -> tuple[int, int]:
