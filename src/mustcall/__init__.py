@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         StepFinished,
         TextDelta,
     )
+    from mustcall.engine.agent.events import PartialOutput as PartialOutput
     from mustcall.engine.agent.hooking import StepChange as StepChange
     from mustcall.engine.agent.hooking import StepView as StepView
     from mustcall.engine.agent.options import Options
@@ -162,6 +163,7 @@ _HOMES = {
     "mustcall.engine.agent.events": (
         "CallFinished",
         "CallStarted",
+        "PartialOutput",
         "ReasoningDelta",
         "RunEvent",
         "RunFinished",

@@ -15,6 +15,7 @@ from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
+    PartialOutput,
     ReasoningDelta,
     RunEvent,
     RunFinished,
@@ -83,6 +84,8 @@ class Screen:
             case ReasoningDelta(text=text):
                 if self._words:
                     self._write(text, style="dim italic")
+            case PartialOutput():
+                pass
             case StepFinished(record=record):
                 if len(record.attempts) > 1:
                     verdicts = ", ".join(str(one.verdict) for one in record.attempts if one.verdict is not None)

@@ -1,4 +1,4 @@
-"""A long run is sent shortened: the history stays whole, what is pinned stays in sight, a resumed run sends the same."""
+"""A long run is sent shortened: its history stays whole, pins stay in sight, a resumed run sends the same."""
 
 import asyncio
 from pathlib import Path

@@ -388,6 +388,7 @@ class Agent(Generic[Deps, Out]):
         hops: int | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
+        partial: bool = False,
     ) -> RunStream[Out]: ...
 
     @overload
@@ -401,6 +402,7 @@ class Agent(Generic[Deps, Out]):
         hops: int | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
+        partial: bool = False,
     ) -> RunStream[Asked]: ...
 
     def stream(
@@ -413,11 +415,15 @@ class Agent(Generic[Deps, Out]):
         hops: int | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
+        partial: bool = False,
     ) -> RunStream[Any]:
-        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
+        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`.
+
+        With `partial` a structured answer is told as it is written, too (`PartialOutput`).
+        """
         answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
-        run = self._made(start, answering, deps, stream=True, durable=run_id is not None)
+        run = self._made(start, answering, deps, stream=True, partial=partial, durable=run_id is not None)
         if run_id is None:
             return RunStream(run, lambda emit: self._drive(run, emit))
         return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
@@ -459,12 +465,23 @@ class Agent(Generic[Deps, Out]):
             kept=after.kept,
         )
 
-    def _made(self, start: Start, answering: Answering | None, deps: Any, *, stream: bool, durable: bool) -> Run:
+    def _made(
+        self,
+        start: Start,
+        answering: Answering | None,
+        deps: Any,
+        *,
+        stream: bool,
+        durable: bool,
+        partial: bool = False,
+    ) -> Run:
         controls = self._plan.controls
         deps = read_deps(deps, self.deps, self.deps_type)
         if start.force is not None:
             controls = msgspec.structs.replace(controls, force_tools=start.force)
-        plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering, deps=deps)
+        plan = msgspec.structs.replace(
+            self._plan, controls=controls, stream=stream, partial=partial, answering=answering, deps=deps
+        )
         if self._keeps_accounts and (durable or self._ledger is not None):
             if self._accounts is None:
                 self._accounts = metering_of(self._budget, self.upstream, self.runs.meter)

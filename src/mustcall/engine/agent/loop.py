@@ -23,6 +23,7 @@ from mustcall.engine.agent.comparing import Told, calls_nothing, instead_of, ins
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
+    PartialOutput,
     ReasoningDelta,
     RunEvent,
     RunFinished,
@@ -50,6 +51,8 @@ from mustcall.engine.answers.envelopes import (
     mended_calls,
     validated_once,
 )
+from mustcall.engine.answers.partial import PartialAnswer
+from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.ordering import first_missing
 from mustcall.engine.tooling.outcomes import CallStatus
@@ -127,9 +130,13 @@ class Run(RunState):
             raise _unmet_step(missing, self._number)
         withheld = Withheld(self._withholding(roster), lambda delta: self._tell(delta, emit))
 
+        preview = self._preview()
+
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
                 self._saying.append(delta.text)
+                if preview is not None and (value := preview.feed(delta.text)) is not None:
+                    await self._tell(PartialOutput(value), emit)
             await withheld.say(delta)
 
         try:
@@ -169,6 +176,13 @@ class Run(RunState):
         elif accepted:
             capped = asked.capped and self._reminder is None
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
+
+    def _preview(self) -> PartialAnswer | None:
+        """Return what tells a structured answer as it is written, where that was asked for."""
+        answering = self._plan.answering
+        if not self._plan.partial or answering is None:
+            return None
+        return PartialAnswer(None if answering.shape.inside is None else WRAPPED)
 
     def _withholding(self, roster: Roster) -> Withholding:
         """Return how much of what the next step says waits until it is known whether it is the answer."""

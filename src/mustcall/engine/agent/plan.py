@@ -43,6 +43,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     approve: Approve | None = None
     stateful: bool = False
     stream: bool = False
+    #: Whether a structured answer is told as it is written.
+    partial: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
     metering: Metering | None = None
