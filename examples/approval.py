@@ -1,6 +1,5 @@
 """A call that costs money is asked about first. What is not approved does not run, and the model is told."""
 
-import json
 import os
 import sys
 
@@ -11,7 +10,7 @@ LIMIT = 100
 
 def approve(call: ToolCall) -> bool:
     """Let small sums pass; ask a person about large ones, and say no where there is none."""
-    amount = json.loads(call.arguments)["amount"]
+    amount: int = call.arguments["amount"]
     if amount <= LIMIT:
         return True
     return sys.stdin.isatty() and input(f"Pay {amount} euros? [y/N] ").strip().lower() == "y"
@@ -31,7 +30,7 @@ def main() -> None:
     for amount in (20, 5000):
         result = agent.run_sync(f"Pay the invoice of {amount} euros.", force="pay_invoice")
         for call in result.calls:
-            print(f"{call.name}({call.call.arguments}): {call.status}")
+            print(f"{call.name}({call.call.arguments_json}): {call.status}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def main() -> None:
     )
     for question in ("What is Hero OS?", "What is the capital of France?"):
         result = agent.run_sync(question)
-        looked_up = ", ".join(f"{call.name}({call.call.arguments})" for call in result.calls) or "nothing"
+        looked_up = ", ".join(f"{call.name}({call.call.arguments_json})" for call in result.calls) or "nothing"
         print(f"{question}\n  looked up: {looked_up}\n  {result.text.strip()}\n")
 
 

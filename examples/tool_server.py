@@ -33,7 +33,7 @@ def main() -> None:
     model = os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local")
     agent = Agent(Upstream(where, model=model), tools=[server], options=Options(max_tokens=60))
     result = agent.run_sync("Count the stock of candles.", force="count_stock")
-    print("called:", [(call.name, call.call.arguments, call.result) for call in result.calls])
+    print("called:", [(call.name, call.call.arguments_json, call.result) for call in result.calls])
     print("answer:", result.text.strip())
 
 

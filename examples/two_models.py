@@ -30,7 +30,7 @@ def main() -> None:
     caller = Upstream(where, model=os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local"))
     agent = Agent(planner=planner(), caller=caller, tools=[get_weather])
     result = agent.run_sync("Do I need an umbrella for the weather in Oslo?")
-    print("called:", [(call.name, call.call.arguments) for call in result.calls])
+    print("called:", [(call.name, call.call.arguments_json) for call in result.calls])
     print("answer:", result.text)
     print("tokens:", {model: usage.output_tokens for model, usage in result.usage_by_model.items()})
 

@@ -60,7 +60,7 @@ def see(event: RunEvent) -> None:
         case CallFinished(call, result, ok):
             assert_type((call.name, result, ok), tuple[str, str, bool])
         case RunFinished(result):
-            assert_type(result, RunResult)
+            assert_type(result, RunResult[Any])
         case _:
             pass
 
@@ -79,7 +79,8 @@ def test_types() -> None:
     assert_type(result.messages, tuple[Message, ...])
     assert_type(result.stopped, Stopped)
     assert_type(result.usage, Usage)
-    assert_type(result.output, Any)
+    assert_type(result, RunResult[None])
+    assert_type(result.output, None)
     assert result.text == "Hi."
 
 
@@ -131,10 +132,10 @@ async def test_stream_types() -> None:
     """A stream is an iterator over events."""
     with ScriptedUpstream(default=Turn(Say("Hi."))) as upstream:
         stream = Agent(Upstream(f"chat={upstream.base_url}", model="m")).stream("Hello")
-        assert_type(stream, RunStream)
+        assert_type(stream, RunStream[None])
         async for event in stream:
             assert_type(event, RunEvent)
-        assert_type(stream.result, RunResult)
+        assert_type(stream.result, RunResult[None])
     assert stream.result.text == "Hi."
 
 

@@ -131,6 +131,7 @@ _TABLES = {
     "Traces": ("what every turn was; contents only if switched on", ("turn", "attempt")),
     "Budgets": ("what sessions have used, and which upstreams fail", ("account", "charge", "host", "breaker")),
     "Learnt facts": ("what worked with which model, with the evidence", ("fact", "tally")),
+    "Measured facts": ("what a probe measured of a model at an endpoint", ("measured",)),
 }
 
 

@@ -72,9 +72,13 @@ if TYPE_CHECKING:
         StepFinished,
         TextDelta,
     )
+    from mustcall.engine.agent.events import PartialOutput as PartialOutput
+    from mustcall.engine.agent.hooking import StepChange as StepChange
+    from mustcall.engine.agent.hooking import StepView as StepView
     from mustcall.engine.agent.options import Options
     from mustcall.engine.agent.results import RunResult, Stopped
     from mustcall.engine.agent.streams import RunStream
+    from mustcall.engine.agent.tracing import Trace as Trace
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
@@ -87,6 +91,7 @@ if TYPE_CHECKING:
     from mustcall.policy.facts.controls import Controls, Limits
     from mustcall.policy.facts.controls import OnUnmet as OnUnmet
     from mustcall.policy.failures.breaker import BreakerRule as BreakerRule
+    from mustcall.policy.history.compaction import Compaction as Compaction
     from mustcall.policy.limits.budget import Caps
     from mustcall.policy.limits.budget import ModelPrice as ModelPrice
     from mustcall.policy.limits.budget import Price as Price
@@ -160,15 +165,18 @@ _HOMES = {
     "mustcall.engine.agent.events": (
         "CallFinished",
         "CallStarted",
+        "PartialOutput",
         "ReasoningDelta",
         "RunEvent",
         "RunFinished",
         "StepFinished",
         "TextDelta",
     ),
+    "mustcall.engine.agent.hooking": ("StepChange", "StepView"),
     "mustcall.engine.agent.options": ("Options",),
     "mustcall.engine.agent.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.streams": ("RunStream",),
+    "mustcall.engine.agent.tracing": ("Trace",),
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),
@@ -185,6 +193,7 @@ _HOMES = {
     "mustcall.engine.tooling.functions": ("tool",),
     "mustcall.engine.tooling.outcomes": ("CallStatus", "ExecutedCall"),
     "mustcall.policy.failures.breaker": ("BreakerRule",),
+    "mustcall.policy.history.compaction": ("Compaction",),
     "mustcall.policy.limits.budget": ("Caps", "ModelPrice", "Price", "TurnCap"),
     "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
     "mustcall.policy.words.grounding": ("GroundingRule",),

@@ -208,7 +208,7 @@ def test_the_screen_is_redrawn() -> None:
     """At a terminal each role has a line that changes; a failed one is marked, and no text steers the terminal."""
     written = StringIO()
     console = Console(file=written, force_terminal=True, width=100, highlight=False)
-    call = ToolCall(id="c", name="fetch", arguments='{"url":"https://a.test/"}')
+    call = ToolCall(id="c", name="fetch", arguments_json='{"url":"https://a.test/"}')
     run = RoleRun(role=RoleKind.PROPOSER, name="proposer", upstream="u", model="m", output=Proposal(answer="\x1b[2J42"))
     broken = RoleRun(
         role=RoleKind.CRITIC,

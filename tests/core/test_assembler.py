@@ -40,7 +40,7 @@ def test_interleaved_parts() -> None:
         PartStarted(0, Reasoning()),
         ReasoningDelta(0, "hm"),
         PartStarted(1, Text(text="a")),
-        PartStarted(2, ToolCall(id="c", name="f", arguments="{")),
+        PartStarted(2, ToolCall(id="c", name="f", arguments_json="{")),
         TextDelta(1, "b"),
         ArgumentsDelta(2, "}"),
         StateDelta(0, OpaqueState(Wire.MESSAGES, "sig", "up")),
@@ -59,7 +59,7 @@ def test_interleaved_parts() -> None:
         parts=(
             Reasoning(text="hm", state=OpaqueState(Wire.MESSAGES, "sig", "up")),
             Text(text="abc"),
-            ToolCall(id="c", name="f", arguments="{}"),
+            ToolCall(id="c", name="f", arguments_json="{}"),
         ),
         finish=FinishReason.TOOL_CALLS,
         reported_finish="stop",
@@ -110,7 +110,7 @@ def test_unfinished_is_no_reply(events: tuple[Event, ...]) -> None:
         assembler.reply()
 
 
-_CALL = ToolCall(id="c", name="f", arguments="{}")
+_CALL = ToolCall(id="c", name="f", arguments_json="{}")
 _REFUSAL = Refusal(text="no")
 _TEXT = Text(text="t")
 
@@ -149,7 +149,9 @@ _parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(
         Reasoning, text=_texts, summary=st.lists(_texts.filter(bool), max_size=3).map(tuple), state=_states, id=_texts
     ),
-    st.builds(ToolCall, id=_texts, name=_texts, arguments=_texts, kind=st.sampled_from(CallKind), namespace=_texts),
+    st.builds(
+        ToolCall, id=_texts, name=_texts, arguments_json=_texts, kind=st.sampled_from(CallKind), namespace=_texts
+    ),
     st.just(ProviderItem(wire=Wire.RESPONSES, type="web_search_call", value={"id": "ws"})),
 )
 

@@ -19,7 +19,7 @@ from mustcall.core.events import (
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 
-_PARTS = (Text(text=""), ToolCall(id="c", name="f", arguments=""), Reasoning())
+_PARTS = (Text(text=""), ToolCall(id="c", name="f", arguments_json=""), Reasoning())
 _DELTAS = st.lists(
     st.one_of(
         st.builds(TextDelta, st.just(0), st.text(max_size=3)),

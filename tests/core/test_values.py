@@ -28,7 +28,7 @@ def test_usage_adds_up() -> None:
 
 def test_calls_and_results_of_a_message() -> None:
     """A message tells its calls and its results from its other parts."""
-    call = ToolCall(id="c", name="f", arguments="{}")
+    call = ToolCall(id="c", name="f", arguments_json="{}")
     result = ToolResult(call_id="c")
     message = Message(role=Role.USER, parts=(Text(text="t"), call, result))
     assert message.calls == (call,)

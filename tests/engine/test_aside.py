@@ -66,5 +66,5 @@ async def test_errors_are_raised_as_they_are() -> None:
 
 def test_arguments_weigh_more_than_text() -> None:
     """Arguments are checked and repaired, text and reasoning are only read."""
-    call = ToolCall(id="c", name="f", arguments="a" * 10)
+    call = ToolCall(id="c", name="f", arguments_json="a" * 10)
     assert heft(replied(Text("a" * 10), Reasoning(text="b" * 5), call)) == 10 + 5 + 80

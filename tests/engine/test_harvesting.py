@@ -78,7 +78,7 @@ async def take(wire: Wire, *answers: FakeReply, streams: bool, retries: int = 0)
 def calls_of(wire: Wire, body: bytes, *, streamed: bool) -> tuple[str, list[tuple[str, Any]]]:
     """The text and the calls of an answer."""
     reply = assembled(wire, body) if streamed else codec_for(wire).decode_reply(body, Provenance())
-    return said(reply), [(call.name, json.loads(call.arguments)) for call in reply.calls]
+    return said(reply), [(call.name, json.loads(call.arguments_json)) for call in reply.calls]
 
 
 @wires

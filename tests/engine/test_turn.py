@@ -230,7 +230,7 @@ async def test_turns_mean_the_same_across_wires(mine: Wire, theirs: Wire, stream
     if stream:
         reply = taken.reply(mine)
         assert said(reply) == "".join(part.text for part in turn.parts if isinstance(part, Say))
-        assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [
+        assert [(call.name, json.loads(call.arguments_json)) for call in reply.calls] == [
             (call.name, call.arguments) for call in turn.calls
         ]
 
@@ -313,7 +313,7 @@ async def test_a_text_call_behind_released_text_is_salvaged(mine: Wire, theirs: 
     assert b"tool_call>" not in taken.body
     reply = taken.reply(mine)
     assert said(reply).strip() == "Let me see."
-    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("weather", {"city": "Bern"})]
+    assert [(call.name, json.loads(call.arguments_json)) for call in reply.calls] == [("weather", {"city": "Bern"})]
 
 
 @pairs
@@ -324,7 +324,7 @@ async def test_only_calls_are_added_to_released_text(mine: Wire, theirs: Wire) -
     taken = await take(request_of(mine, stream=True), theirs, *answers, sends=shortened(mine, theirs))
     reply = taken.reply(mine)
     assert said(reply) == "Hm."
-    assert [json.loads(call.arguments) for call in reply.calls] == [{"city": "Bern"}]
+    assert [json.loads(call.arguments_json) for call in reply.calls] == [{"city": "Bern"}]
     assert b"Dropped" not in taken.body
 
 

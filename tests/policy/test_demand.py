@@ -27,7 +27,7 @@ NONE, AUTO, REQUIRED = (ToolChoice(mode=mode) for mode in (ChoiceMode.NONE, Choi
 STRICT, LENIENT = Controls(), Controls(strict_force=False)
 LOCKED = {"get_weather": ToolControls(locked_off=True)}
 
-CALL = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments="{}"),))
+CALL = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments_json="{}"),))
 RESULT = ToolResult(call_id="c1")
 ANSWERED = (CALL, Message(role=Role.TOOL, parts=(RESULT,)))
 
@@ -108,7 +108,7 @@ def test_the_four_choices(choice: ToolChoice | None, forced: bool, forbids: bool
 )
 def test_calls_a_demand_permits(choice: ToolChoice | None, call: tuple[str, str | None], permitted: bool) -> None:
     """Rule 29: another tool than the named one does not meet the demand; namespaces count where they are known."""
-    made = ToolCall(id="c", name=call[0], namespace=call[1], arguments="{}")
+    made = ToolCall(id="c", name=call[0], namespace=call[1], arguments_json="{}")
     assert Demand(choice=choice).permits(made) is permitted
 
 

@@ -109,7 +109,7 @@ def user(text: str) -> Message:
 
 def conversation(question: str, *tail: Message, result: str = "Sunny") -> Request:
     """A question, a call of ours and its wrapped result."""
-    call = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c", name="get_weather", arguments="{}"),))
+    call = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c", name="get_weather", arguments_json="{}"),))
     content = (Text(text=wrapped("get_weather", result)),)
     answer = Message(role=Role.TOOL, parts=(ToolResult(call_id="c", content=content),))
     return Request(model="m", messages=(user(question), call, answer, *tail))

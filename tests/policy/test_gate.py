@@ -29,7 +29,7 @@ from mustcall.core.unroll import unroll
 from mustcall.policy.reply.gate import Gate, Shown
 from support.values import replied
 
-CALL = ToolCall(id="c1", name="search", arguments='{"q":"x"}')
+CALL = ToolCall(id="c1", name="search", arguments_json='{"q":"x"}')
 STARTED = Started("r", "m")
 
 
@@ -80,7 +80,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
         summary=st.lists(some_words, max_size=2).map(tuple),
         state=st.sampled_from([None, OpaqueState(Wire.MESSAGES, "c2ln", "up")]),
     ),
-    st.builds(ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.just("search"), arguments=some_words),
+    st.builds(ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.just("search"), arguments_json=some_words),
     st.just(Unknown(wire=Wire.CHAT, type="new", value={"a": 1})),
 )
 
@@ -212,7 +212,7 @@ def test_trusted_arguments_stream() -> None:
     """Design, streaming: where the profile trusts the upstream, a call's arguments go out as they come."""
     events = list(unroll(replied(Text(text="Hi"), CALL, reported="tool_calls")))
     out = released(Gate(closed=False, trusted=True), events)
-    assert [event for event in out if isinstance(event, ArgumentsDelta)] == [ArgumentsDelta(1, CALL.arguments)]
+    assert [event for event in out if isinstance(event, ArgumentsDelta)] == [ArgumentsDelta(1, CALL.arguments_json)]
     assert not any(isinstance(event, Finished) for event in out)
 
 

@@ -27,7 +27,7 @@ from mustcall.policy.words.grounding import (
 HERO = GroundingRule(name="hero", triggers="hero os|hero_*", tool="search_hero_docs")
 DOCS = Tool(name="search_hero_docs")
 OTHER = Tool(name="get_weather")
-CALL = ToolCall(id="c1", name="search_hero_docs", arguments="{}")
+CALL = ToolCall(id="c1", name="search_hero_docs", arguments_json="{}")
 RESULT = ToolResult(call_id="c1", content=(Text(text="found"),))
 
 

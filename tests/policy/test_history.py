@@ -188,7 +188,7 @@ def test_unknown_content_is_content() -> None:
 
 def test_tool_messages_are_untouched() -> None:
     """Rule 103: an empty tool result is a result."""
-    call = ToolCall(id="1", name="search", arguments="{}")
+    call = ToolCall(id="1", name="search", arguments_json="{}")
     request = _request(_USER, _assistant(call), Message(role=Role.TOOL, parts=(ToolResult(call_id="1"),)))
     assert _mend(request)[0] is request.messages
 
@@ -199,7 +199,7 @@ def test_blank_blocks_beside_content_go_only_where_the_wire_refuses_them() -> No
     for wire, kept in ((Wire.MESSAGES, (image,)), (Wire.CHAT, (Text(text=" "), image))):
         user = Message(role=Role.USER, parts=(Text(text=" "), image), origin=Origin(wire))
         assert _mend(_request(user))[0][0].parts == kept
-    call = ToolCall(id="1", name="search", arguments="{}")
+    call = ToolCall(id="1", name="search", arguments_json="{}")
     blank = _assistant(Text(text=""), call, origin=Origin(Wire.MESSAGES))
     result = Message(role=Role.TOOL, parts=(ToolResult(call_id="1"),))
     assert _mend(_request(_USER, blank, result))[0][1].parts == (call,)
@@ -275,9 +275,9 @@ def test_trailing_assistant_run_is_removed_for_the_resend() -> None:
 def test_history_with_calls_gets_stub_tools() -> None:
     """Rule 104: one unusable stub per called tool and the choice none, only where the upstream needs it."""
     calls = (
-        ToolCall(id="1", name="search", arguments="{}"),
-        ToolCall(id="2", name="search", arguments="{}"),
-        ToolCall(id="3", name="read", arguments="{}"),
+        ToolCall(id="1", name="search", arguments_json="{}"),
+        ToolCall(id="2", name="search", arguments_json="{}"),
+        ToolCall(id="3", name="read", arguments_json="{}"),
     )
     results = Message(role=Role.TOOL, parts=tuple(ToolResult(call_id=call.id) for call in calls))
     request = _request(_USER, _assistant(*calls), results)
@@ -313,14 +313,14 @@ def test_stub_tools_reach_the_same_wire() -> None:
 
 
 def _broken_then(thought: Reasoning) -> Request:
-    orphan = ToolCall(id="1", name="search", arguments="{}")
+    orphan = ToolCall(id="1", name="search", arguments_json="{}")
     return _request(
         Message(role=Role.USER, parts=()),
         _assistant(Text(text=f"ok {_MARKUP}")),
         _assistant(orphan),
         Message(role=Role.TOOL, parts=(ToolResult(call_id="nobody"),)),
         _USER,
-        _assistant(thought, ToolCall(id="2", name="search", arguments="{}")),
+        _assistant(thought, ToolCall(id="2", name="search", arguments_json="{}")),
         Message(role=Role.USER, parts=()),
         tools=(_SEARCH,),
     )

@@ -76,7 +76,7 @@ def test_what_is_no_call_is_the_same_object(text: str) -> None:
 def test_only_the_assistants_text_is_touched() -> None:
     """Rules 102, 122: user, tool and system text and everything but text stays as it is."""
     result = ToolResult(call_id="1", content=(Text(text=_CALL),))
-    call = ToolCall(id="1", name="get_weather", arguments=f'{{"city": "{_CALL[:9]}"}}')
+    call = ToolCall(id="1", name="get_weather", arguments_json=f'{{"city": "{_CALL[:9]}"}}')
     messages = (
         _message(Role.SYSTEM, Text(text=_CALL)),
         _message(Role.USER, Text(text=_CALL)),
@@ -89,7 +89,7 @@ def test_only_the_assistants_text_is_touched() -> None:
 
 def test_the_text_part_goes_when_nothing_is_left() -> None:
     """Rule 102: a text of nothing but markup is removed; other parts and unknown fields stay."""
-    call = ToolCall(id="1", name="get_weather", arguments="{}")
+    call = ToolCall(id="1", name="get_weather", arguments_json="{}")
     marked = Text(text=f"ok {_CALL}", origin=Origin(Wire.MESSAGES, {"cache_control": 1}, {"raw": 1}))
     stripped = _strip(_message(Role.ASSISTANT, Text(text=_CALL), marked, call))
     assert stripped[0].parts == (Text(text="ok", origin=Origin(Wire.MESSAGES, {"cache_control": 1})), call)
@@ -98,7 +98,7 @@ def test_the_text_part_goes_when_nothing_is_left() -> None:
 def test_tools_of_the_history_count_from_their_first_call_on() -> None:
     """Rule 102: a tool the history called is known; one called only later is not, so that prefixes stay the same."""
     text = _message(Role.ASSISTANT, Text(text=_CALL))
-    call = _message(Role.ASSISTANT, ToolCall(id="1", name="get_weather", arguments="{}"))
+    call = _message(Role.ASSISTANT, ToolCall(id="1", name="get_weather", arguments_json="{}"))
     assert _strip(text, call, text, tools=()) == (text, call, _message(Role.ASSISTANT))
     assert _strip(text, tools=()) == (text,)
 

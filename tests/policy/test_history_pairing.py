@@ -18,7 +18,7 @@ from mustcall.wire.registry import codec_for
 
 
 def _call(call_id: str, kind: CallKind = CallKind.FUNCTION) -> ToolCall:
-    return ToolCall(id=call_id, name="search", arguments="{}", kind=kind)
+    return ToolCall(id=call_id, name="search", arguments_json="{}", kind=kind)
 
 
 def _result(call_id: str, text: str = "r") -> ToolResult:

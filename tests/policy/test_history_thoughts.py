@@ -174,6 +174,6 @@ def test_sealed_state_returns_only_to_its_issuer() -> None:
 
 def test_drop_reasoning_is_the_same_object_without_any() -> None:
     """Rules 105, 124: without reasoning there is nothing to drop."""
-    request = Request(model="m", messages=(_assistant(_TEXT, ToolCall(id="1", name="f", arguments="{}")),))
+    request = Request(model="m", messages=(_assistant(_TEXT, ToolCall(id="1", name="f", arguments_json="{}")),))
     assert drop_reasoning(request) is request
     assert without_reasoning(()) == ()

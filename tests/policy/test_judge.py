@@ -23,8 +23,8 @@ from mustcall.policy.request.plan import Rung, RungKind
 from mustcall.policy.scanning.reply_scanner import Lens, Lookout
 from support.values import ANY, NOTHING, TOOLS, WEATHER, asked, demand, named, replied, user
 
-GOOD = ToolCall(id="c1", name="get_weather", arguments='{"city":"Paris"}')
-OTHER = ToolCall(id="c2", name="search", arguments='{"q":"x"}')
+GOOD = ToolCall(id="c1", name="get_weather", arguments_json='{"city":"Paris"}')
+OTHER = ToolCall(id="c2", name="search", arguments_json='{"q":"x"}')
 TEXT_CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
 BAD_TEXT_CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": 5, "x"}}</tool_call>'
 CUT_TEXT_CALL = '<tool_call>{"name": "get_weather", "argu'
@@ -218,13 +218,13 @@ def test_one_call_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("call", "verdict"),
     [
-        (ToolCall(id="c", name="gone", arguments="{}"), Verdict.UNKNOWN_TOOL),
-        (ToolCall(id="c", name="get_weather", arguments="{}"), Verdict.BAD_ARGUMENTS),
-        (ToolCall(id="c", name="get_weather", arguments='{"city": [1]}'), Verdict.BAD_ARGUMENTS),
-        (ToolCall(id="c", name="get_weather", arguments="Paris"), Verdict.BAD_ARGUMENTS),
-        (ToolCall(id="c", name="get_weather", arguments=""), Verdict.BAD_ARGUMENTS),
-        (ToolCall(id="c", name="get_weather", arguments='{"city": "Par'), Verdict.TRUNCATED),
-        (ToolCall(id="c", name="get_weather", arguments='{"city": "Paris", "days": 3'), Verdict.TRUNCATED),
+        (ToolCall(id="c", name="gone", arguments_json="{}"), Verdict.UNKNOWN_TOOL),
+        (ToolCall(id="c", name="get_weather", arguments_json="{}"), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments_json='{"city": [1]}'), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments_json="Paris"), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments_json=""), Verdict.BAD_ARGUMENTS),
+        (ToolCall(id="c", name="get_weather", arguments_json='{"city": "Par'), Verdict.TRUNCATED),
+        (ToolCall(id="c", name="get_weather", arguments_json='{"city": "Paris", "days": 3'), Verdict.TRUNCATED),
     ],
 )
 @pytest.mark.parametrize("reported", ["tool_calls", "stop"])
@@ -239,12 +239,12 @@ def test_calls_that_do_not_fit(call: ToolCall, verdict: Verdict, reported: str) 
 
 def test_missing_brackets_are_a_salvage() -> None:
     """Rules 123, 141: they are no call, but may become one; where that is switched off the reply is truncated."""
-    call = ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"')
+    call = ToolCall(id="c", name="get_weather", arguments_json='{"city": "Paris"')
     reply = replied(GOOD, call, reported="tool_calls")
     judged = verdict_on(reply)
     assert (judged.verdict, judged.reply) == (Verdict.BAD_ARGUMENTS, reply)
     assert judged.salvage is not None
-    assert [made.arguments for made in judged.salvage.calls] == [GOOD.arguments, '{"city":"Paris"}']
+    assert [made.arguments_json for made in judged.salvage.calls] == [GOOD.arguments_json, '{"city":"Paris"}']
     assert [str(note.kind) + ":" + note.subject for note in judged.notes] == [
         "arguments_salvaged:get_weather:brackets_closed"
     ]
@@ -255,8 +255,8 @@ def test_missing_brackets_are_a_salvage() -> None:
 
 def test_one_call_beyond_repair_spoils_a_salvage() -> None:
     """Rule 141: calls are salvaged together or not at all."""
-    cut = ToolCall(id="c", name="get_weather", arguments='{"city": "Paris"')
-    beyond = ToolCall(id="d", name="get_weather", arguments="{}")
+    cut = ToolCall(id="c", name="get_weather", arguments_json='{"city": "Paris"')
+    beyond = ToolCall(id="d", name="get_weather", arguments_json="{}")
     judged = verdict_on(replied(cut, beyond, reported="tool_calls"))
     assert (judged.verdict, judged.salvage) == (Verdict.BAD_ARGUMENTS, None)
 
@@ -277,7 +277,7 @@ def test_a_call_in_a_cut_reply_is_cut() -> None:
 def test_a_custom_call_that_cannot_be_read(arguments: str, verdict: Verdict) -> None:
     """Rule 123: the function that stood in for a custom tool was cut, or filled with something else."""
     request = asked(tools=(Tool(name="patch", kind=CallKind.CUSTOM),))
-    call = ToolCall(id="c", name="patch", arguments=arguments)
+    call = ToolCall(id="c", name="patch", arguments_json=arguments)
     assert verdict_on(replied(call, reported="tool_calls"), case_of(request=request)).verdict is verdict
 
 
@@ -288,12 +288,12 @@ def test_what_can_be_mended_without_loss_is() -> None:
         Message(role=Role.ASSISTANT, parts=(GOOD,)),
         Message(role=Role.TOOL, parts=(ToolResult(call_id="c1", content=(Text(text="Rain."),)),)),
     )
-    call = ToolCall(id="c1", name="Get-Weather", arguments='{"city":"Rome","days":"3"}')
+    call = ToolCall(id="c1", name="Get-Weather", arguments_json='{"city":"Rome","days":"3"}')
     judged = verdict_on(replied(call, reported="tool_calls"), case_of(request=asked(*history)))
     assert judged.verdict is Verdict.CALLED
     (made,) = judged.reply.calls
     assert (made.name, made.id) == ("get_weather", "call_t_0")
-    assert msgspec.json.decode(made.arguments) == {"city": "Rome", "days": 3}
+    assert msgspec.json.decode(made.arguments_json) == {"city": "Rome", "days": 3}
     assert set(kinds(judged)) == {
         AdaptationKind.ARGUMENTS_COERCED,
         AdaptationKind.NAME_MAPPED,
@@ -310,7 +310,7 @@ def test_double_ids_become_unique() -> None:
 def test_tools_the_provider_defined_pass() -> None:
     """Rule 35: a client-run tool known only by its type has no schema here."""
     bash = ProviderTool(type="bash_20250124", value={"type": "bash_20250124", "name": "bash"})
-    call = ToolCall(id="c", name="bash", arguments='{"command":"ls"}')
+    call = ToolCall(id="c", name="bash", arguments_json='{"command":"ls"}')
     assert verdict_on(replied(call, reported="tool_use"), case_of(request=asked(tools=(bash,)))).verdict is (
         Verdict.CALLED
     )
@@ -355,7 +355,7 @@ def test_complete_text_calls(protocol: Protocol, reported: str, broad: bool, ver
     if verdict is Verdict.CALLED:
         assert judged.reply.finish is FinishReason.TOOL_CALLS
         (call,) = judged.reply.calls
-        assert (call.name, msgspec.json.decode(call.arguments)) == ("get_weather", {"city": "Paris"})
+        assert (call.name, msgspec.json.decode(call.arguments_json)) == ("get_weather", {"city": "Paris"})
         assert "tool_call>" not in str(judged.reply.parts)
         assert AdaptationKind.CALL_PROMOTED in kinds(judged)
     if verdict is Verdict.TEXT_CALL:
@@ -461,7 +461,7 @@ def test_markup_where_nothing_may_be_called(markup: str) -> None:
 
 def test_a_dropped_call_does_not_hide_a_cut() -> None:
     """Rules 40, 125: a call that may not be made is dropped; that the answer was cut is still said."""
-    cut = ToolCall(id="c", name="get_weather", arguments='{"ci')
+    cut = ToolCall(id="c", name="get_weather", arguments_json='{"ci')
     judged = verdict_on(replied(Text(text="It is"), cut, reported="length"), case_of(demand=demand(NOTHING)))
     assert (judged.verdict, judged.reply.parts) == (Verdict.ANSWERED, (Text(text="It is"),))
     assert judged.reply.finish is FinishReason.LENGTH
@@ -507,7 +507,7 @@ def test_calls_as_json_answers(text: str, reported: str, verdict: Verdict, kind:
     judged = verdict_on(replied(Reasoning(text="hm"), Text(text=text), reported=reported), case)
     assert judged.verdict is verdict
     if verdict is Verdict.CALLED:
-        call = ToolCall(id="call_t_0", name="get_weather", arguments='{"city":"Paris"}')
+        call = ToolCall(id="call_t_0", name="get_weather", arguments_json='{"city":"Paris"}')
         assert judged.reply.parts == (Reasoning(text="hm"), call)
         assert judged.reply.finish is FinishReason.TOOL_CALLS
 
@@ -569,7 +569,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
         ToolCall,
         id=st.sampled_from(["c1", "c1", ""]),
         name=st.sampled_from(["get_weather", "search", "Search", "gone", ""]),
-        arguments=arguments,
+        arguments_json=arguments,
         kind=st.sampled_from(CallKind),
     ),
     st.just(Refusal(text="No.")),
@@ -594,7 +594,10 @@ cases = st.builds(
 )
 
 
-CALL_THEN_TEXT: list[Part] = [ToolCall(id="c1", name="get_weather", arguments='{"city":"Paris"}'), Text(text="Sunny.")]
+CALL_THEN_TEXT: list[Part] = [
+    ToolCall(id="c1", name="get_weather", arguments_json='{"city":"Paris"}'),
+    Text(text="Sunny."),
+]
 
 
 @given(replies, cases)
@@ -620,7 +623,7 @@ def test_any_reply_in_any_case(reply: Reply, case: Case) -> None:
     if case.request.parallel_tool_calls is False:
         assert len(calls) == 1
     for call in calls:
-        given_arguments: dict[str, Any] = msgspec.json.decode(call.arguments, type=dict[str, Any])
+        given_arguments: dict[str, Any] = msgspec.json.decode(call.arguments_json, type=dict[str, Any])
         if call.name == WEATHER.name:
             assert isinstance(given_arguments["city"], str)
     if case.demand.choice == named() and case.controls.other_tool is OtherTool.RETRY:

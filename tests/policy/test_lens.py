@@ -140,7 +140,7 @@ def test_fixtures_are_promoted_in_place(name: str) -> None:
     for fixture in load(name):
         found = lens_for(dialect=name, loose=fixture.loose).read(replied(Text(text=fixture.text)))
         made = [part for part in found.promoted or () if isinstance(part, ToolCall)]
-        assert [{"name": call.name, "arguments": json.loads(call.arguments)} for call in made] == fixture.calls
+        assert [{"name": call.name, "arguments": json.loads(call.arguments_json)} for call in made] == fixture.calls
         assert [call.id for call in made] == [f"call_t_{number}" for number in range(len(made))]
         if found.promoted is not None and found.cleaned is not None:
             prose = [part for part in found.promoted if not isinstance(part, ToolCall)]
@@ -261,7 +261,7 @@ CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 
 def test_other_parts_keep_their_order() -> None:
     """Rule 62: parts after a text that became several move up, and every event of theirs with them."""
-    native = ToolCall(id="c1", name="search", arguments='{"query":"x"}')
+    native = ToolCall(id="c1", name="search", arguments_json='{"query":"x"}')
     state = OpaqueState(Wire.MESSAGES, "c2ln", "up")
     reply = replied(Text(text=f"a{CALL}b"), native, Reasoning(text="t", state=state), reported="tool_calls")
     lens = lens_for()
@@ -274,7 +274,7 @@ def test_other_parts_keep_their_order() -> None:
     assert found.cleaned == (Text(text="a"), Text(text="b"), native, reply.parts[2])
     assert found.promoted == (
         Text(text="a"),
-        ToolCall(id="call_t_0", name="now", arguments="{}"),
+        ToolCall(id="call_t_0", name="now", arguments_json="{}"),
         Text(text="b"),
         native,
         reply.parts[2],
@@ -346,7 +346,7 @@ def test_any_text_at_any_cut(text: str, places: list[int], loose: bool, separate
 texts_and_more: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, text=texts),
     st.builds(Reasoning, text=st.sampled_from(["t", "<think>"])),
-    st.just(ToolCall(id="c1", name="now", arguments="{}")),
+    st.just(ToolCall(id="c1", name="now", arguments_json="{}")),
 )
 
 

@@ -19,7 +19,7 @@ USER = Message(role=Role.USER, parts=(Text(text="go"),))
 
 def call(arguments: str = '{"a": 1}', name: str = "read", call_id: str = "c") -> ToolCall:
     """A call."""
-    return ToolCall(id=call_id, name=name, arguments=arguments)
+    return ToolCall(id=call_id, name=name, arguments_json=arguments)
 
 
 def result(text: str, call_id: str = "c", *, is_error: bool = False) -> ToolResult:
@@ -71,7 +71,7 @@ def test_another_call_ends_the_run(other: ToolCall) -> None:
 
 def test_namespaces_tell_calls_apart() -> None:
     """Rule 108: the same name in two namespaces is two tools; settings go by the bare or the flat name."""
-    spaced = ToolCall(id="c", name="read", namespace="files", arguments="{}")
+    spaced = ToolCall(id="c", name="read", namespace="files", arguments_json="{}")
     rounds = [turn(spaced), turn(spaced)]
     assert loop_of(ask(*rounds), [call("{}")], {}) is None
     for name in ("read", "files__read"):

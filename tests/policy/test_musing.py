@@ -17,7 +17,7 @@ TOOLS = (
 )
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 NOTE = '<invoke name="note"><parameter name="text">x</parameter></invoke>'
-MADE = ToolCall(id="call_t_0", name="now", arguments="{}")
+MADE = ToolCall(id="call_t_0", name="now", arguments_json="{}")
 
 
 def lens_for(*, separated: bool = False) -> Lens:
@@ -97,7 +97,7 @@ def test_a_call_in_a_summary() -> None:
     "then",
     [
         (PartStarted(1, Text(text="")), TextDelta(1, "\n"), TextDelta(1, "Hi."), PartEnded(1)),
-        (PartStarted(1, ToolCall(id="c", name="now", arguments="{}")), PartEnded(1)),
+        (PartStarted(1, ToolCall(id="c", name="now", arguments_json="{}")), PartEnded(1)),
     ],
 )
 def test_reasoning_that_ends_in_something_else(then: tuple[Event, ...]) -> None:

@@ -26,7 +26,7 @@ _LONG = "mcp__very_long_server_name__" + "x" * 80
 
 
 def _call(call_id: str, name: str = "f", namespace: str | None = None) -> ToolCall:
-    return ToolCall(id=call_id, name=name, arguments="{}", namespace=namespace)
+    return ToolCall(id=call_id, name=name, arguments_json="{}", namespace=namespace)
 
 
 def _pair(*ids: str) -> tuple[Message, Message]:
@@ -222,9 +222,9 @@ def test_crossing_wires_on_top() -> None:
     sent = names.outgoing(request)
     body = codec_for(Wire.CHAT).encode_request(sent, Target(), AdaptationLog())
     upstream_name = body["tools"][0]["function"]["name"]
-    called = ToolCall(id="1", name=upstream_name, arguments='{"input": "x"}')
+    called = ToolCall(id="1", name=upstream_name, arguments_json='{"input": "x"}')
     restored = names.restore(Binding(sent, Wire.CHAT).restore(called))
-    assert restored == ToolCall(id="1", name="apply patch!", arguments="x", kind=CallKind.CUSTOM)
+    assert restored == ToolCall(id="1", name="apply patch!", arguments_json="x", kind=CallKind.CUSTOM)
 
 
 def test_same_wire_bodies() -> None:

@@ -44,7 +44,7 @@ _calls = st.builds(
     ToolCall,
     id=_ids,
     name=st.sampled_from(["f", "g", "odd name"]),
-    arguments=st.just("{}"),
+    arguments_json=st.just("{}"),
     namespace=st.sampled_from([None, None, None, "n"]),
 )
 _results = st.builds(
@@ -80,7 +80,7 @@ def _nearly_kept(draw: st.DrawFn) -> list[Message]:
         ids = [f"call_{number + step}" for step in range(draw(st.integers(0, 2)))]
         number += len(ids)
         spoken = (Text(text=draw(_texts)),) if draw(st.booleans()) or not ids else ()
-        asked = tuple(ToolCall(id=one, name="f", arguments="{}") for one in ids)
+        asked = tuple(ToolCall(id=one, name="f", arguments_json="{}") for one in ids)
         held: list[tuple[Part, ...]] = [(*spoken, *asked)]
         if draw(st.booleans()):
             held = [(part,) for part in (*spoken, *asked)]
@@ -160,7 +160,7 @@ def test_what_is_in_order_is_what_mending_and_mapping_leave_alone(
 
 
 def _asks(*ids: str) -> tuple[Role, tuple[Part, ...]]:
-    return Role.ASSISTANT, tuple(ToolCall(id=one, name="f", arguments="{}") for one in ids)
+    return Role.ASSISTANT, tuple(ToolCall(id=one, name="f", arguments_json="{}") for one in ids)
 
 
 def _answers(role: Role, *ids: str, said: str = "") -> tuple[Role, tuple[Part, ...]]:
@@ -203,17 +203,17 @@ _ODD: list[Message] = [
     for parts in [
         (),
         (Text(text=" \n"),),
-        (Text(text=""), ToolCall(id="c", name="f", arguments="{}")),
+        (Text(text=""), ToolCall(id="c", name="f", arguments_json="{}")),
         (Text(text=f"ok {_LEAKED}"),),
         (Text(text="see (f)"),),
         (Text(text="hi"), ToolResult(call_id="a")),
         (ToolResult(call_id="b"), Text(text=" ")),
         (ToolResult(call_id="a"), ToolResult(call_id="a")),
-        (ToolCall(id="c", name="f", arguments="{}", namespace="n"),),
-        (ToolCall(id="c d", name="f", arguments="{}"),),
-        (ToolCall(id="c", name="f g", arguments="{}"),),
-        (ToolCall(id="c", name="f", arguments="{}"), ToolCall(id="c", name="f", arguments="{}")),
-        (ToolCall(id="c", name="f", arguments="{}"), ToolResult(call_id="c")),
+        (ToolCall(id="c", name="f", arguments_json="{}", namespace="n"),),
+        (ToolCall(id="c d", name="f", arguments_json="{}"),),
+        (ToolCall(id="c", name="f g", arguments_json="{}"),),
+        (ToolCall(id="c", name="f", arguments_json="{}"), ToolCall(id="c", name="f", arguments_json="{}")),
+        (ToolCall(id="c", name="f", arguments_json="{}"), ToolResult(call_id="c")),
         (Refusal(text=" "),),
         (Refusal(text="no"),),
         (Reasoning(text="hm"), Text(text="so")),

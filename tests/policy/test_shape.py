@@ -23,7 +23,7 @@ from support.values import ANY, NOTHING, SEARCH, TOOLS, WEATHER, asked, demand, 
 WORDS = Wording()
 CALLED = (
     user("Weather in Paris?"),
-    Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments='{"city":"Paris"}'),)),
+    Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments_json='{"city":"Paris"}'),)),
     Message(role=Role.TOOL, parts=(ToolResult(call_id="c1", content=(Text(text="Rain."),)),)),
 )
 
@@ -199,7 +199,7 @@ def test_unreadable_past_calls_are_shown_as_they_are() -> None:
     """Rule 72: arguments that are no object are rendered as one input, never as empty ones."""
     history = (
         user("a"),
-        Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="search", arguments='{"q": "cut'),)),
+        Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="search", arguments_json='{"q": "cut'),)),
         Message(role=Role.TOOL, parts=(ToolResult(call_id="c1", content=(Text(text="?"),)),)),
     )
     got = shaped(asked(*history), demand(), Rung(RungKind.PLAIN), profile=Profile(protocol=Protocol.PROMPT)).request
@@ -228,7 +228,7 @@ def test_sentences_by_firmness() -> None:
 def test_kept_answers() -> None:
     """Rule 25: clean text and its reasoning stay, in order; calls and blank replies do not."""
     thought, text = Reasoning(text="hm"), Text(text="It is sunny.")
-    call = ToolCall(id="c", name="search", arguments="{}")
+    call = ToolCall(id="c", name="search", arguments_json="{}")
     assert kept_answer((thought, text, call), TOOLS) == Message(role=Role.ASSISTANT, parts=(thought, text))
     assert kept_answer((thought, Text(text=" \n")), TOOLS) is None
     assert kept_answer((Refusal(text="no"),), TOOLS) is None
@@ -254,7 +254,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, text=st.text(max_size=8)),
     st.builds(Reasoning, text=st.text(max_size=4)),
     st.builds(
-        ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["search", "gone"]), arguments=arguments
+        ToolCall, id=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["search", "gone"]), arguments_json=arguments
     ),
     st.builds(ToolResult, call_id=st.sampled_from(["c1", "c3"]), content=st.just((Text(text="r"),))),
     st.just(Image(url="http://x/i.png")),

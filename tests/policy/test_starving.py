@@ -29,8 +29,8 @@ def ask(*parts: Part, role: Role = Role.USER) -> Request:
     [
         ask(Text(text=LONG)),
         ask(Refusal(text=LONG), role=Role.ASSISTANT),
-        ask(ToolCall(id="c", name="", arguments=LONG), role=Role.ASSISTANT),
-        ask(ToolCall(id="c", name=LONG, arguments=""), role=Role.ASSISTANT),
+        ask(ToolCall(id="c", name="", arguments_json=LONG), role=Role.ASSISTANT),
+        ask(ToolCall(id="c", name=LONG, arguments_json=""), role=Role.ASSISTANT),
         ask(ToolResult(call_id="c", content=(Text(text=LONG[:4000]), Text(text=LONG[:4000]))), role=Role.TOOL),
         ask(File(text=LONG)),
         Request(model="m", messages=(), system=Message(role=Role.SYSTEM, parts=(Text(text=LONG),))),

@@ -12,7 +12,7 @@ MORE_THAN_TALK: list[Part] = [
     Image(url="https://example.org/a.png"),
     Reasoning(text="hm"),
     Refusal(text="no"),
-    ToolCall(id="c", name="f", arguments="{}"),
+    ToolCall(id="c", name="f", arguments_json="{}"),
     ToolResult(call_id="c", content=(Text(text="1"),)),
 ]
 

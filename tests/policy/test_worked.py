@@ -59,7 +59,7 @@ def rungs(request: Request) -> list[RungKind]:
 
 
 QUESTION = said(Role.USER, "What is the weather in Oslo?")
-CALL = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments='{"city":"Oslo"}'),))
+CALL = Message(role=Role.ASSISTANT, parts=(ToolCall(id="c1", name="get_weather", arguments_json='{"city":"Oslo"}'),))
 RESULT = Message(role=Role.TOOL, parts=(ToolResult(call_id="c1", content=(Text(text='{"sky":"rain","high":7}'),)),))
 
 

@@ -60,8 +60,8 @@ case = course.case("t", 0)
 replies = [
     Reply(id="r", model="m", parts=parts, finish=finish)
     for parts in (
-        (), (Text(text="Hi."),), (ToolCall(id="c", name="f", arguments='{"a":"b"}'),),
-        (ToolCall(id="c", name="f", arguments='{"a":'),), (Text(text='<invoke name="f"></invoke>'),),
+        (), (Text(text="Hi."),), (ToolCall(id="c", name="f", arguments_json='{"a":"b"}'),),
+        (ToolCall(id="c", name="f", arguments_json='{"a":'),), (Text(text='<invoke name="f"></invoke>'),),
     )
     for finish in FinishReason
 ]

@@ -7,7 +7,7 @@ are known: part 1 of its reply to request 0 is `…_scripted_0000_1`.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mustcall import Agent, RunEvent, RunResult, RunStream, Upstream
 from mustcall.testing import Script, ScriptedUpstream
@@ -26,6 +26,8 @@ __all__ = [
     "user",
     "wrapped",
 ]
+
+Out = TypeVar("Out")
 
 WIRES = ("chat", "responses", "messages")
 
@@ -55,7 +57,7 @@ def agent_on(
     return Agent(where, **settings)
 
 
-async def collect(stream: RunStream) -> tuple[list[RunEvent], RunResult]:
+async def collect(stream: RunStream[Out]) -> tuple[list[RunEvent], RunResult[Out]]:
     """Take a stream to its end: its events and its result."""
     async with stream:
         events = [event async for event in stream]
@@ -70,7 +72,7 @@ async def run_script(
     stream: bool = False,
     force: bool | str | None = None,
     **settings: Any,
-) -> tuple[RunResult, list[dict[str, Any]]]:
+) -> tuple[RunResult[Any], list[dict[str, Any]]]:
     """Run an agent over a strict scripted upstream; return its result and the bodies that were sent."""
     with ScriptedUpstream(script, strict=True) as upstream:
         agent = agent_on(upstream, wire, **settings)

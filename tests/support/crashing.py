@@ -225,7 +225,7 @@ async def _carry_out(job: Job, points: _Points) -> int:
 
 
 def _statuses(result: RunResult) -> dict[str, str]:
-    return {msgspec.json.decode(each.call.arguments)["key"]: str(each.status) for each in result.calls}
+    return {msgspec.json.decode(each.call.arguments_json)["key"]: str(each.status) for each in result.calls}
 
 
 def _reply(job: Job, asked: Recorded) -> Turn | str:
@@ -251,7 +251,7 @@ def _tools(job: Job, points: _Points) -> list[FunctionTool]:
         return f"did {key}"
 
     def happened(call: ToolCall) -> bool:
-        return f"effect {msgspec.json.decode(call.arguments)['key']}" in _lines(job)
+        return f"effect {msgspec.json.decode(call.arguments_json)['key']}" in _lines(job)
 
     @tool
     def pay(key: str) -> str:

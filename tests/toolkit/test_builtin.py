@@ -25,7 +25,7 @@ def call(tool: FunctionTool, arguments: dict[str, object], call_id: str = "c1") 
     """Run a tool as the agent would, after checking the arguments against its schema."""
     assert list(problems_in(tool.schema, arguments)) == []
     text = json.dumps(arguments)
-    context = ToolContext(call=ToolCall(id=call_id, name=tool.name, arguments=text))
+    context = ToolContext(call=ToolCall(id=call_id, name=tool.name, arguments_json=text))
     return str(tool.prepare(text, context)())
 
 

@@ -85,7 +85,7 @@ def test_a_tool_is_held_only_if_it_has_a_question(tmp_path: Path) -> None:
     arguments = json.dumps({"path": "notes.txt", "first_line": 2})
 
     def run(call_id: str) -> object:
-        call = ToolCall(id=call_id, name=read.name, arguments=arguments)
+        call = ToolCall(id=call_id, name=read.name, arguments_json=arguments)
         return read.prepare(arguments, ToolContext(call=call))()
 
     assert run("c1") == "two"

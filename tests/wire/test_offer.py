@@ -109,7 +109,7 @@ def test_deferred_tools() -> None:
     assert notes == [("tool_dropped", "DeferredToolPlaceholder")]
 
 
-_HISTORY = (Message(role=Role.ASSISTANT, parts=(ToolCall(id="c", name="f", arguments="{}"),)),)
+_HISTORY = (Message(role=Role.ASSISTANT, parts=(ToolCall(id="c", name="f", arguments_json="{}"),)),)
 
 
 def test_history_without_tools() -> None:

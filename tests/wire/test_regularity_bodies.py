@@ -128,8 +128,8 @@ def test_respelled_replies_mean_the_same(wire: Wire) -> None:
     log = AdaptationLog()
     reply = codec_for(wire).decode_reply(dump(body(wire, TURNS["calls"])), Provenance(issuer="u", token="t"))
     again = respelled(reply, log)
-    assert [(call.id, call.name, call.arguments) for call in again.calls] == [
-        (call.id, call.name, call.arguments) for call in reply.calls
+    assert [(call.id, call.name, call.arguments_json) for call in again.calls] == [
+        (call.id, call.name, call.arguments_json) for call in reply.calls
     ]
     assert again.raw_for(wire) is None
     assert all(part.raw_for(wire) is None for part in again.parts)

@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mustcall.core.errors import ConfigError
 from mustcall.engine.agent.agent import Agent
@@ -11,7 +11,7 @@ from mustcall.engine.agent.agent import Agent
 __all__ = ["load_agent"]
 
 
-def load_agent(path: str, place: str | None = None) -> Agent:
+def load_agent(path: str, place: str | None = None) -> Agent[Any, Any]:
     """Return the agent at an import path, its runs in the ledger `place` if one is named; raise `ConfigError`."""
     module, colon, name = path.partition(":")
     if not module or not colon or not name:
@@ -29,9 +29,11 @@ def load_agent(path: str, place: str | None = None) -> Agent:
         found = getattr(found, part, None)
         if found is None:
             raise ConfigError(f"the module {module!r} has no {name!r}")
-    agent = found if isinstance(found, Agent) or not callable(found) else found()
-    if not isinstance(agent, Agent):
-        raise ConfigError(f"{path} is a {type(agent).__name__}, not an Agent or a function that makes one")
+    if callable(found) and not issubclass(type(found), Agent):
+        found = found()
+    if not issubclass(type(found), Agent):
+        raise ConfigError(f"{path} is a {type(found).__name__}, not an Agent or a function that makes one")
+    agent = cast("Agent[Any, Any]", found)  # what its tools need and what it answers is its own
     if place is not None:
         agent.runs.place = place
     return agent

@@ -82,7 +82,7 @@ class PanelScreen:
         match event.event:
             case CallStarted(call=call):
                 line.calls += 1
-                line.words = f"calls {call.name} {_short(call.arguments)}"
+                line.words = f"calls {call.name} {_short(call.arguments_json)}"
                 self._say(f"  {line.name} {line.words}")
             case CallFinished(call=call, ok=ok, status=status, result=result):
                 line.words = f"{call.name}: {status if ok else f'{status}, {_short(result)}'}"

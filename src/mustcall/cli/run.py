@@ -57,7 +57,7 @@ def command(question: str, *, force: str | None, as_json: bool, quiet: bool, **g
     sys.exit(_code(result, demanded=force is not None))
 
 
-def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> RunResult:
+def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> RunResult[Any]:
     """Ask, and show how it goes on standard error."""
     screen = Screen(Console(stderr=True, highlight=False), session.kit.reports, words=False)
     demand: bool | str | None = True if force == _ANY else force
@@ -83,6 +83,6 @@ def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> 
     return result
 
 
-def _code(result: RunResult, *, demanded: bool) -> int:
+def _code(result: RunResult[Any], *, demanded: bool) -> int:
     code = _CODES.get(result.stopped, 0)
     return _UNMET if code == 0 and demanded and result.force_satisfied is False else code

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from typing import Any
 
 import click
 from rich.console import Console
@@ -40,7 +41,9 @@ def command() -> None:
 
 @command.command(name="list", short_help="Show the runs there are.")
 @place_option
-@click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Show only runs with this status.")
+@click.option(
+    "--status", type=click.Choice([str(status) for status in RunStatus]), help="Show only runs with this status."
+)
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
 @json_option
 def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:
@@ -116,7 +119,7 @@ def cancel(run_id: str, place: str | None) -> None:
     click.echo(f"cancelled {plain(run_id)}")
 
 
-def _print_result(result: RunResult) -> None:
+def _print_result(result: RunResult[Any]) -> None:
     for call in result.unknown:
         click.echo(f"mustcall: whether {plain(call.name)} took effect is not known", err=True)
     if result.error is not None:

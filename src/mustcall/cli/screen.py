@@ -3,7 +3,7 @@
 Everything a model or a tool wrote is made plain first: no text can steer the terminal.
 """
 
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 from rich.console import Console
@@ -15,6 +15,7 @@ from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
+    PartialOutput,
     ReasoningDelta,
     RunEvent,
     RunFinished,
@@ -83,6 +84,8 @@ class Screen:
             case ReasoningDelta(text=text):
                 if self._words:
                     self._write(text, style="dim italic")
+            case PartialOutput():
+                pass
             case StepFinished(record=record):
                 if len(record.attempts) > 1:
                     verdicts = ", ".join(str(one.verdict) for one in record.attempts if one.verdict is not None)
@@ -126,7 +129,7 @@ class Screen:
         if len(lines) > _MOST_LINES:
             self.note(f"  {self._bar} … {len(lines) - _MOST_LINES} more lines")
 
-    def _ended(self, result: RunResult) -> None:
+    def _ended(self, result: RunResult[Any]) -> None:
         if result.error is not None:
             self.fail(result.error)
         elif result.stopped in _ENDINGS:
@@ -151,7 +154,7 @@ def _short(text: str) -> str:
 def _arguments(call: ToolCall) -> str:
     """Return arguments as a person would write them."""
     try:
-        fields = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(call.arguments_json, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
-        return _short(call.arguments)
+        return _short(call.arguments_json)
     return _short(", ".join(f"{name}={bytes(value).decode('utf-8', 'replace')}" for name, value in fields.items()))

@@ -56,7 +56,9 @@ _SESSION = "Only of this session: the name its caller gave it, or the first digi
 def _filters(command: Any) -> Any:
     """Add the options that say which turns are wanted."""
     for option in (
-        click.option("--verdict", type=click.Choice(_VERDICTS), help="Show only turns with an attempt of this verdict."),
+        click.option(
+            "--verdict", type=click.Choice(_VERDICTS), help="Show only turns with an attempt of this verdict."
+        ),
         click.option(
             "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
         ),

@@ -49,7 +49,7 @@ class _Slot:
             case Text() | Refusal():
                 return part.evolve(text=part.text + grown) if grown else part
             case ToolCall():
-                return part.evolve(arguments=part.arguments + grown) if grown else part
+                return part.evolve(arguments_json=part.arguments_json + grown) if grown else part
             case Reasoning():
                 if not (grown or self.summaries or self.state):
                     return part

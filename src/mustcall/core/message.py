@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+import msgspec
+
 from mustcall.core.origin import Value
 from mustcall.core.parts import Part, ToolCall, ToolResult
 
@@ -27,6 +29,8 @@ class Message(Value, frozen=True, dict=True):
 
     role: Role
     parts: tuple[Part, ...]
+    #: Whether it stays however long the conversation becomes (`policy.history.compaction`); written where it is set.
+    pinned: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

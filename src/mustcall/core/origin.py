@@ -39,7 +39,7 @@ class Origin(msgspec.Struct, frozen=True):
     spelling: Mapping[str, Any] = _NO_FIELDS
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
+class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", repr_omit_defaults=True):
     """A frozen value that remembers its origin."""
 
     origin: Origin | None = None

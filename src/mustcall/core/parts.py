@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from mustcall.core.errors import BadArguments
 from mustcall.core.origin import JsonObject, Value, Wire
 
 __all__ = [
@@ -66,14 +67,30 @@ class Reasoning(Value, frozen=True, tag="reasoning"):
 
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A call of a client-side tool. `arguments` is the text as the model wrote it: JSON, or free text for custom."""
+    """A call of a client-side tool. `arguments_json` is the text as the model wrote it: JSON, or free text for custom.
+
+    What is stored of a call keeps the name `arguments` for that text.
+    """
 
     id: str
     name: str
-    arguments: str
+    arguments_json: str = msgspec.field(name="arguments")
     kind: CallKind = CallKind.FUNCTION
     namespace: str | None = None
     item_id: str | None = None
+
+    @property
+    def arguments(self) -> JsonObject:
+        """The arguments as values, read anew each time; `{"input": text}` for a custom tool. Raise `BadArguments`."""
+        text = self.arguments_json
+        if self.kind is CallKind.CUSTOM:
+            return {"input": text}
+        if not text.strip():
+            return {}
+        try:
+            return msgspec.json.decode(text, type=JsonObject)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadArguments(f"the arguments of {self.name!r} are not a JSON object: {error}") from None
 
 
 class Image(Value, frozen=True, tag="image"):

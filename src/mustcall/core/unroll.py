@@ -38,8 +38,8 @@ def unroll_part(index: int, part: Part) -> Iterator[Event]:
         case Text(text=text) | Refusal(text=text):
             yield PartStarted(index, part.evolve(text=""))
             yield TextDelta(index, text)
-        case ToolCall(arguments=arguments):
-            yield PartStarted(index, part.evolve(arguments=""))
+        case ToolCall(arguments_json=arguments):
+            yield PartStarted(index, part.evolve(arguments_json=""))
             yield ArgumentsDelta(index, arguments)
         case Reasoning():
             yield PartStarted(index, part.evolve(text="", summary=(), state=None))

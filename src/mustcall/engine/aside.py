@@ -39,7 +39,7 @@ def heft(reply: Reply) -> int:
         if isinstance(part, Text | Refusal | Reasoning):
             weight += len(part.text)
         elif isinstance(part, ToolCall):
-            weight += len(part.arguments) * _ARGUMENTS
+            weight += len(part.arguments_json) * _ARGUMENTS
     return weight
 
 

@@ -63,6 +63,9 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     cost_usd: float | None = None
     estimated: bool = False
 
+    def __repr__(self) -> str:
+        return f"AttemptRecord({self.rung.kind}, {self.word or 'not judged'}, {self.seconds:.3f} s)"
+
     @property
     def digest(self) -> str:
         """A short name for the bytes that were sent."""
@@ -124,6 +127,9 @@ class TurnRecord(msgspec.Struct, kw_only=True):
     wire: str = ""
     #: How the turn stands against its own cost cap, where it has one (rule 95).
     cost_cap: CostCap | None = None
+
+    def __repr__(self) -> str:
+        return f"TurnRecord({self.outcome or 'no outcome'}, force={self.force!r}, attempts={self.attempts!r})"
 
     @property
     def cause(self) -> str:

@@ -174,6 +174,12 @@ class Turns:
             self._said = (shared, (*shared, *self.house.overrides))
         return resolve(model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name)
 
+    def ruled_by(self, rules: tuple[GroundingRule, ...]) -> "Turns":
+        """Return the same turns under other grounding rules; what is learnt is shared."""
+        other = copy(self)
+        other.house = msgspec.structs.replace(self.house, rules=rules)
+        return other
+
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
         """Return what is known of a model at an endpoint, with what turns taught that this tenant may believe."""
         known = self.known(endpoint, model)

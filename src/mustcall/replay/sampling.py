@@ -314,7 +314,7 @@ async def _read(answer: UpstreamReply, endpoint: Endpoint, token: str, kept: _Ke
 
 
 def _said(reply: Reply) -> dict[str, Any]:
-    calls = tuple(MadeCall(call.name, call.arguments) for call in reply.calls)
+    calls = tuple(MadeCall(call.name, call.arguments_json) for call in reply.calls)
     return {"text": text_of(reply)[:_LONGEST], "calls": calls}
 
 

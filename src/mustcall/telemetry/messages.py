@@ -35,7 +35,7 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "text", "content": text}
         case Reasoning(text=text, summary=summary):
             return {"type": "reasoning", "content": text or "\n\n".join(summary)}
-        case ToolCall(id=call_id, name=name, arguments=arguments):
+        case ToolCall(id=call_id, name=name, arguments_json=arguments):
             return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
         case ToolResult(call_id=call_id, content=content):
             said = "".join(one.text for one in content if isinstance(one, Text))

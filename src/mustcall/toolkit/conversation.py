@@ -5,6 +5,7 @@ anything came of it is forgotten, so that it can simply be asked again; what was
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -55,7 +56,7 @@ class Conversation:
         self._agent = self._make(model)
         self.history: tuple[Message, ...] = ()
         #: The latest run, stopped and failed ones included.
-        self.last: RunResult | None = None
+        self.last: RunResult[Any] | None = None
 
     @property
     def model(self) -> str:
@@ -95,7 +96,7 @@ class Conversation:
             if len(self.last.messages) > len(before):
                 self.history = self.last.messages
 
-    def _told(self, result: RunResult) -> RunResult:
+    def _told(self, result: RunResult[Any]) -> RunResult[Any]:
         """Return a run as people are told of it: that a small model gets one round of calls is no news."""
         capped = self._checks and result.stopped is Stopped.STEP_CAP and len(result.steps) < self._manner.max_steps
         return msgspec.structs.replace(result, stopped=Stopped.ANSWERED) if capped else result

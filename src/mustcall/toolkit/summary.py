@@ -21,7 +21,7 @@ from mustcall.wire.registry import codec_for
 __all__ = ["conversation_as_json", "conversation_as_markdown", "describe_change", "run_as_json", "trace_lines"]
 
 
-def run_as_json(result: RunResult, reports: Reports, *, model: str, upstream: str) -> JsonObject:
+def run_as_json(result: RunResult[Any], reports: Reports, *, model: str, upstream: str) -> JsonObject:
     """Return a run as one JSON object: the answer, the calls, every attempt, and what it cost."""
     summary: JsonObject = {
         "answer": result.text,
@@ -61,9 +61,9 @@ def _call(call: ExecutedCall, reports: Reports) -> JsonObject:
 
 def _arguments(call: ToolCall) -> Any:
     try:
-        return msgspec.json.decode(call.arguments)
+        return msgspec.json.decode(call.arguments_json)
     except msgspec.DecodeError:
-        return call.arguments
+        return call.arguments_json
 
 
 def _usage(usage: Usage) -> JsonObject:
@@ -78,7 +78,7 @@ def describe_change(change: Adaptation) -> str:
 # --- the trace ------------------------------------------------------------------------------------------------------
 
 
-def trace_lines(result: RunResult, reports: Reports) -> Iterator[str]:
+def trace_lines(result: RunResult[Any], reports: Reports) -> Iterator[str]:
     """Return what happened in a run, a line for each step, attempt, change and call."""
     calls = list(result.calls)
     for number, step in enumerate(result.steps, 1):
@@ -136,7 +136,7 @@ def _part(part: Part) -> str:
         case Reasoning(text=text):
             return "\n".join(f"> {line}" for line in text.splitlines())
         case ToolCall():
-            return _fenced(f"{part.name} {part.arguments}")
+            return _fenced(f"{part.name} {part.arguments_json}")
         case ToolResult():
             return _fenced("\n".join(piece.text for piece in part.content if isinstance(piece, Text)))
         case _:

@@ -102,7 +102,7 @@ class Verifier:
         tell(result)
         self.usage += result.usage
         self.attempts += sum(step.calls for step in result.steps)
-        opinion: _Opinion | None = result.output
+        opinion = result.answer
         if opinion is None:
             raise ToolError(f"the check failed: {result.error.code if result.error else result.stopped}")
         return weigh(opinion.verdict, opinion.quotes, evidence)

@@ -71,14 +71,14 @@ class Binding:
 
     def unreadable(self, call: ToolCall) -> bool:
         """Tell whether `restore` would raise."""
-        return self.stands_in(call) and custom_input(call.arguments) is None
+        return self.stands_in(call) and custom_input(call.arguments_json) is None
 
     def restore(self, call: ToolCall) -> ToolCall:
         """Return a complete call as the caller knows it."""
         tool = self.tool(call)
         if tool is None:
             return call
-        arguments = call.arguments
+        arguments = call.arguments_json
         if self.stands_in(call):
             text = custom_input(arguments)
             if text is None:
@@ -86,7 +86,7 @@ class Binding:
                     f"the model called the custom tool {tool.name!r} with arguments that are not one input string"
                 )
             arguments = text
-        return call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=arguments)
+        return call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments_json=arguments)
 
     def restore_readable(self, call: ToolCall) -> ToolCall:
         """Do as `restore`; a custom call whose input cannot be read keeps its stand-in form under the tool's name."""
@@ -122,7 +122,7 @@ class _Waiting:
         if isinstance(final, PartEnded) and isinstance(final.part, ToolCall):
             return final.part
         pieces = [event.text for event in self.events if isinstance(event, ArgumentsDelta)]
-        return call.evolve(arguments="".join((call.arguments, *pieces)))
+        return call.evolve(arguments_json="".join((call.arguments_json, *pieces)))
 
 
 class StreamBinding:
@@ -193,8 +193,8 @@ class StreamBinding:
     def _complete(self, index: int, call: ToolCall) -> tuple[Event, ...]:
         restored = self._binding.restore(call)
         return (
-            PartStarted(index, restored.evolve(arguments="")),
-            ArgumentsDelta(index, restored.arguments),
+            PartStarted(index, restored.evolve(arguments_json="")),
+            ArgumentsDelta(index, restored.arguments_json),
             PartEnded(index, restored),
         )
 

@@ -117,7 +117,7 @@ def _skim_chat(body: bytes) -> Reply | None:
         if len(calls) > 1 and len({call.id for call in calls}) != len(calls):
             return None
         parts += tuple(
-            [ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments) for call in calls]
+            [ToolCall(id=call.id, name=call.function.name, arguments_json=call.function.arguments) for call in calls]
         )
     counted = value.usage
     usage = None
@@ -187,7 +187,7 @@ def _skim_messages(body: bytes) -> Reply | None:
         if block.id in ids:
             return None
         ids.add(block.id)
-        parts.append(ToolCall(id=block.id, name=block.name, arguments=msgspec.json.encode(block.input).decode()))
+        parts.append(ToolCall(id=block.id, name=block.name, arguments_json=msgspec.json.encode(block.input).decode()))
     counts = value.usage
     cached, written_anew = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
     thought = counts.output_tokens_details
@@ -269,7 +269,7 @@ def _skim_responses(body: bytes) -> Reply | None:
             parts += [Text(text=part.text) for part in item.content]
             continue
         ids.append(item.call_id)
-        parts.append(ToolCall(id=item.call_id, name=item.name, arguments=item.arguments, item_id=item.id))
+        parts.append(ToolCall(id=item.call_id, name=item.name, arguments_json=item.arguments, item_id=item.id))
     if len(set(ids)) != len(ids):
         return None
     counted = value.usage

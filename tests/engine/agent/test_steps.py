@@ -58,7 +58,7 @@ async def test_calls_at_the_step_cap_are_not_run(stream: bool) -> None:
     stubborn = Turn(Say("Once more."), Call("get_weather", {"city": "Rome"}))
     result, bodies = await run_script("chat", [CALL, stubborn], "Weather?", stream=stream, max_steps=2)
     assert len(bodies) == 2
-    assert [call.call.arguments for call in result.calls] == ['{"city":"Oslo"}']
+    assert [call.call.arguments_json for call in result.calls] == ['{"city":"Oslo"}']
     assert (result.text, result.stopped) == ("Once more.", Stopped.STEP_CAP)
     assert "Rome" not in str(result.messages)
 

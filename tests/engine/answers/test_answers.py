@@ -138,7 +138,7 @@ async def test_parallel_calls_leave_no_hop_to_others() -> None:
     """Rule 82: two calls of one reply take both hops; a call after them is refused and the next round is the last."""
     two = Turn(*(Call("get_weather", {"city": city}) for city in ("a", "b")))
     result, bodies, _ = await answer("chat", [two, Turn(Call("get_weather", {"city": "c"})), GOOD])
-    assert sorted((each.call.arguments, each.status) for each in result.calls) == [
+    assert sorted((each.call.arguments_json, each.status) for each in result.calls) == [
         ('{"city":"a"}', "ok"),
         ('{"city":"b"}', "ok"),
         ('{"city":"c"}', "hop_budget_exhausted"),
@@ -180,7 +180,7 @@ async def test_spent() -> None:
         await answer("chat", [BAD, BAD])
     result, bodies, _ = await answer("chat", [BAD, BAD], check=False)
     assert result.error.code == "bad_answer"
-    assert (result.output, result.stopped, len(bodies)) == (None, Stopped.FAILED, 2)
+    assert (result.answer, result.stopped, len(bodies)) == (None, Stopped.FAILED, 2)
 
 
 async def test_no_tools_is_the_plain_call() -> None:
@@ -506,7 +506,7 @@ async def test_surplus_calls_are_recorded() -> None:
 async def test_refusal() -> None:
     """Rule 37: a refusal is one, not a bad answer."""
     result, bodies, _ = await answer("messages", [Turn(Refuse("I cannot."))])
-    assert (result.stopped, result.output, len(bodies)) == (Stopped.REFUSED, None, 1)
+    assert (result.stopped, result.answer, len(bodies)) == (Stopped.REFUSED, None, 1)
 
 
 FINALS = {
@@ -522,7 +522,7 @@ FINALS = {
 async def test_exactly_one_final_round(wire: str, what: str) -> None:
     """Rules 83, 89: a final reply that is a call or nothing ends the run at once, and the call is `ignored_extra`."""
     result, bodies, _ = await answer(wire, [call(), FINALS[what], GOOD], hops=0, check=False)
-    assert (result.output, result.error.code, len(bodies)) == (None, "bad_answer", 2)
+    assert (result.answer, result.error.code, len(bodies)) == (None, "bad_answer", 2)
     assert result.error.message.endswith("; 1 attempt made")
     called = [("get_weather", CallStatus.IGNORED_EXTRA)] if what != "nothing" else []
     assert [(each.name, each.status) for each in result.calls[1:]] == called

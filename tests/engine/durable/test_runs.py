@@ -247,7 +247,7 @@ async def test_a_check_says_what_became_of_a_call(
     asked: list[str] = []
 
     def check(call: ToolCall) -> Any:
-        asked.append(call.arguments)
+        asked.append(call.arguments_json)
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -92,7 +92,7 @@ async def test_only_what_began_is_unknown(place: str) -> None:
     await asyncio.wait({running})
     result = await Agent(ScriptedModel(["Done."]), tools=[pay], ledger=place).resume("r")
     assert begun == [0, 1, 2]
-    assert [(call.call.arguments, str(call.status)) for call in result.unknown] == [('{"n":0}', "unknown")]
+    assert [(call.call.arguments_json, str(call.status)) for call in result.unknown] == [('{"n":0}', "unknown")]
 
 
 async def test_a_call_that_is_held_up_asks_before_it_begins(place: str) -> None:

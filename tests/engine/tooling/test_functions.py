@@ -15,9 +15,10 @@ from mustcall import ToolCall, ToolContext, tool
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.tooling.reading import Unfit
+from mustcall.engine.tooling.roster import read_tools
 from mustcall.policy.schema.arguments import check_arguments
 
-CONTEXT = ToolContext(call=ToolCall(id="c1", name="t", arguments="{}"))
+CONTEXT = ToolContext(call=ToolCall(id="c1", name="t", arguments_json="{}"))
 
 
 class Colour(enum.Enum):
@@ -263,7 +264,7 @@ def opaque(x: Opaque) -> None:
     """A type without a schema."""
 
 
-BAD: list[tuple[Any, str]] = [(unnamed, "by name"), (untyped, "`x: str`"), (unknown, "type hints"), (opaque, "schema")]
+BAD: list[tuple[Any, str]] = [(unnamed, "by name"), (untyped, "`x: str`"), (unknown, "type hints")]
 
 
 @pytest.mark.parametrize(
@@ -276,6 +277,16 @@ def test_functions_that_cannot_be_tools(function: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
         tool(function)
     assert function.__name__ in raised.value.message
+
+
+def test_a_type_that_no_model_can_write() -> None:
+    """A parameter of a class without a schema is a dependency: an agent without one says so, with the fix."""
+    made = tool(opaque)
+    assert made.needs == {"x": Opaque}
+    assert "properties" not in made.schema or made.schema["properties"] == {}
+    with pytest.raises(ConfigError, match=r"'opaque': the parameter 'x' is of the type Opaque.*deps of that type"):
+        read_tools([made])
+    assert read_tools([made], Opaque)[0].name == "opaque"
 
 
 @pytest.mark.parametrize(

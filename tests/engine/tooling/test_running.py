@@ -28,7 +28,7 @@ def echo(
 
 def call(arguments: str = '{"n": 1}', name: str = "echo", number: int = 0) -> ToolCall:
     """A call."""
-    return ToolCall(id=f"c{number}", name=name, arguments=arguments)
+    return ToolCall(id=f"c{number}", name=name, arguments_json=arguments)
 
 
 async def quiet(_: object) -> None:
@@ -121,7 +121,7 @@ async def test_approvals_are_asked_one_at_a_time_after_the_check() -> None:
         inside += 1
         assert inside == 1
         await asyncio.sleep(0)
-        asked.append(pending.arguments)
+        asked.append(pending.arguments_json)
         inside -= 1
         return True
 

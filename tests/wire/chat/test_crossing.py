@@ -56,7 +56,7 @@ def _messages(*messages: Message) -> tuple[list[Any], set[tuple[str, str]]]:
 
 
 def _call(call_id: str, name: str = "f", arguments: str = "{}") -> ToolCall:
-    return ToolCall(id=call_id, name=name, arguments=arguments)
+    return ToolCall(id=call_id, name=name, arguments_json=arguments)
 
 
 def _written(call_id: str, name: str = "f", arguments: str = "{}") -> dict[str, Any]:
@@ -141,8 +141,8 @@ def test_custom_and_namespace_tools() -> None:
         _request(
             _message(
                 "assistant",
-                ToolCall(id="a", name="apply_patch", arguments="*** Begin", kind=CallKind.CUSTOM),
-                ToolCall(id="b", name="spawn", namespace="agents", arguments="{}"),
+                ToolCall(id="a", name="apply_patch", arguments_json="*** Begin", kind=CallKind.CUSTOM),
+                ToolCall(id="b", name="spawn", namespace="agents", arguments_json="{}"),
                 wire=Wire.RESPONSES,
             ),
             wire=Wire.RESPONSES,

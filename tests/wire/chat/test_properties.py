@@ -64,7 +64,7 @@ def _thoughts(
 
 
 _calls: st.SearchStrategy[tuple[ToolCall, ...]] = st.lists(
-    st.builds(ToolCall, id=_name, name=_name, arguments=_text), max_size=3, unique_by=lambda call: call.id
+    st.builds(ToolCall, id=_name, name=_name, arguments_json=_text), max_size=3, unique_by=lambda call: call.id
 ).map(tuple)
 
 

@@ -77,13 +77,13 @@ def test_stream_equals_whole(
     ("name", "parts", "finish"),
     [
         ("text", (Text(text="Hello"),), "stop"),
-        ("one_call", (ToolCall(id="a", name="w", arguments='{"c": "Bern"}'),), "tool_calls"),
+        ("one_call", (ToolCall(id="a", name="w", arguments_json='{"c": "Bern"}'),), "tool_calls"),
         (
             "parallel_calls_and_text",
             (
                 Text(text="Look:"),
-                ToolCall(id="a", name="w", arguments="{}"),
-                ToolCall(id="b", name="v", arguments='{"x": 1}'),
+                ToolCall(id="a", name="w", arguments_json="{}"),
+                ToolCall(id="b", name="v", arguments_json='{"x": 1}'),
             ),
             "tool_calls",
         ),
@@ -91,14 +91,14 @@ def test_stream_equals_whole(
             "reasoning_and_call",
             (
                 Reasoning(text="think hard", state=OpaqueState(Wire.CHAT, {"field": "reasoning_content"}, "up")),
-                ToolCall(id="a", name="w", arguments="{}"),
+                ToolCall(id="a", name="w", arguments_json="{}"),
             ),
             "tool_calls",
         ),
         ("refusal", (Refusal(text="I cannot"),), "refusal"),
         ("length", (Text(text="cut o"),), "length"),
-        ("custom_call", (ToolCall(id="a", name="p", arguments="free text", kind=CallKind.CUSTOM),), "tool_calls"),
-        ("call_without_id", (ToolCall(id="call_t_0", name="w", arguments='{"x":1}'),), "tool_calls"),
+        ("custom_call", (ToolCall(id="a", name="p", arguments_json="free text", kind=CallKind.CUSTOM),), "tool_calls"),
+        ("call_without_id", (ToolCall(id="call_t_0", name="w", arguments_json='{"x":1}'),), "tool_calls"),
         ("empty", (), "stop"),
         ("odd_labels", (Text(text="x"),), "unknown"),
     ],
@@ -195,7 +195,7 @@ def test_full_body() -> None:
     ("finish", "parts", "word"),
     [
         (FinishReason.STOP, (), "stop"),
-        (FinishReason.TOOL_CALLS, (ToolCall(id="a", name="f", arguments="{}"),), "tool_calls"),
+        (FinishReason.TOOL_CALLS, (ToolCall(id="a", name="f", arguments_json="{}"),), "tool_calls"),
         (FinishReason.LENGTH, (), "length"),
         (FinishReason.CONTENT_FILTER, (), "content_filter"),
         (FinishReason.REFUSAL, (Refusal(text="no"),), "stop"),
@@ -217,8 +217,8 @@ def test_refusal() -> None:
 def test_calls() -> None:
     """wires.md 1.9 and 2: calls have id, type and index-free form; custom ones their own kind."""
     message = _message(
-        ToolCall(id="a", name="f", arguments="{}", namespace="ns"),
-        ToolCall(id="b", name="p", arguments="free", kind=CallKind.CUSTOM),
+        ToolCall(id="a", name="f", arguments_json="{}", namespace="ns"),
+        ToolCall(id="b", name="p", arguments_json="free", kind=CallKind.CUSTOM),
     )["message"]
     assert message["tool_calls"] == [
         {"id": "a", "type": "function", "function": {"name": "ns__f", "arguments": "{}"}},

@@ -148,13 +148,13 @@ def test_changed_parts_keep_unknown_fields() -> None:
 
 def test_meaning_of_a_tool_turn(requests: dict[str, Any], bare: Callable[[Any], Any]) -> None:
     """wires.md 1.12: null, empty and texted content with calls are told apart; extra keys are tolerated."""
-    call = ToolCall(id="call_1", name="w", arguments='{"c": "Bern"}')
+    call = ToolCall(id="call_1", name="w", arguments_json='{"c": "Bern"}')
     assert bare(_decode(requests["tool_turn_null_content"]).messages[1]).parts == (call,)
     empty = _decode(requests["tool_turn_empty_content"])
-    assert bare(empty.messages[1]).parts == (ToolCall(id="functions.w:0", name="w", arguments=""),)
+    assert bare(empty.messages[1]).parts == (ToolCall(id="functions.w:0", name="w", arguments_json=""),)
     assert bare(empty.messages[2].results[0]).content == (Text(text="sunny"), Text(text="warm"))
     texted = bare(_decode(requests["extra_keys"]).messages[1])
-    assert texted.parts == (Text(text="Let me look."), ToolCall(id="a", name="w", arguments="{}"))
+    assert texted.parts == (Text(text="Let me look."), ToolCall(id="a", name="w", arguments_json="{}"))
 
 
 def test_history_is_never_read_for_calls(requests: dict[str, Any], bare: Callable[[Any], Any]) -> None:

@@ -38,7 +38,7 @@ def _call(index: int | None = None, call_id: str | None = None, **function: Any)
 
 
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    return ToolCall(id=call_id, name=name, arguments=arguments)
+    return ToolCall(id=call_id, name=name, arguments_json=arguments)
 
 
 _LIES: list[tuple[str, list[Any], list[ToolCall]]] = [
@@ -222,7 +222,7 @@ def test_parts_in_order(sse_of: Write, read_stream: Read, assemble: Assemble, ba
     )
     parts = bare(assemble(events).reply()).parts
     assert [type(part) for part in parts] == [Reasoning, Text, Refusal, Text, ToolCall]
-    assert parts[-1] == ToolCall(id="x", name="p", arguments="input", kind=CallKind.CUSTOM)
+    assert parts[-1] == ToolCall(id="x", name="p", arguments_json="input", kind=CallKind.CUSTOM)
 
 
 def test_a_whole_message_after_deltas_is_not_doubled(

@@ -66,10 +66,12 @@ def _reply(*parts: Part, reason: FinishReason = FinishReason.STOP, usage: Usage 
 _CHAT_STATE = OpaqueState(Wire.CHAT, {"field": "reasoning_content"}, "up")
 _REPLIES = {
     "text": _reply(Text(text="Hello \u2028 wörld")),
-    "call": _reply(ToolCall(id="a", name="f", arguments='{"x": 1}')),
-    "zero-argument call": _reply(ToolCall(id="a", name="f", arguments="")),
+    "call": _reply(ToolCall(id="a", name="f", arguments_json='{"x": 1}')),
+    "zero-argument call": _reply(ToolCall(id="a", name="f", arguments_json="")),
     "parallel": _reply(
-        Text(text="t"), ToolCall(id="a", name="f", arguments="{}"), ToolCall(id="b", name="f", arguments='{"y":2}')
+        Text(text="t"),
+        ToolCall(id="a", name="f", arguments_json="{}"),
+        ToolCall(id="b", name="f", arguments_json='{"y":2}'),
     ),
     "thinking": _reply(Reasoning(text="hm", state=_CHAT_STATE), Text(text="t"), usage=Usage(input_tokens=4)),
     "refusal": _reply(Refusal(text="no")),
@@ -129,7 +131,7 @@ def test_official_sdk_accumulates_the_stream(name: str) -> None:
     calls = [
         (call.id, call.type, call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()
     ]
-    assert calls == [(call.id, "function", call.name, call.arguments) for call in reply.calls]
+    assert calls == [(call.id, "function", call.name, call.arguments_json) for call in reply.calls]
     assert choice.finish_reason == ("tool_calls" if reply.calls else "stop")
     assert (final.usage.prompt_tokens if final.usage else None) == (reply.usage.input_tokens if reply.usage else None)
 
@@ -148,7 +150,7 @@ def test_official_sdk_reads_the_whole_reply(name: str) -> None:
 
 def test_complete_sequence() -> None:
     """wires.md 2: role first, tool type and index, finish reason, usage, `[DONE]`, each chunk with its four labels."""
-    data, _ = _encode(unroll(_reply(ToolCall(id="a", name="f", arguments="{}"), usage=Usage(input_tokens=1))))
+    data, _ = _encode(unroll(_reply(ToolCall(id="a", name="f", arguments_json="{}"), usage=Usage(input_tokens=1))))
     chunks = _chunks(data)
     assert all(chunk.keys() >= {"id", "object", "created", "model", "choices"} for chunk in chunks)
     assert _deltas(data) == [
@@ -177,8 +179,8 @@ def test_interleaved_parts() -> None:
         [
             Started("r", "m"),
             PartStarted(0, Text(text="a")),
-            PartStarted(1, ToolCall(id="x", name="f", arguments="{")),
-            PartStarted(2, ToolCall(id="y", name="p", arguments="", kind=CallKind.CUSTOM)),
+            PartStarted(1, ToolCall(id="x", name="f", arguments_json="{")),
+            PartStarted(2, ToolCall(id="y", name="p", arguments_json="", kind=CallKind.CUSTOM)),
             ArgumentsDelta(2, "free"),
             TextDelta(0, "b"),
             ArgumentsDelta(1, "}"),
@@ -234,9 +236,9 @@ def test_final_arguments_and_state() -> None:
             PartEnded(0, Reasoning(state=state)),
             PartStarted(1, Reasoning()),
             PartEnded(1, Reasoning(text="late", state=state)),
-            PartStarted(2, ToolCall(id="a", name="f", arguments="")),
+            PartStarted(2, ToolCall(id="a", name="f", arguments_json="")),
             ArgumentsDelta(2, "{"),
-            PartEnded(2, ToolCall(id="a", name="f", arguments="{}")),
+            PartEnded(2, ToolCall(id="a", name="f", arguments_json="{}")),
             Finished(FinishReason.STOP),
             Ended(),
         ]
@@ -298,8 +300,8 @@ def test_custom_and_namespace_calls_come_back_in_kind() -> None:
         origin=Origin(Wire.RESPONSES),
     )
     upstream = _reply(
-        ToolCall(id="a", name="apply_patch", arguments='{"input":"*** Begin"}'),
-        ToolCall(id="b", name="agents__spawn", arguments="{}"),
+        ToolCall(id="a", name="apply_patch", arguments_json='{"input":"*** Begin"}'),
+        ToolCall(id="b", name="agents__spawn", arguments_json="{}"),
     )
     data, _ = _encode(unroll(upstream))
     decoder, binding, assembler = (
@@ -319,4 +321,6 @@ def test_custom_and_namespace_calls_come_back_in_kind() -> None:
         ("b", "spawn", "agents", CallKind.FUNCTION, "{}"),
     ]
     for reply in (assembler.reply(), Binding(caller, Wire.CHAT).restore_reply(whole)):
-        assert [(call.id, call.name, call.namespace, call.kind, call.arguments) for call in reply.calls] == expected
+        assert [
+            (call.id, call.name, call.namespace, call.kind, call.arguments_json) for call in reply.calls
+        ] == expected

@@ -94,7 +94,7 @@ def test_later_system_messages_stay_in_place() -> None:
 
 def test_neighbours_are_joined_and_results_come_first() -> None:
     """wires.md 1.12: user messages in a row become one turn, with its tool results in front."""
-    call = ToolCall(id="a", name="f", arguments='{"x":1}')
+    call = ToolCall(id="a", name="f", arguments_json='{"x":1}')
     result = ToolResult(call_id="a", content=(Text(text="42"),))
     body, noted = encode(
         ask(user("Hi"), user("there"), assistant(call), user("wait"), tool(result), tools=(Tool(name="f"),))
@@ -115,7 +115,7 @@ def test_neighbours_are_joined_and_results_come_first() -> None:
 
 def test_parallel_results_share_a_turn() -> None:
     """Each chat tool message becomes a block of one user turn: the wire wants all results in the next turn."""
-    calls = (ToolCall(id="a", name="f", arguments="{}"), ToolCall(id="b", name="f", arguments="{}"))
+    calls = (ToolCall(id="a", name="f", arguments_json="{}"), ToolCall(id="b", name="f", arguments_json="{}"))
     results = tuple(tool(ToolResult(call_id=call.id, content=(Text(text=call.id),))) for call in calls)
     body, noted = encode(ask(user("Hi"), assistant(*calls), *results, tools=(Tool(name="f", parameters=OBJECT),)))
     assert [block["tool_use_id"] for block in body["messages"][2]["content"]] == ["a", "b"]
@@ -130,7 +130,7 @@ def test_empty_texts_are_left_out() -> None:
 
 def test_history_without_tools_gets_stubs() -> None:
     """wires.md 1.13: calls in history without tools on offer are given stub tools and choice none (rule 104)."""
-    call = ToolCall(id="a", name="f", arguments="{}")
+    call = ToolCall(id="a", name="f", arguments_json="{}")
     body, noted = encode(ask(user("Hi"), assistant(call), tool(ToolResult(call_id="a"))))
     assert body["tools"] == [{"name": "f", "input_schema": OBJECT}]
     assert body["tool_choice"] == {"type": "none"}
@@ -139,7 +139,7 @@ def test_history_without_tools_gets_stubs() -> None:
 
 def test_ids_are_made_legal_on_both_sides() -> None:
     """Kimi's ids are mapped the same way in the call and its result."""
-    call = ToolCall(id="functions.Bash:0", name="Bash", arguments="{}")
+    call = ToolCall(id="functions.Bash:0", name="Bash", arguments_json="{}")
     body, noted = encode(
         ask(user("Hi"), assistant(call), tool(ToolResult(call_id=call.id)), tools=(Tool(name="Bash"),))
     )
@@ -152,7 +152,7 @@ def test_ids_are_made_legal_on_both_sides() -> None:
 def test_namespaces_are_flattened() -> None:
     """wires.md 1.9: a namespaced tool goes out flat, in the offer, the history and the choice."""
     spawn = Tool(name="spawn", namespace="agents", parameters=OBJECT, origin=Origin(Wire.RESPONSES))
-    call = ToolCall(id="a", name="spawn", namespace="agents", arguments="{}")
+    call = ToolCall(id="a", name="spawn", namespace="agents", arguments_json="{}")
     choice = ToolChoice(mode=ChoiceMode.NAMED, name="spawn", namespace="agents")
     other = Tool(name="f", parameters=OBJECT)
     body, noted = encode(ask(user("Hi"), assistant(call), user("x"), tools=(spawn, other), tool_choice=choice))
@@ -165,7 +165,7 @@ def test_namespaces_are_flattened() -> None:
 def test_custom_tools_become_functions() -> None:
     """wires.md 1.9: a custom tool and its calls go out as a function with one input string."""
     patch = Tool(name="apply_patch", kind=CallKind.CUSTOM, origin=Origin(Wire.RESPONSES))
-    call = ToolCall(id="a", name="apply_patch", arguments='*** "Begin"', kind=CallKind.CUSTOM)
+    call = ToolCall(id="a", name="apply_patch", arguments_json='*** "Begin"', kind=CallKind.CUSTOM)
     body, noted = encode(ask(user("Hi"), assistant(call), user("x"), tools=(patch,)))
     assert body["tools"][0]["input_schema"]["required"] == ["input"]
     assert body["messages"][1]["content"][0]["input"] == {"input": '*** "Begin"'}
@@ -175,7 +175,7 @@ def test_custom_tools_become_functions() -> None:
 @pytest.mark.parametrize("text", ["not json", "[1]", '"{}"', "{", "7"])
 def test_broken_history_arguments_are_wrapped(text: str) -> None:
     """Rule 107: arguments that are no object are carried as text, never replaced by {}."""
-    call = ToolCall(id="a", name="f", arguments=text)
+    call = ToolCall(id="a", name="f", arguments_json=text)
     body, noted = encode(ask(user("Hi"), assistant(call), user("x"), tools=(Tool(name="f", parameters=OBJECT),)))
     assert body["messages"][1]["content"][0]["input"] == {"_raw_arguments": text}
     assert "part_reshaped f" in noted
@@ -184,7 +184,7 @@ def test_broken_history_arguments_are_wrapped(text: str) -> None:
 @pytest.mark.parametrize(("required", "sent"), [([], {}), (["x"], {"_raw_arguments": ""})])
 def test_empty_history_arguments(required: list[str], sent: dict[str, str]) -> None:
     """Rule 131: no arguments are {} only where nothing is required."""
-    call = ToolCall(id="a", name="f", arguments="")
+    call = ToolCall(id="a", name="f", arguments_json="")
     offered = Tool(name="f", parameters={**OBJECT, "required": required})
     body, noted = encode(ask(user("Hi"), assistant(call), user("x"), tools=(offered,)))
     assert body["messages"][1]["content"][0]["input"] == sent
@@ -248,7 +248,7 @@ def test_thinking_is_left_out_where_it_would_be_refused() -> None:
     )
     assert "thinking" not in body
     assert "field_dropped reasoning" in noted
-    call, result = ToolCall(id="a", name="f", arguments="{}"), ToolResult(call_id="a")
+    call, result = ToolCall(id="a", name="f", arguments_json="{}"), ToolResult(call_id="a")
     body, noted = encode(ask(user("Hi"), assistant(call), tool(result), reasoning=hard, tools=offered))
     assert "thinking" not in body
     assert "field_dropped reasoning" in noted
@@ -436,7 +436,7 @@ def test_results_with_images_and_errors() -> None:
         ),
         is_error=True,
     )
-    call = ToolCall(id="a", name="f", arguments="{}")
+    call = ToolCall(id="a", name="f", arguments_json="{}")
     body, _ = encode(ask(user("Hi"), assistant(call), tool(result), tools=(Tool(name="f"),)))
     assert body["messages"][2]["content"] == [
         {
@@ -504,7 +504,7 @@ def test_previous_response_is_refused() -> None:
 
 def test_encoding_is_deterministic() -> None:
     """The same request gives the same bytes (rule 105)."""
-    call = ToolCall(id="we:ird", name="f.g", arguments='{"b":1,"a":2}')
+    call = ToolCall(id="we:ird", name="f.g", arguments_json='{"b":1,"a":2}')
     request = ask(
         system("S"), user("Hi"), assistant(call), tool(ToolResult(call_id="we:ird")), tools=(Tool(name="f.g"),)
     )

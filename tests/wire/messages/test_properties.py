@@ -46,7 +46,7 @@ files = st.one_of(
     st.builds(File, text=words, media_type=st.just("text/plain"), name=st.none() | words),
     st.builds(File, file_id=words),
 )
-calls = st.builds(ToolCall, id=names, name=names, arguments=arguments)
+calls = st.builds(ToolCall, id=names, name=names, arguments_json=arguments)
 results = st.builds(
     ToolResult,
     call_id=names,
@@ -239,7 +239,7 @@ def test_canonical_replies_are_stable(reply: Reply) -> None:
 def normal(reply: Reply) -> Reply:
     """Write arguments the one way a whole body gives them."""
     parts = [
-        part.evolve(arguments=msgspec.json.encode(msgspec.json.decode(part.arguments)).decode())
+        part.evolve(arguments_json=msgspec.json.encode(msgspec.json.decode(part.arguments_json)).decode())
         if isinstance(part, ToolCall)
         else part
         for part in reply.parts

@@ -136,7 +136,7 @@ def test_missing_envelope_fields_are_made_up(codec: MessagesCodec) -> None:
     body = b'{"content":[{"type":"tool_use","name":"f","input":null}],"usage":[]}'
     reply = codec.decode_reply(body, UP)
     assert (reply.id, reply.model, reply.usage) == ("msg_tok", "", None)
-    assert [(call.id, call.arguments) for call in reply.calls] == [("toolu_tok_0", "")]
+    assert [(call.id, call.arguments_json) for call in reply.calls] == [("toolu_tok_0", "")]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_error_in_a_200(codec: MessagesCodec) -> None:
 
 def test_foreign_reply_in_full() -> None:
     """A reply of another wire gets a Messages envelope: id, role, blocks, stop reason, usage."""
-    call = ToolCall(id="call_1", name="free", arguments='{"a": 1}')
+    call = ToolCall(id="call_1", name="free", arguments_json='{"a": 1}')
     usage = Usage(input_tokens=10, output_tokens=4, cached_tokens=3, cache_write_tokens=2, reasoning_tokens=1)
     body, noted = encode(reply_of(Text(text="Hm"), call, finish=FinishReason.TOOL_CALLS, usage=usage))
     assert body == {
@@ -257,24 +257,24 @@ def test_own_state_goes_native() -> None:
 @pytest.mark.parametrize("text", ["", " ", "null"])
 def test_no_arguments_are_empty_only_if_nothing_is_required(text: str) -> None:
     """Rules 107 and 131: {} stands for no arguments only where the schema requires none."""
-    body, noted = encode(reply_of(ToolCall(id="a", name="free", arguments=text)))
+    body, noted = encode(reply_of(ToolCall(id="a", name="free", arguments_json=text)))
     assert body["content"][0]["input"] == {}
     assert noted == ["part_reshaped free"]
     for name in ("strict", "never_offered"):
         with pytest.raises(UpstreamGarbage, match=name):
-            encode(reply_of(ToolCall(id="a", name=name, arguments=text)))
+            encode(reply_of(ToolCall(id="a", name=name, arguments_json=text)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"{}"', "hello", '{"a":1} trailing'])
 def test_broken_arguments_are_never_written(text: str) -> None:
     """Rule 107: arguments that are no object raise, naming the tool."""
     with pytest.raises(UpstreamGarbage, match="free"):
-        encode(reply_of(ToolCall(id="a", name="free", arguments=text), finish=FinishReason.TOOL_CALLS))
+        encode(reply_of(ToolCall(id="a", name="free", arguments_json=text), finish=FinishReason.TOOL_CALLS))
 
 
 def test_a_call_cut_by_the_token_limit_is_dropped() -> None:
     """Rule 40: half a call is not delivered; the stop reason says why."""
-    call = ToolCall(id="a", name="free", arguments='{"x": "unfin')
+    call = ToolCall(id="a", name="free", arguments_json='{"x": "unfin')
     body, noted = encode(reply_of(Text(text="Hm"), call, finish=FinishReason.LENGTH))
     assert body["content"] == [{"type": "text", "text": "Hm"}]
     assert body["stop_reason"] == "max_tokens"
@@ -285,10 +285,10 @@ def test_odd_calls() -> None:
     """Illegal ids are mapped, missing ones made, namespaces flattened, custom input wrapped."""
     body, noted = encode(
         reply_of(
-            ToolCall(id="functions.f:0", name="free", arguments="{}"),
-            ToolCall(id="", name="free", arguments="{}"),
-            ToolCall(id="b", name="n", namespace="ns", arguments="{}"),
-            ToolCall(id="c", name="patch", arguments="text", kind=CallKind.CUSTOM),
+            ToolCall(id="functions.f:0", name="free", arguments_json="{}"),
+            ToolCall(id="", name="free", arguments_json="{}"),
+            ToolCall(id="b", name="n", namespace="ns", arguments_json="{}"),
+            ToolCall(id="c", name="patch", arguments_json="text", kind=CallKind.CUSTOM),
         )
     )
     blocks = body["content"]
@@ -338,7 +338,7 @@ def test_reply_survives_the_round_trip(codec: MessagesCodec, bare: Callable[[Any
                 state=OpaqueState(Wire.MESSAGES, {"type": "thinking", "thinking": "a", "signature": "s"}, "up"),
             ),
             Text(text="b"),
-            ToolCall(id="c", name="free", arguments='{"x":[1,2]}'),
+            ToolCall(id="c", name="free", arguments_json='{"x":[1,2]}'),
         ),
         finish=FinishReason.TOOL_CALLS,
         reported_finish="tool_use",

@@ -216,7 +216,7 @@ def test_calls_and_thinking_in_history(codec: MessagesCodec, shapes: Shapes) -> 
     assert isinstance(redacted, Reasoning)
     assert redacted.state == OpaqueState(Wire.MESSAGES, {"type": "redacted_thinking", "data": "cmVk"})
     assert isinstance(call, ToolCall)
-    assert (call.id, call.name, call.arguments) == ("toolu_1", "ToolSearch", '{"query":"fetch"}')
+    assert (call.id, call.name, call.arguments_json) == ("toolu_1", "ToolSearch", '{"query":"fetch"}')
 
 
 def test_choice_forms(codec: MessagesCodec, shapes: Shapes) -> None:

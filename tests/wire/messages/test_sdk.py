@@ -48,8 +48,8 @@ EVENTS: list[Event] = [
     TextDelta(1, "Hel"),
     TextDelta(1, "lo"),
     PartEnded(1),
-    PartStarted(2, ToolCall(id="call_1", name="f", arguments="")),
-    PartStarted(3, ToolCall(id="call_2", name="g", arguments="")),
+    PartStarted(2, ToolCall(id="call_1", name="f", arguments_json="")),
+    PartStarted(3, ToolCall(id="call_2", name="g", arguments_json="")),
     ArgumentsDelta(3, "{}"),
     ArgumentsDelta(2, '{"x": '),
     ArgumentsDelta(2, "1}"),
@@ -65,8 +65,8 @@ REPLY = Reply(
     parts=(
         Reasoning(summary=("Thinking",), state=STATE),
         Text(text="Hello"),
-        ToolCall(id="call_1", name="f", arguments='{"x": 1}'),
-        ToolCall(id="call_2", name="g", arguments="{}"),
+        ToolCall(id="call_1", name="f", arguments_json='{"x": 1}'),
+        ToolCall(id="call_2", name="g", arguments_json="{}"),
     ),
     finish=FinishReason.TOOL_CALLS,
     usage=Usage(input_tokens=9, output_tokens=4, cached_tokens=3, reasoning_tokens=2),
@@ -162,7 +162,7 @@ def test_sdk_reads_the_whole_reply_and_sends_it_back() -> None:
     assert isinstance(reasoning, Reasoning)
     assert reasoning.state == STATE
     assert isinstance(call, ToolCall)
-    assert json.loads(call.arguments) == {"x": 1}
+    assert json.loads(call.arguments_json) == {"x": 1}
     assert request.messages[2].role is Role.TOOL
     assert isinstance(request.messages[2].parts[0], ToolResult)
 
@@ -209,7 +209,7 @@ def test_requests_are_what_the_sdk_would_send() -> None:
         model="m",
         messages=(
             Message(role=Role.USER, parts=(Text(text="Hi"),)),
-            Message(role=Role.ASSISTANT, parts=(ToolCall(id="a", name="f", arguments='{"x":1}'),)),
+            Message(role=Role.ASSISTANT, parts=(ToolCall(id="a", name="f", arguments_json='{"x":1}'),)),
             Message(role=Role.TOOL, parts=(ToolResult(call_id="a", content=(Text(text="ok"),)),)),
         ),
         max_tokens=10,

@@ -75,7 +75,7 @@ def finish(reason: Any = "end_turn", **usage: int) -> Json:
 def comparable(reply: Reply, bare: Bare) -> Any:
     """Strip origins, and compare arguments by what they say: a stream keeps the model's own spacing."""
     parts = [
-        part.evolve(arguments=json.dumps(json.loads(part.arguments), sort_keys=True))
+        part.evolve(arguments_json=json.dumps(json.loads(part.arguments_json), sort_keys=True))
         if isinstance(part, ToolCall)
         else part
         for part in reply.parts
@@ -193,7 +193,7 @@ def folded(events: list[Event]) -> list[tuple[str, str]]:
             case Text():
                 pairs.append(("text", part.text))
             case ToolCall():
-                pairs.append((part.id, part.arguments))
+                pairs.append((part.id, part.arguments_json))
             case Reasoning():
                 pairs.append(("thinking", part.text))
             case _:

@@ -96,7 +96,7 @@ def test_the_complete_sequence() -> None:
         TextDelta(0, "Hel"),
         TextDelta(0, "lo"),
         PartEnded(0),
-        PartStarted(1, ToolCall(id="call_1", name="strict", arguments="")),
+        PartStarted(1, ToolCall(id="call_1", name="strict", arguments_json="")),
         ArgumentsDelta(1, '{"x"'),
         ArgumentsDelta(1, ":1}"),
         PartEnded(1),
@@ -150,7 +150,7 @@ def test_text_is_not_held_back() -> None:
 
 def test_input_is_only_in_deltas() -> None:
     """wires.md 2 (a-fullinput): arguments known at the start still come as input_json_delta."""
-    call = ToolCall(id="a", name="strict", arguments='{"x":1}')
+    call = ToolCall(id="a", name="strict", arguments_json='{"x":1}')
     events = body(PartStarted(0, call), PartEnded(0))
     assert events[0]["content_block"]["input"] == {}
     assert brief(events) == [("start", 0, "tool_use"), ("input_json_delta", 0, '{"x":1}'), ("stop", 0)]
@@ -159,9 +159,9 @@ def test_input_is_only_in_deltas() -> None:
 def test_interleaved_parts_wait_their_turn() -> None:
     """One block is open at a time; the others are held and let go in order of their start."""
     events = body(
-        PartStarted(0, ToolCall(id="a", name="free", arguments="")),
+        PartStarted(0, ToolCall(id="a", name="free", arguments_json="")),
         PartStarted(1, Text(text="")),
-        PartStarted(2, ToolCall(id="b", name="free", arguments="")),
+        PartStarted(2, ToolCall(id="b", name="free", arguments_json="")),
         ArgumentsDelta(2, "{}"),
         TextDelta(1, "hi"),
         ArgumentsDelta(0, "{"),
@@ -248,9 +248,9 @@ def test_the_final_word_fills_what_was_not_streamed() -> None:
         PartStarted(1, Text(text="")),
         TextDelta(1, "ab"),
         PartEnded(1, Text(text="abc")),
-        PartStarted(2, ToolCall(id="a", name="free", arguments="")),
+        PartStarted(2, ToolCall(id="a", name="free", arguments_json="")),
         ArgumentsDelta(2, '{"a"'),
-        PartEnded(2, ToolCall(id="a", name="free", arguments='{"a":1}')),
+        PartEnded(2, ToolCall(id="a", name="free", arguments_json='{"a":1}')),
         PartStarted(3, Refusal(text="")),
         TextDelta(3, "No"),
         PartEnded(3, Refusal(text="No")),
@@ -263,7 +263,7 @@ def test_the_final_word_fills_what_was_not_streamed() -> None:
 def test_no_arguments_where_none_are_required(pieces: list[str]) -> None:
     """Rules 107 and 131: {} is sent for no arguments only where the schema requires none."""
     deltas = [ArgumentsDelta(0, piece) for piece in pieces]
-    call = ToolCall(id="a", name="free", arguments="")
+    call = ToolCall(id="a", name="free", arguments_json="")
     read, noted = encode(Started("a", "b"), PartStarted(0, call), *deltas, PartEnded(0), *TAIL)
     assert brief(read[1:4]) == [("start", 0, "tool_use"), ("input_json_delta", 0, "{}"), ("stop", 0)]
     assert noted == ["part_reshaped free"]
@@ -283,7 +283,7 @@ def test_no_arguments_where_none_are_required(pieces: list[str]) -> None:
 def test_broken_arguments_end_in_an_error(name: str, pieces: list[str]) -> None:
     """Rule 107: a call that is no object ends the stream with an error event; its block is never completed."""
     deltas = [ArgumentsDelta(0, piece) for piece in pieces]
-    call = ToolCall(id="a", name=name, arguments="")
+    call = ToolCall(id="a", name=name, arguments_json="")
     read, _ = encode(Started("a", "b"), PartStarted(0, call), *deltas, PartEnded(0), *TAIL)
     assert read[-1]["type"] == "error"
     assert repr(name) in read[-1]["error"]["message"]
@@ -293,7 +293,7 @@ def test_broken_arguments_end_in_an_error(name: str, pieces: list[str]) -> None:
 
 def test_arguments_that_cannot_be_an_object_are_never_sent() -> None:
     """What does not begin like an object is held, so nothing wrong is released before the error."""
-    call = ToolCall(id="a", name="free", arguments="")
+    call = ToolCall(id="a", name="free", arguments_json="")
     read, _ = encode(Started("a", "b"), PartStarted(0, call), ArgumentsDelta(0, "[1,{}"), PartEnded(0), *TAIL)
     assert [event["type"] for event in read] == ["message_start", "error"]
 
@@ -303,9 +303,9 @@ AT_LIMIT: tuple[Event, ...] = (Finished(FinishReason.LENGTH, "length"), UsageUpd
 
 def test_a_call_cut_by_the_limit_is_closed_as_it_stands() -> None:
     """Rule 107: like Anthropic at max_tokens: what was streamed of the call, its end, and the stop reason."""
-    call = ToolCall(id="a", name="strict", arguments="")
+    call = ToolCall(id="a", name="strict", arguments_json="")
     deltas = [ArgumentsDelta(0, '{"x"'), ArgumentsDelta(0, ':"ab')]
-    for final in (None, call.evolve(arguments='{"x":"ab')):
+    for final in (None, call.evolve(arguments_json='{"x":"ab')):
         read, _ = encode(Started("a", "b"), PartStarted(0, call), *deltas, PartEnded(0, final), *AT_LIMIT)
         assert brief(read[1:]) == [
             ("start", 0, "tool_use"),
@@ -321,7 +321,7 @@ def test_a_call_cut_by_the_limit_is_closed_as_it_stands() -> None:
 @pytest.mark.parametrize("pieces", [[], ["", " "], ["nul"]])
 def test_a_call_cut_before_its_input_is_left_out(pieces: list[str]) -> None:
     """Rule 107: a block without input would be read as `{}`, so none is opened; noted as in a whole reply."""
-    call = ToolCall(id="a", name="strict", arguments="")
+    call = ToolCall(id="a", name="strict", arguments_json="")
     deltas = [ArgumentsDelta(1, piece) for piece in pieces]
     text = (PartStarted(0, Text(text="Hm")), PartEnded(0))
     read, noted = encode(Started("a", "b"), *text, PartStarted(1, call), *deltas, PartEnded(1), *AT_LIMIT)
@@ -339,7 +339,7 @@ def test_a_call_cut_before_its_input_is_left_out(pieces: list[str]) -> None:
 @pytest.mark.parametrize("overlapping", [False, True])
 def test_a_broken_call_before_others_was_not_cut(overlapping: bool) -> None:
     """The limit only cuts what comes last: a broken call with a part behind it is an error, whatever the finish."""
-    call = ToolCall(id="a", name="free", arguments='{"a":')
+    call = ToolCall(id="a", name="free", arguments_json='{"a":')
     after, ended = PartStarted(1, Text(text="x")), PartEnded(0)
     middle = (after, ended) if overlapping else (ended, after)
     read, _ = encode(Started("a", "b"), PartStarted(0, call), *middle, PartEnded(1), *AT_LIMIT)
@@ -360,7 +360,7 @@ def test_many_held_parts_follow_one() -> None:
 def test_withheld_arguments_are_looked_at_once(memory_of: Callable[[Callable[[], object]], int]) -> None:
     """Linear cost: arguments behind a junk prefix are not joined again with each delta."""
     encoder = MessagesCodec().stream_encoder(CALLER, Stamp(token="abc", created=1), AdaptationLog())
-    encoder.feed(PartStarted(0, ToolCall(id="a", name="free", arguments="junk")))
+    encoder.feed(PartStarted(0, ToolCall(id="a", name="free", arguments_json="junk")))
     delta = ArgumentsDelta(0, "{" * 100)
     for _ in range(2000):
         encoder.feed(delta)
@@ -369,7 +369,7 @@ def test_withheld_arguments_are_looked_at_once(memory_of: Callable[[Callable[[],
 
 def test_custom_calls_are_wrapped() -> None:
     """A custom call's free text becomes the one input string, whole."""
-    call = ToolCall(id="a", name="patch", arguments="", kind=CallKind.CUSTOM)
+    call = ToolCall(id="a", name="patch", arguments_json="", kind=CallKind.CUSTOM)
     events = body(PartStarted(0, call), ArgumentsDelta(0, '{"not'), ArgumentsDelta(0, " json"), PartEnded(0))
     assert brief(events)[1] == ("input_json_delta", 0, '{"input":"{\\"not json"}')
 
@@ -399,7 +399,7 @@ def test_failures() -> None:
 )
 def test_stop_reasons(reason: FinishReason, reported: str | None, stop: str | None, call: bool, word: str) -> None:
     """Rules 36 and 127: the stop reason follows from what was streamed."""
-    part = ToolCall(id="a", name="free", arguments="{}") if call else Text(text="a")
+    part = ToolCall(id="a", name="free", arguments_json="{}") if call else Text(text="a")
     read, _ = encode(Started("a", "b"), PartStarted(0, part), PartEnded(0), Finished(reason, reported, stop), Ended())
     assert read[-2]["delta"] == {"stop_reason": word, "stop_sequence": stop}
 
@@ -423,8 +423,8 @@ def test_parts_without_a_form() -> None:
 
 def test_ids_are_legal() -> None:
     """Illegal call ids are mapped and noted, missing ones made from the stamp."""
-    first = ToolCall(id="functions.f:0", name="free", arguments="{}")
-    second = ToolCall(id="", name="free", arguments="{}")
+    first = ToolCall(id="functions.f:0", name="free", arguments_json="{}")
+    second = ToolCall(id="", name="free", arguments_json="{}")
     read, noted = encode(
         Started("a", "b"), PartStarted(0, first), PartEnded(0), PartStarted(1, second), PartEnded(1), *TAIL
     )

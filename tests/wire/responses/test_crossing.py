@@ -193,7 +193,7 @@ def test_custom_tool_of_chat() -> None:
 def test_illegal_names_are_mapped_alike() -> None:
     """A name this wire refuses is mapped the same way in tools, choice and history."""
     tool = Tool(name="a.b", parameters={}, origin=Origin(Wire.CHAT))
-    call = message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="c", name="a.b", arguments="{}"))
+    call = message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="c", name="a.b", arguments_json="{}"))
     written, notes = write(
         request(Wire.CHAT, call, tools=(tool,), tool_choice=ToolChoice(mode=ChoiceMode.NAMED, name="a.b"))
     )
@@ -235,8 +235,8 @@ def test_history_of_chat() -> None:
             Wire.CHAT,
             Role.ASSISTANT,
             Text(text="Ok."),
-            ToolCall(id="functions.Bash:0", name="Bash", arguments='{"a":1}'),
-            ToolCall(id="call_2", name="Bash", arguments=""),
+            ToolCall(id="functions.Bash:0", name="Bash", arguments_json='{"a":1}'),
+            ToolCall(id="call_2", name="Bash", arguments_json=""),
             name="bot",
         ),
         message(Wire.CHAT, Role.TOOL, ToolResult(call_id="functions.Bash:0", content=(Text(text="out"),))),
@@ -260,7 +260,7 @@ def test_history_of_chat() -> None:
 def test_custom_history_keeps_its_kind() -> None:
     """The result of a custom call is a custom result, although chat's own form does not say so."""
     written, _ = items(
-        message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="c", name="p", arguments="x", kind=CallKind.CUSTOM)),
+        message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="c", name="p", arguments_json="x", kind=CallKind.CUSTOM)),
         message(Wire.CHAT, Role.TOOL, ToolResult(call_id="c", content=(Text(text="ok"),))),
     )
     assert written == [
@@ -423,7 +423,7 @@ def test_same_history_gives_the_same_bytes() -> None:
     """Contract 6: encoding is deterministic, so prompt caches survive."""
     asked = request(
         Wire.CHAT,
-        message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="a:b", name="x y", arguments="{}")),
+        message(Wire.CHAT, Role.ASSISTANT, ToolCall(id="a:b", name="x y", arguments_json="{}")),
         message(Wire.CHAT, Role.TOOL, ToolResult(call_id="a:b", content=(Text(text="r"),))),
     )
     assert write(asked) == write(asked)

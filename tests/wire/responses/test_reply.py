@@ -65,8 +65,8 @@ def test_reasoning_and_calls(codec: ResponsesCodec, body: Callable[[Any], bytes]
     read = strip(codec.decode_reply(body(REPLIES["reasoning and two calls"]), FROM_UP))
     assert read.parts == (
         Reasoning(summary=("First.", "Second."), state=OpaqueState(Wire.RESPONSES, "enc", "up"), id="rs_1"),
-        ToolCall(id="call_1", name="get_weather", arguments='{"city":"Oslo"}', item_id="fc_1"),
-        ToolCall(id="call_2", name="spawn_agent", arguments="{}", namespace="multi_agent_v1", item_id="fc_2"),
+        ToolCall(id="call_1", name="get_weather", arguments_json='{"city":"Oslo"}', item_id="fc_1"),
+        ToolCall(id="call_2", name="spawn_agent", arguments_json="{}", namespace="multi_agent_v1", item_id="fc_2"),
     )
     assert read.finish is FinishReason.TOOL_CALLS
 
@@ -113,8 +113,8 @@ def test_tolerated_lies(codec: ResponsesCodec, body: Callable[[Any], bytes], str
         id="resp_t",
         model="",
         parts=(
-            ToolCall(id="c", name="f", arguments='{"a":1}', item_id="fc_1"),
-            ToolCall(id="call_t_1", name="g", arguments=""),
+            ToolCall(id="c", name="f", arguments_json='{"a":1}', item_id="fc_1"),
+            ToolCall(id="call_t_1", name="g", arguments_json=""),
         ),
         finish=FinishReason.TOOL_CALLS,
         usage=Usage(),
@@ -265,9 +265,9 @@ def test_whole_response_object(codec: ResponsesCodec) -> None:
 def test_calls_come_back_in_their_own_kind(codec: ResponsesCodec) -> None:
     """wires.md 1.9: namespaced calls carry `namespace`, custom calls are `custom_tool_call` with `input`."""
     calls = (
-        ToolCall(id="c1", name="spawn_agent", arguments="{}", namespace="multi_agent_v1"),
-        ToolCall(id="c2", name="apply_patch", arguments="*** x", kind=CallKind.CUSTOM),
-        ToolCall(id="c3", name="exec_command", arguments='{"cmd":"ls"}'),
+        ToolCall(id="c1", name="spawn_agent", arguments_json="{}", namespace="multi_agent_v1"),
+        ToolCall(id="c2", name="apply_patch", arguments_json="*** x", kind=CallKind.CUSTOM),
+        ToolCall(id="c3", name="exec_command", arguments_json='{"cmd":"ls"}'),
     )
     written, _ = encode(reply(*calls, finish=FinishReason.TOOL_CALLS), codec, "codex first turn")
     assert written["output"] == [

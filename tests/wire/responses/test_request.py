@@ -129,11 +129,13 @@ def test_codex_second_turn(codec: ResponsesCodec, body: Callable[[Any], bytes], 
         Message(role=Role.ASSISTANT, parts=(Text(text="Looking."),)),
         Message(
             role=Role.ASSISTANT,
-            parts=(ToolCall(id="call_1", name="exec_command", arguments='{"cmd":"ls"}', item_id="fc_1"),),
+            parts=(ToolCall(id="call_1", name="exec_command", arguments_json='{"cmd":"ls"}', item_id="fc_1"),),
         ),
         Message(
             role=Role.ASSISTANT,
-            parts=(ToolCall(id="call_2", name="spawn_agent", arguments='{"task":"x"}', namespace="multi_agent_v1"),),
+            parts=(
+                ToolCall(id="call_2", name="spawn_agent", arguments_json='{"task":"x"}', namespace="multi_agent_v1"),
+            ),
         ),
         Message(
             role=Role.ASSISTANT,
@@ -141,7 +143,7 @@ def test_codex_second_turn(codec: ResponsesCodec, body: Callable[[Any], bytes], 
                 ToolCall(
                     id="call_3",
                     name="apply_patch",
-                    arguments="*** Begin Patch",
+                    arguments_json="*** Begin Patch",
                     kind=CallKind.CUSTOM,
                     item_id="ctc_3",
                 ),

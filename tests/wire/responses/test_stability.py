@@ -57,7 +57,7 @@ CALL = st.builds(
     ToolCall,
     id=ID,
     name=NAME,
-    arguments=WORD,
+    arguments_json=WORD,
     kind=st.sampled_from(CallKind),
     namespace=st.none() | NAME,
     item_id=st.none() | ID,

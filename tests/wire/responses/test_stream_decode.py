@@ -280,7 +280,7 @@ def test_calls_sharing_an_index(read: Read, sse: Sse, assemble: Any) -> None:
         events.append({"type": "response.function_call_arguments.delta", **delta})
     events.append({"type": "response.completed", "response": {"status": "completed", "output": []}})
     reply = assemble(read(sse(events)))
-    assert [(call.id, call.arguments) for call in reply.calls] == [("c1", '{"n":1}'), ("c2", '{"n":2}')]
+    assert [(call.id, call.arguments_json) for call in reply.calls] == [("c1", '{"n":1}'), ("c2", '{"n":2}')]
 
 
 @pytest.mark.parametrize("final", [True, False], ids=["final output", "no final output"])
@@ -317,7 +317,7 @@ def test_calls_sharing_a_call_id(
     output = items if final else []
     events.append({"type": "response.completed", "response": {"status": "completed", "output": output}})
     reply = assemble(read(sse(events)))
-    assert [(call.id, call.arguments) for call in reply.calls] == [("c", '{"n":0}'), ("c", '{"n":1}')]
+    assert [(call.id, call.arguments_json) for call in reply.calls] == [("c", '{"n":0}'), ("c", '{"n":1}')]
 
 
 def test_many_calls_sharing_a_call_id(read: Read, sse: Sse, assemble: Any) -> None:
@@ -332,7 +332,7 @@ def test_many_calls_sharing_a_call_id(read: Read, sse: Sse, assemble: Any) -> No
     ]
     events.append({"type": "response.completed", "response": {"status": "completed", "output": items}})
     reply = assemble(read(sse(events)))
-    assert [call.arguments for call in reply.calls] == [item["arguments"] for item in items]
+    assert [call.arguments_json for call in reply.calls] == [item["arguments"] for item in items]
 
 
 def test_messages_sharing_an_id(read: Read, sse: Sse, assemble: Any) -> None:
@@ -359,7 +359,7 @@ def test_arguments_only_announced(read: Read, sse: Sse, assemble: Any) -> None:
         {"type": "response.output_item.added", "output_index": 0, "item": item},
         {"type": "response.completed", "response": {"status": "completed", "output": []}},
     ]
-    assert [call.arguments for call in assemble(read(sse(events))).calls] == ['{"a":1}']
+    assert [call.arguments_json for call in assemble(read(sse(events))).calls] == ['{"a":1}']
 
 
 def test_nameless_announcement_waits(read: Read, sse: Sse, assemble: Any) -> None:
@@ -373,7 +373,7 @@ def test_nameless_announcement_waits(read: Read, sse: Sse, assemble: Any) -> Non
     ]
     decoded = read(sse(events))
     check_order(decoded)
-    assert [(call.name, call.arguments) for call in assemble(decoded).calls] == [("f", "{}")]
+    assert [(call.name, call.arguments_json) for call in assemble(decoded).calls] == [("f", "{}")]
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,14 @@ SCRIPTS: dict[str, tuple[Event, ...]] = {
     "text": (*BEGIN, *text(0, "Hel", "lo"), Finished(FinishReason.STOP), *END),
     "one call": (
         *BEGIN,
-        *call(0, ToolCall(id="c1", name="exec_command", arguments=""), '{"cmd":', '"ls"}'),
+        *call(0, ToolCall(id="c1", name="exec_command", arguments_json=""), '{"cmd":', '"ls"}'),
         Finished(FinishReason.TOOL_CALLS),
         *END,
     ),
     "two calls side by side": (
         *BEGIN,
-        PartStarted(0, ToolCall(id="c1", name="spawn_agent", arguments="", namespace="multi_agent_v1")),
-        PartStarted(1, ToolCall(id="c2", name="exec_command", arguments="")),
+        PartStarted(0, ToolCall(id="c1", name="spawn_agent", arguments_json="", namespace="multi_agent_v1")),
+        PartStarted(1, ToolCall(id="c2", name="exec_command", arguments_json="")),
         ArgumentsDelta(1, '{"a'),
         ArgumentsDelta(0, "{}"),
         ArgumentsDelta(1, '":1}'),
@@ -101,7 +101,7 @@ SCRIPTS: dict[str, tuple[Event, ...]] = {
     "custom call": (
         *BEGIN,
         *text(0, "Patching."),
-        *call(1, ToolCall(id="c1", name="apply_patch", arguments="", kind=CallKind.CUSTOM), "*** Begin", " Patch"),
+        *call(1, ToolCall(id="c1", name="apply_patch", arguments_json="", kind=CallKind.CUSTOM), "*** Begin", " Patch"),
         Finished(FinishReason.TOOL_CALLS),
         *END,
     ),
@@ -132,7 +132,7 @@ SCRIPTS: dict[str, tuple[Event, ...]] = {
         *BEGIN,
         PartStarted(0, Text(text="Hello")),
         PartEnded(0, Text(text="Hello")),
-        PartStarted(1, ToolCall(id="c", name="exec_command", arguments='{"cmd":"ls"}')),
+        PartStarted(1, ToolCall(id="c", name="exec_command", arguments_json='{"cmd":"ls"}')),
         PartEnded(1),
         Finished(FinishReason.TOOL_CALLS),
         Ended(),
@@ -283,8 +283,8 @@ def test_final_part_wins_but_keeps_its_identity() -> None:
         PartStarted(0, Text(text="")),
         TextDelta(0, "Hel"),
         PartEnded(0, Text(text="Hello")),
-        PartStarted(1, ToolCall(id="c1", name="f", arguments="", item_id="fc_a")),
-        PartEnded(1, ToolCall(id="c2", name="f", arguments="{}", item_id="fc_b")),
+        PartStarted(1, ToolCall(id="c1", name="f", arguments_json="", item_id="fc_a")),
+        PartEnded(1, ToolCall(id="c2", name="f", arguments_json="{}", item_id="fc_b")),
         Finished(FinishReason.STOP),
         Ended(),
     )
@@ -297,7 +297,7 @@ def test_final_part_wins_but_keeps_its_identity() -> None:
 
 def test_no_two_items_share_an_id() -> None:
     """Rule 113: what an upstream says twice under one id gets two; the SDK takes one id twice for a contradiction."""
-    calls = [ToolCall(id=f"c{number}", name="f", arguments="{}", item_id="fc_a") for number in range(3)]
+    calls = [ToolCall(id=f"c{number}", name="f", arguments_json="{}", item_id="fc_a") for number in range(3)]
     started = [event for index, call in enumerate(calls) for event in (PartStarted(index, call), PartEnded(index))]
     script = (*BEGIN, *started, Finished(FinishReason.TOOL_CALLS), Ended())
     stream, written = encode(script)

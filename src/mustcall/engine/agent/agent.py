@@ -5,21 +5,30 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 """
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import AsyncExitStack, suppress
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 import msgspec
 
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.engine.agent.events import RunEvent, RunFinished
+from mustcall.engine.agent.hooking import AfterStep, BeforeStep
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.plan import Emit, Hook, Plan
 from mustcall.engine.agent.planned import PlannedRun
-from mustcall.engine.agent.prompts import Prompt, read_prompt
+from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
+from mustcall.engine.agent.reading import (
+    check_outside,
+    checks_answers,
+    metering_of,
+    read_deps,
+    read_setting,
+    the_caller,
+    turns_on,
+)
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.agent.streams import RunStream
@@ -27,15 +36,18 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
+from mustcall.engine.parameters import Asked, Deps, Out
 from mustcall.engine.spending.accounts import shared_meter
 from mustcall.engine.spending.metering import Meter
 from mustcall.engine.spending.purse import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
+from mustcall.engine.tooling.ordering import check_order
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.facts.wording import Wording, check_wording
+from mustcall.policy.history.compaction import Compaction, check_compaction
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.policy.reply.unbacked_claims import Claims
@@ -46,21 +58,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent"]
 
+RulesOf = Callable[[Any], Iterable[GroundingRule]]
+"""Gives the grounding rules of a run that depend on its dependencies."""
 
-class Agent:
+After = RunResult[Any] | History | None
+"""What a run goes on from: a result, its `history`, or messages."""
+
+
+class Agent(Generic[Deps, Out]):
     """A model, its tools and how to use them.
 
     `upstream` is an `Upstream`, or its address with `model`. `tools` are functions, `FunctionTool`s and `ToolSource`s.
     `controls` are the settings of each turn (forces, limits, protocol); `on_unmet` stands over the one in there and
-    gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool. `max_steps` are
+    gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool; one that is a
+    function gives the rules for a run's dependencies. `max_steps` are
     the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
     its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event. `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each
-    run; its accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is
-    durable, else in this process's memory. With `claims="report"` what an answer
-    says was done is held against the calls that ran. With `check_answers` numbers, dates, times and file names of an
-    answer are held against the results of its calls, and one that departs from them is replaced by the results:
-    "small" does that for models whose name says that they are small, "always" for all.
+    every event; `before_step` and `after_step` are called around each step and may change what it asks. The run does
+    not answer before each of `required_steps` has succeeded. With `compaction` a long conversation is sent shortened.
+    `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each run; its
+    accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is durable,
+    else in this process's memory. With `claims="report"` what an answer says was done is held against the calls that
+    ran. With `check_answers` numbers, dates, times and file names of an answer are held against the results of its
+    calls, and one that departs from them is replaced by the results: "small" does that for models whose name says that
+    they are small, "always" for all.
 
     With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
     `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
@@ -72,6 +93,11 @@ class Agent:
     `contents` is what stays of what was said in a run that has ended, besides its result: "full", "redacted" or "none";
     by default as MUSTCALL_LEDGER_CONTENTS says, else all of it.
 
+    `output` is the type of a structured answer, for every run that asks for none of its own: `result.output` has it.
+    `deps` is what tools, approvals and rules depend on (a database, a user); a parameter annotated with its type, or
+    with `ToolContext[…]`, is filled in. A run may be given another one; `deps_type` says its type where there is none
+    yet.
+
     `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
     """
 
@@ -81,10 +107,13 @@ class Agent:
         *,
         tools: Iterable[ToolLike] = (),
         instructions: str | None = None,
+        output: type[Out] | None = None,
+        deps: Deps | None = None,
+        deps_type: type[Deps] | None = None,
         model: str | None = None,
         controls: Controls | None = None,
         on_unmet: OnUnmet = OnUnmet.ANSWER,
-        rules: Iterable[GroundingRule] = (),
+        rules: Iterable[GroundingRule | RulesOf] = (),
         wording: Wording | None = None,
         options: Options | None = None,
         max_steps: int = 10,
@@ -92,6 +121,10 @@ class Agent:
         timeout: float = 600.0,
         approve: Approve | None = None,
         hooks: Iterable[Hook] = (),
+        before_step: Iterable[BeforeStep] = (),
+        after_step: Iterable[AfterStep] = (),
+        required_steps: Iterable[str] = (),
+        compaction: Compaction | None = None,
         planner: Upstream | str | None = None,
         caller: Upstream | str | None = None,
         planner_options: Options | None = None,
@@ -106,11 +139,17 @@ class Agent:
     ) -> None:
         if budget is None and (session is not None or meter is not None):
             budget = Budget()  # counts, and caps nothing
-        self.upstream = _the_caller(upstream, caller, planned=planner is not None)
+        self.upstream = the_caller(upstream, caller, planned=planner is not None)
         self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
         self.model = model or self.upstream.model
-        self.tools = read_tools(tools)
-        self.rules = tuple(rules)
+        self.output: type[Any] | None = output
+        self.deps = deps
+        self.deps_type: type[Any] | None = deps_type or (None if deps is None else type(deps))
+        self.tools = read_tools(tools, self.deps_type)
+        given = tuple(rules)
+        self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
+        #: Rules that depend on what a run is given.
+        self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
         self._house = House(
             rules=self.rules, overrides=self.upstream.overrides, wording=wording or Wording(), controls=Controls()
         )
@@ -128,10 +167,14 @@ class Agent:
             approve=approve,
             stateful=self.upstream.stateful,
             hooks=tuple(hooks),
-            metering=_metering(budget, self.upstream, meter or shared_meter()),
+            before=tuple(before_step),
+            after=tuple(after_step),
+            required=tuple(required_steps),
+            compaction=compaction,
+            metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,
-            claims=_read_setting("claims", Claims, claims),
-            compares=(checks := _checks(check_answers, self.model)),
+            claims=read_setting("claims", Claims, claims),
+            compares=(checks := checks_answers(check_answers, self.model)),
             small=checks and is_small(self.model),
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
@@ -145,28 +188,58 @@ class Agent:
         self._held: list[AsyncExitStack] = []
         self._check()
 
+    @overload
     async def run(
         self,
         prompt: Prompt,
         *,
-        after: RunResult | None = None,
+        after: After = None,
+        force: bool | str | None = None,
+        output: None = None,
+        hops: int | None = None,
+        check: bool = True,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+    ) -> RunResult[Out]: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
+        force: bool | str | None = None,
+        output: type[Asked] | Mapping[str, Any],
+        hops: int | None = None,
+        check: bool = True,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+    ) -> RunResult[Asked]: ...
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
         force: bool | str | None = None,
         output: Output | None = None,
         hops: int | None = None,
         check: bool = True,
         run_id: str | None = None,
-    ) -> RunResult:
+        deps: Deps | None = None,
+    ) -> RunResult[Any]:
         """Run to an answer; raise `MustcallError` where there is none.
 
-        `after` goes on from an earlier run. `force` demands any tool (True) or the named one for this run (rule 9).
-        `output` is the type or JSON schema of a structured answer, before which `hops` tool executions are allowed (as
-        many as `controls` says, 2, unless given); it is then in the result's `output`. With `check=False` a failed run
-        is returned, `stopped` and `error` saying so, instead of raised. With a `run_id` the run is durable; the same
-        name again goes on with it, or returns what it came to without asking a model.
+        `after` goes on from an earlier run, or from its `history`. `force` demands any tool (True) or the named one for
+        this run (rule 9). `output` is the type or JSON schema of a structured answer, before which `hops` tool
+        executions are allowed (as many as `controls` says, 2, unless given); it is then in the result's `output`.
+        `deps` is what this run's tools depend on. With `check=False` a failed run is returned, `stopped` and `error`
+        saying so, instead of raised. With a `run_id` the run is durable; the same name again goes on with it, or
+        returns what it came to without asking a model.
         """
         answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
-        run = self._made(start, answering, stream=False, durable=run_id is not None)
+        run = self._made(start, answering, deps, stream=False, durable=run_id is not None)
         try:
             if run_id is None:
                 return await self._drive(run, _nowhere)
@@ -176,24 +249,46 @@ class Agent:
                 raise
             return run.result()
 
+    @overload
     async def resume(
-        self, run_id: str, *, output: Output | None = None, take: bool = False, check: bool = True
-    ) -> RunResult:
+        self, run_id: str, *, output: None = None, take: bool = False, check: bool = True, deps: Deps | None = None
+    ) -> RunResult[Out]: ...
+
+    @overload
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        output: type[Asked] | Mapping[str, Any],
+        take: bool = False,
+        check: bool = True,
+        deps: Deps | None = None,
+    ) -> RunResult[Asked]: ...
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        output: Output | None = None,
+        take: bool = False,
+        check: bool = True,
+        deps: Deps | None = None,
+    ) -> RunResult[Any]:
         """Go on with a durable run where it was interrupted; return what it came to if it has ended.
 
         Nothing that is done is done again: finished turns of the model are not paid for twice, finished tools are not
         run twice, and a call that had begun and has no result is reported as `unknown`, unless its tool may be run
-        again or its `check` can tell. `output` is the type of a structured answer, for its value. `take` takes the run
-        from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is certainly dead.
+        again or its `check` can tell. `output` is the type of a structured answer, for its value. `deps` is not kept
+        with a run: it is given again. `take` takes the run from an owner whose lease still lasts; by default that
+        raises `RunBusy`, unless the owner is certainly dead.
         """
         row = await self.runs.find(run_id)
         told = decode(row.data, Start, run_id) if row.outcome is None and row.data else Start(messages=())
-        asked = output if output is not None else told.schema
-        answering = answering_for(asked, told.hops)
-        run = self._made(told, answering, stream=False, durable=True)
+        answering = answering_for(self._asked_for(output, told), told.hops)
+        run = self._made(told, answering, deps, stream=False, durable=True)
         try:
             if row.status.ended:
-                return await self.runs.tell(row, run, answering_for(output, told.hops))
+                return await self.runs.tell(row, run, answering_for(output or self.output, told.hops))
             return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
         except MustcallError:
             if check or not run.over:  # one that is not over is not ours to tell of
@@ -205,7 +300,7 @@ class Agent:
         prompt: Prompt,
         *,
         run_id: str,
-        after: RunResult | None = None,
+        after: After = None,
         force: bool | str | None = None,
         output: Output | None = None,
         hops: int | None = None,
@@ -213,44 +308,122 @@ class Agent:
         """Write a run down in the ledger for a worker (`mustcall worker`) to carry out; `resume` returns its result."""
         await self.runs.queue(run_id, self._start(prompt, after, force, self._answering(output, hops)))
 
+    @overload
     def run_sync(
         self,
         prompt: Prompt,
         *,
-        after: RunResult | None = None,
+        after: After = None,
         force: bool | str | None = None,
-        output: Output | None = None,
+        output: None = None,
         hops: int | None = None,
         check: bool = True,
         run_id: str | None = None,
-    ) -> RunResult:
+        deps: Deps | None = None,
+    ) -> RunResult[Out]: ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
+        force: bool | str | None = None,
+        output: type[Asked] | Mapping[str, Any],
+        hops: int | None = None,
+        check: bool = True,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+    ) -> RunResult[Asked]: ...
+
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
+        force: bool | str | None = None,
+        output: Any = None,
+        hops: int | None = None,
+        check: bool = True,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+    ) -> RunResult[Any]:
         """Do as `run` where no event loop runs."""
-        _check_outside("run")
+        check_outside("run")
         return asyncio.run(
-            self.run(prompt, after=after, force=force, output=output, hops=hops, check=check, run_id=run_id)
+            self.run(prompt, after=after, force=force, output=output, hops=hops, check=check, run_id=run_id, deps=deps)
         )
 
+    @overload
     def resume_sync(
-        self, run_id: str, *, output: Output | None = None, take: bool = False, check: bool = True
-    ) -> RunResult:
+        self, run_id: str, *, output: None = None, take: bool = False, check: bool = True, deps: Deps | None = None
+    ) -> RunResult[Out]: ...
+
+    @overload
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        output: type[Asked] | Mapping[str, Any],
+        take: bool = False,
+        check: bool = True,
+        deps: Deps | None = None,
+    ) -> RunResult[Asked]: ...
+
+    def resume_sync(
+        self, run_id: str, *, output: Any = None, take: bool = False, check: bool = True, deps: Deps | None = None
+    ) -> RunResult[Any]:
         """Do as `resume` where no event loop runs."""
-        _check_outside("resume")
-        return asyncio.run(self.resume(run_id, output=output, take=take, check=check))
+        check_outside("resume")
+        return asyncio.run(self.resume(run_id, output=output, take=take, check=check, deps=deps))
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
+        force: bool | str | None = None,
+        output: None = None,
+        hops: int | None = None,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+        partial: bool = False,
+    ) -> RunStream[Out]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        after: After = None,
+        force: bool | str | None = None,
+        output: type[Asked] | Mapping[str, Any],
+        hops: int | None = None,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+        partial: bool = False,
+    ) -> RunStream[Asked]: ...
 
     def stream(
         self,
         prompt: Prompt,
         *,
-        after: RunResult | None = None,
+        after: After = None,
         force: bool | str | None = None,
         output: Output | None = None,
         hops: int | None = None,
         run_id: str | None = None,
-    ) -> RunStream:
-        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`."""
+        deps: Deps | None = None,
+        partial: bool = False,
+    ) -> RunStream[Any]:
+        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`.
+
+        With `partial` a structured answer is told as it is written, too (`PartialOutput`).
+        """
         answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
-        run = self._made(start, answering, stream=True, durable=run_id is not None)
+        run = self._made(start, answering, deps, stream=True, partial=partial, durable=run_id is not None)
         if run_id is None:
             return RunStream(run, lambda emit: self._drive(run, emit))
         return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
@@ -269,15 +442,20 @@ class Agent:
         await self._held.pop().__aexit__(kind, error, trace)
 
     def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
-        return answering_for(output, self._plan.controls.hops if hops is None else hops)
+        return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
 
-    def _start(
-        self, prompt: Prompt, after: RunResult | None, force: bool | str | None, answering: Answering | None
-    ) -> Start:
+    def _asked_for(self, output: Output | None, told: Start) -> Output | None:
+        """Return what the answer of a run that goes on is read as: the type asked for, the agent's own, the schema."""
+        if output is not None or told.schema is None or self.output is None:
+            return output or told.schema
+        own = answering_for(self.output, 0)
+        return self.output if own is not None and own.shape.asked.schema == told.schema else told.schema
+
+    def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
         """Return what a run is started with."""
         messages = read_prompt(prompt)
-        if after is None:
-            after = _NOTHING
+        if not isinstance(after, RunResult):
+            after = msgspec.structs.replace(_NOTHING, messages=read_history(after or ()))
         return Start(
             messages=(*after.messages, *messages),
             force=force,
@@ -287,14 +465,26 @@ class Agent:
             kept=after.kept,
         )
 
-    def _made(self, start: Start, answering: Answering | None, *, stream: bool, durable: bool) -> Run:
+    def _made(
+        self,
+        start: Start,
+        answering: Answering | None,
+        deps: Any,
+        *,
+        stream: bool,
+        durable: bool,
+        partial: bool = False,
+    ) -> Run:
         controls = self._plan.controls
+        deps = read_deps(deps, self.deps, self.deps_type)
         if start.force is not None:
             controls = msgspec.structs.replace(controls, force_tools=start.force)
-        plan = msgspec.structs.replace(self._plan, controls=controls, stream=stream, answering=answering)
+        plan = msgspec.structs.replace(
+            self._plan, controls=controls, stream=stream, partial=partial, answering=answering, deps=deps
+        )
         if self._keeps_accounts and (durable or self._ledger is not None):
             if self._accounts is None:
-                self._accounts = _metering(self._budget, self.upstream, self.runs.meter)
+                self._accounts = metering_of(self._budget, self.upstream, self.runs.meter)
             plan = msgspec.structs.replace(plan, metering=self._accounts)
         after = msgspec.structs.replace(_NOTHING, response_id=start.response_id, kept=start.kept)
         if self._planner is None:
@@ -312,10 +502,10 @@ class Agent:
 
     async def _drive_durably(
         self, run_id: str, run: Run, start: Start, answering: Answering | None, emit: Emit, *, take: bool = False
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         driven = False
 
-        async def drive() -> RunResult:
+        async def drive() -> RunResult[Any]:
             nonlocal driven
             driven = True
             return await self._drive(run, emit)
@@ -326,20 +516,29 @@ class Agent:
             if not driven and run.over:  # it had ended before
                 await emit(RunFinished(run.result()))
 
-    async def _drive(self, run: Run, emit: Emit) -> RunResult:
+    async def _drive(self, run: Run, emit: Emit) -> RunResult[Any]:
         async with self._shared.use() as (turns, roster, planning):
             if planning is not None and isinstance(run, PlannedRun):
                 run.plan_with(planning)
-            return await run.drive(turns, roster, emit)
+            ruled = turns.ruled_by((*self.rules, *self._rules_for(run.deps))) if self._rules_of else turns
+            return await run.drive(ruled, roster, emit)
+
+    def _rules_for(self, deps: Any) -> Iterable[GroundingRule]:
+        """Return the rules of a run that depend on what it is given; raise `ConfigError` for those that cannot be."""
+        rules = tuple(rule for rules_of in self._rules_of for rule in rules_of(deps))
+        check_rules(rules)
+        return rules
 
     async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster, Turns | None]:
         """Connect the upstreams and open the tool sources; the stack closes them."""
-        turns = await _turns_on(self.upstream, self._house, stack)
+        turns = await turns_on(self.upstream, self._house, stack)
         planning = None
         if self.planner is not None:  # grounding rules are about tools, which it is not offered
             house = House(overrides=self.planner.overrides, wording=self._house.wording)
-            planning = await _turns_on(self.planner, house, stack)
-        return turns, await open_roster(self.tools, stack), planning
+            planning = await turns_on(self.planner, house, stack)
+        roster = await open_roster(self.tools, stack)
+        check_order(roster, self._plan.required)
+        return turns, roster, planning
 
     def _planning(self, planner: Upstream, options: Options) -> Plan:
         """Return the planner's settings; raise `ConfigError` for what cannot plan."""
@@ -369,60 +568,17 @@ class Agent:
             raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
         if plan.metering is not None:
             check_budget(plan.metering.budget)
-        Roster(each for each in self.tools if isinstance(each, FunctionTool))  # two of one name
-
-
-def _the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *, planned: bool) -> Upstream:
-    """Return the upstream whose model makes the calls; raise `ConfigError` where it is not named once."""
-    if caller is not None and not planned:
-        raise ConfigError("caller= is the second of two models: pass planner= as well, or the upstream alone")
-    if (upstream is None) == (caller is None):
-        raise ConfigError("an agent needs exactly one upstream: Agent('chat=…', …), or Agent(planner=…, caller=…)")
-    one = upstream if caller is None else caller
-    assert one is not None, "one of them is there"
-    return one if isinstance(one, Upstream) else Upstream(one)
-
-
-async def _turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> Turns:
-    transport = await stack.enter_async_context(upstream.connected())
-    turns = Turns(transport, upstream.clock, house)
-    turns.learnt = upstream.learnt
-    return turns
-
-
-_S = TypeVar("_S", bound=StrEnum)
-
-
-def _read_setting(name: str, kind: type[_S], given: str) -> _S:
-    try:
-        return kind(given)
-    except ValueError:
-        raise ConfigError(f"{name} must be one of {', '.join(kind)}, got {given!r}") from None
-
-
-def _checks(given: str, model: str) -> bool:
-    """Tell whether a model's answers are held against the results of its calls."""
-    check = _read_setting("check_answers", AnswerCheck, given)
-    return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(model))
-
-
-def _metering(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:
-    if budget is None:
-        return None
-    if isinstance(budget, Caps):
-        budget = Budget(caps=budget)
-    return Metering(budget, upstream.clock, meter=meter, breakers=upstream.breakers)
+        here = Roster(each for each in self.tools if isinstance(each, FunctionTool))  # raises for two of one name
+        if len(here.tools) == len(self.tools):
+            check_order(here, plan.required)
+        if plan.compaction is not None:
+            check_compaction(plan.compaction)
+            if plan.stateful:
+                raise ConfigError("compaction cannot be used with stateful=True: the upstream keeps the conversation")
 
 
 #: What comes before a run that goes on from nothing.
-_NOTHING = RunResult(text="", messages=(), stopped=Stopped.ANSWERED)
-
-
-def _check_outside(name: str) -> None:
-    """Raise `ConfigError` inside an event loop, where the asynchronous form is the one to use."""
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        raise ConfigError(f"{name}_sync cannot be used inside an event loop; write `await agent.{name}(…)` there")
+_NOTHING: RunResult[Any] = RunResult(text="", messages=(), stopped=Stopped.ANSWERED)
 
 
 async def _nowhere(event: RunEvent) -> None:

@@ -93,6 +93,6 @@ def _text(message: Message) -> str:
 
 def _key(call: ToolCall) -> tuple[str, Any]:
     try:
-        return call.name, msgspec.json.decode(call.arguments)
+        return call.name, msgspec.json.decode(call.arguments_json)
     except msgspec.DecodeError:
-        return call.name, call.arguments
+        return call.name, call.arguments_json

@@ -2,8 +2,11 @@
 
 The order within one step: `TextDelta` and `ReasoningDelta` as they come, `StepFinished` once the model's turn has its
 outcome, then a `CallStarted` for each call and, in the order they end, a `CallFinished`. `RunFinished` is the last
-event of every run, a failed one included. Nothing of a discarded attempt is ever an event.
+event of every run, a failed one included. Nothing of a discarded attempt is ever an event, but for `PartialOutput`,
+which is a preview and has to be asked for.
 """
+
+from typing import Any
 
 import msgspec
 
@@ -16,6 +19,7 @@ from mustcall.engine.tooling.outcomes import CallStatus
 __all__ = [
     "CallFinished",
     "CallStarted",
+    "PartialOutput",
     "ReasoningDelta",
     "RunEvent",
     "RunFinished",
@@ -34,6 +38,16 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
     """More of the model's thinking, or of its summary."""
 
     text: str
+
+
+class PartialOutput(msgspec.Struct, frozen=True, tag="partial_output"):
+    """A structured answer as far as it is written: plain data, not checked. A later one may begin anew.
+
+    Only a stream that was asked for it (`partial=True`) has these: the one kind of event that may be of an attempt
+    whose answer is not accepted in the end.
+    """
+
+    value: Any
 
 
 class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
@@ -63,7 +77,7 @@ class CallFinished(msgspec.Struct, frozen=True, tag="call_finished"):
 class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
     """The run is over."""
 
-    result: RunResult
+    result: RunResult[Any]
 
 
-RunEvent = TextDelta | ReasoningDelta | StepFinished | CallStarted | CallFinished | RunFinished
+RunEvent = TextDelta | ReasoningDelta | PartialOutput | StepFinished | CallStarted | CallFinished | RunFinished

@@ -5,13 +5,13 @@ turn engine (`engine.turns`); here are only the step cap (rule 109), the advice 
 messages a step sends. A run can be looked at while it goes on, and what it shows is always a legal history.
 """
 
-import os
 from inspect import isawaitable
 from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import LoopBlocked, ModelError, MustcallError
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.errors import ForceUnmet, LoopBlocked, ModelError, MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Text, ToolCall, ToolResult
@@ -23,16 +23,19 @@ from mustcall.engine.agent.comparing import Told, calls_nothing, instead_of, ins
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
+    PartialOutput,
     ReasoningDelta,
     RunEvent,
     RunFinished,
     StepFinished,
     TextDelta,
 )
-from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing, Taken
+from mustcall.engine.agent.hooking import StepView, after_step, before_step
+from mustcall.engine.agent.moments import Recovered, Taken
 from mustcall.engine.agent.plan import Asked, Emit, Plan
 from mustcall.engine.agent.prompts import latest_only, text_message, text_of
-from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied, stopped_by
+from mustcall.engine.agent.results import RunResult, Stopped, stopped_by
+from mustcall.engine.agent.state import RunState
 from mustcall.engine.agent.step import Say, Step
 from mustcall.engine.agent.telling import RunTelling
 from mustcall.engine.agent.withholding import Withheld, Withholding
@@ -48,16 +51,21 @@ from mustcall.engine.answers.envelopes import (
     mended_calls,
     validated_once,
 )
+from mustcall.engine.answers.partial import PartialAnswer
+from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.engine.tooling.ordering import first_missing
+from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
+from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import fill
-from mustcall.policy.limits.budget import Charge, NextCall
+from mustcall.policy.history.compaction import Compacted, compact
+from mustcall.policy.limits.budget import NextCall
 from mustcall.policy.reply.repeated_calls import Loop, loop_of
-from mustcall.policy.reply.unbacked_claims import Claims, UnbackedClaim
+from mustcall.policy.reply.unbacked_claims import Claims
 from mustcall.policy.words.grounding import latest_input
 from mustcall.telemetry.logs import log_of
 
@@ -66,148 +74,10 @@ __all__ = ["Run"]
 _logger = log_of("mustcall.engine")
 
 
-class Run:
-    """One run. `result` can be asked for at any time: what it shows is always a legal history."""
+class Run(RunState):
+    """One run, step by step to its end."""
 
-    def __init__(self, plan: Plan, messages: tuple[Message, ...], after: RunResult | None = None) -> None:
-        self._plan = plan
-        self._messages = list(messages)
-        #: Where a stateful upstream keeps the conversation, and how much of it it has.
-        self._response_id = after.response_id if after is not None and plan.stateful else None
-        self._kept = after.kept if after is not None and self._response_id is not None else 0
-        #: What the run may spend; None where nothing is counted.
-        self._purse = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
-        self._calls: list[ExecutedCall] = []
-        self._steps: list[TurnRecord] = []
-        self._usage = Usage()
-        self._usage_by: dict[str, Usage] = {}
-        self._text = ""
-        self._number: int = 0
-        self._stopped: Stopped | None = None
-        self._error: MustcallError | None = None
-        # A structured answer: its value, the tool executions left before it, whether they are spent, and what to say
-        # about one that did not fit.
-        self._output: Any = None
-        self._hops = 0 if plan.answering is None else plan.answering.hops
-        self._closing = False
-        self._spent = False
-        self._reminder: str | None = None
-        #: What was wrong with a call that could not be one, until the model has been told.
-        self._notice: str | None = None
-        # What the model is saying right now; the calls it made, and the results that are there for them.
-        self._saying: list[str] = []
-        self._pending: tuple[ToolCall, ...] = ()
-        self._results: dict[str, ToolResult] = {}
-        # Of a durable run: who keeps it, how much of the lists is in moments, the step it was interrupted in, and the
-        # result of one that had ended.
-        self.keeper: Keeper | None = None
-        self._noted = (len(self._messages), 0, 0)
-        self._left: Recovered | None = None
-        self._paid: Charge | None = None
-        self._stored: RunResult | None = None
-        self._claims: tuple[UnbackedClaim, ...] = ()
-        self._telling: RunTelling | None = None
-
-    # --- what it looks like from outside -----------------------------------------------------------------------------
-
-    def result(self) -> RunResult:
-        """Return the run as it stands; one that is not over counts as cancelled."""
-        if self._stored is not None:
-            return self._stored
-        messages = list(self._messages)
-        said = "".join(self._saying)
-        if said:
-            messages.append(text_message(Role.ASSISTANT, said))
-        if self._pending:
-            results = tuple(self._results.get(call.id) or self._cancelled(call) for call in self._pending)
-            messages.append(Message(role=Role.TOOL, parts=results))
-        return RunResult(
-            text=said or self._text,
-            messages=tuple(messages),
-            stopped=self._stopped or Stopped.CANCELLED,
-            output=self._output,
-            calls=tuple(self._calls),
-            steps=tuple(self._steps),
-            usage=self._usage,
-            usage_by_model=dict(self._usage_by),
-            cost_cap=None if self._purse is None else self._purse.cost_cap,
-            force_satisfied=force_satisfied(self._steps),
-            error=self._error.info() if self._error is not None else None,
-            response_id=self._response_id,
-            kept=self._kept,
-            claims=self._claims,
-            run_id=None if self.keeper is None else self.keeper.run_id,
-        )
-
-    def store(self, result: RunResult) -> None:
-        """Be a run that has ended with this result."""
-        self._stored, self._stopped = result, result.stopped
-
-    def pay_as(self, name: str) -> None:
-        """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
-        if self._purse is not None:
-            self._purse.turn = name
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has ended."""
-        return self._stopped is not None
-
-    def restore(self, recovered: Recovered) -> None:
-        """Stand where a run stood when it was interrupted."""
-        for moment in recovered.moments:
-            self._messages += moment.messages
-            self._calls += moment.calls
-            self._steps += moment.steps
-        self._noted = (len(self._messages), len(self._calls), len(self._steps))
-        if not recovered.moments:
-            return
-        last = recovered.moments[-1]
-        at = last.standing
-        self._number, self._usage, self._usage_by, self._text = at.number, at.usage, dict(at.usage_by), at.text
-        self._hops, self._closing, self._reminder, self._notice = at.hops, at.closing, at.reminder, at.notice
-        self._response_id, self._kept, self._spent = at.response_id, at.kept, at.spent
-        self._paid = at.charge
-        if last.pending:
-            self._left, self._pending = recovered, last.pending
-            self._results = {last.pending[index].id: executed.result for index, executed in recovered.done.items()}
-
-    def _moment(
-        self, pending: tuple[ToolCall, ...] = (), allowed: tuple[ToolCall, ...] = (), loop: Loop | None = None
-    ) -> Moment:
-        """Return what is new since the last moment, and where the run stands."""
-        messages, calls, steps = self._noted
-        self._noted = (len(self._messages), len(self._calls), len(self._steps))
-        return Moment(
-            standing=Standing(
-                number=self._number,
-                usage=self._usage,
-                usage_by=dict(self._usage_by),
-                text=self._text,
-                hops=self._hops,
-                closing=self._closing,
-                spent=self._spent,
-                charge=None if self._purse is None else self._purse.spent,
-                reminder=self._reminder,
-                notice=self._notice,
-                response_id=self._response_id,
-                kept=self._kept,
-            ),
-            messages=tuple(self._messages[messages:]),
-            calls=tuple(self._calls[calls:]),
-            steps=tuple(self._steps[steps:]),
-            pending=pending,
-            allowed=len(allowed),
-            loop=loop,
-        )
-
-    def _cancelled(self, call: ToolCall) -> ToolResult:
-        line = fill(self._plan.wording.tool_cancelled, tool=call.name)
-        return ToolResult(call_id=call.id, content=(Text(text=line),), is_error=True, kind=call.kind)
-
-    # --- the loop ----------------------------------------------------------------------------------------------------
-
-    async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult:
+    async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult[Any]:
         """Run to the end; raise `MustcallError` for a run that failed, after its last event."""
         plan = self._plan
         runner = Runner(
@@ -218,6 +88,7 @@ class Run:
             clock=plan.clock,
             egress=self._purse,
             controls=plan.controls,
+            deps=plan.deps,
         )
         keeper = self.keeper
         telling = self._telling = RunTelling(turns.events, plan.clock, plan.endpoint.name, plan.model)
@@ -228,6 +99,8 @@ class Run:
                 await self._go_on(self._left, runner, emit)
             while self._stopped is None:
                 await self._step(turns, roster, runner, emit)
+                if plan.after:
+                    await after_step(plan.after, self._view(roster, self._steps[-1] if self._steps else None))
                 if keeper is not None and self._stopped is None and keeper.owes(self._number):
                     keeper.mark(self._moment())
         except MustcallError as error:
@@ -251,18 +124,25 @@ class Run:
         """Take one turn of the model's, and run the calls it makes."""
         plan = self._plan
         self._number += 1
-        asked = self._asked(roster, turns.profile(plan.endpoint, plan.model))
-        withheld = Withheld(self._withholding, lambda delta: self._tell(delta, emit))
+        offered = await self._begin(roster)
+        asked = self._asked(offered, turns.profile(plan.endpoint, plan.model))
+        if asked.capped and (missing := self._missing(roster)) is not None:
+            raise _unmet_step(missing, self._number)
+        withheld = Withheld(self._withholding(roster), lambda delta: self._tell(delta, emit))
+
+        preview = self._preview()
 
         async def say(delta: TextDelta | ReasoningDelta) -> None:
             if isinstance(delta, TextDelta):
                 self._saying.append(delta.text)
+                if preview is not None and (value := preview.feed(delta.text)) is not None:
+                    await self._tell(PartialOutput(value), emit)
             await withheld.say(delta)
 
         try:
             reply, usage = await self._take(turns, plan, asked, say)
         except ModelError as error:
-            if self._compares:
+            if self._compares and self._missing(roster) is None:
                 await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
                 return
             malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
@@ -279,7 +159,11 @@ class Run:
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
             raise LoopBlocked(f"LoopBlocked: {loop.told}")
-        if self._compares and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording)):
+        if (
+            self._compares
+            and self._missing(roster) is None
+            and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording))
+        ):
             await self._say_instead(told, emit)
             return
         accepted = bool(calls) or self._answers(reply, roster, asked)
@@ -293,10 +177,16 @@ class Run:
             capped = asked.capped and self._reminder is None
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
 
-    @property
-    def _withholding(self) -> Withholding:
-        """How much of what the next step says waits until it is known whether it is the answer."""
-        if self._plan.answering is not None or self._compares:
+    def _preview(self) -> PartialAnswer | None:
+        """Return what tells a structured answer as it is written, where that was asked for."""
+        answering = self._plan.answering
+        if not self._plan.partial or answering is None:
+            return None
+        return PartialAnswer(None if answering.shape.inside is None else WRAPPED)
+
+    def _withholding(self, roster: Roster) -> Withholding:
+        """Return how much of what the next step says waits until it is known whether it is the answer."""
+        if self._plan.answering is not None or self._compares or self._missing(roster) is not None:
             return Withholding.ALL
         return Withholding.JSON if self._plan.compares else Withholding.NOTHING
 
@@ -347,6 +237,8 @@ class Run:
 
     def _count(self, plan: Plan, record: TurnRecord | None, usage: Usage) -> None:
         if record is not None:
+            if self._compacted.left_out or self._compacted.emptied:
+                record.adaptations = (*record.adaptations, _compacted_note(self._compacted))
             self._steps.append(record)
         self._usage += usage
         self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + usage
@@ -391,6 +283,12 @@ class Run:
         plan, answering = self._plan, self._plan.answering
         if reply.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
             return True
+        missing = self._missing(roster)
+        if missing is not None:
+            if asked.capped:
+                raise _unmet_step(missing, self._number)
+            self._owed, self._saying = missing, []
+            return False
         if answering is None:
             if plan.compares and not asked.capped and calls_nothing(reply, self._messages):
                 self._reminder, self._saying = "", []  # the question speaks for itself once no tools are in sight
@@ -407,9 +305,51 @@ class Run:
             return False
         return True
 
+    def _missing(self, roster: Roster) -> str | None:
+        """Return the tool that has to be called before the run may answer."""
+        required = self._plan.required
+        done = {call.name for call in self._calls if call.ok} if required else frozenset[str]()
+        return first_missing(required, roster, done)
+
+    def _controls(self) -> Controls:
+        """Return the controls of this step: a step that was left out is demanded, also after results."""
+        controls = self._plan.controls
+        if self._owed is not None:
+            return msgspec.structs.replace(
+                controls, force_tools=self._owed, force_after_results=True, on_unmet=OnUnmet.ERROR
+            )
+        if self._change.force is not None:
+            return msgspec.structs.replace(controls, force_tools=self._change.force, force_after_results=True)
+        return controls
+
+    async def _begin(self, roster: Roster) -> Roster:
+        """Ask the hooks what this step should be like; return what is offered in it."""
+        if not self._plan.before:
+            return roster
+        change = self._change = await before_step(self._plan.before, self._view(roster))
+        if change.tools is None:
+            return roster
+        return Roster(tool for name, tool in roster.tools.items() if name in change.tools)
+
+    @property
+    def _instructions(self) -> str | None:
+        """What this step's model is told first."""
+        return self._plan.instructions if self._change.instructions is None else self._change.instructions
+
+    def _view(self, roster: Roster, record: TurnRecord | None = None) -> StepView[Any]:
+        return StepView(
+            number=self._number,
+            messages=tuple(self._messages),
+            tools=tuple(roster.tools),
+            calls=tuple(self._calls),
+            usage=self._usage,
+            deps=self._plan.deps,
+            record=record,
+        )
+
     def _asked(self, roster: Roster, profile: Profile) -> Asked:
         """Return what this step asks; in the last one nothing may be called (rule 109)."""
-        plan, controls = self._plan, self._plan.controls
+        plan, controls = self._plan, self._controls()
         request = self._request(roster, profile)
         rounds = latest_input(self._whole(request)).rounds
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
@@ -448,15 +388,23 @@ class Run:
             messages = (*messages, text_message(Role.USER, notice))
         return request.evolve(messages=messages, tools=(), parallel_tool_calls=None)
 
+    def _sent(self, kept: int = 0) -> tuple[Message, ...]:
+        """Return the messages of a request: those that the upstream does not keep, compacted where they are many."""
+        messages = self._messages[kept:] if kept else self._messages
+        if self._plan.compaction is None:
+            return tuple(messages)
+        self._compacted = compact(messages, self._plan.compaction, self._plan.wording)
+        return self._compacted.messages
+
     def _request(self, roster: Roster, profile: Profile) -> Request:
-        plan, options = self._plan, self._plan.options
-        instructions = plan.instructions
+        plan, options = self._plan, self._change.options or self._plan.options
+        instructions = self._instructions
         if plan.answering is not None:
             instructions = plan.answering.instructions(instructions, profile, plan.wording, tools=bool(roster.tools))
         kept = self._kept if self._response_id is not None else 0
         return Request(
             model=plan.model,
-            messages=tuple(self._messages[kept:]),
+            messages=self._sent(kept),
             system=None if instructions is None else text_message(Role.SYSTEM, instructions),
             tools=roster.offers,
             parallel_tool_calls=options.parallel_tool_calls if roster.tools else None,
@@ -493,6 +441,7 @@ class Run:
         if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
             allowed, self._spent = (), True
         self._hops -= len(allowed)
+        self._owed, runner.succeeded = None, self._succeeded
         if self.keeper is not None:
             await self.keeper.intend(self._moment(calls, allowed, loop), runner.begin_at_once(allowed))
         await self._carry_out(calls, runner, emit, allowed=len(allowed), loop=loop, known={})
@@ -500,6 +449,7 @@ class Run:
     async def _go_on(self, left: Recovered, runner: Runner, emit: Emit) -> None:
         """Finish the step a run was interrupted in: what is done stays, what had begun is settled, the rest is run."""
         moment = left.moments[-1]
+        runner.succeeded = self._succeeded
         known = dict(left.done)
         self._calls += [executed.record for executed in left.done.values()]
         for index in sorted(left.begun - set(known)):
@@ -579,3 +529,17 @@ class Run:
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)
+
+
+def _unmet_step(missing: str, number: int) -> ForceUnmet:
+    """Return the error of a run that may call nothing more and has left out a required step."""
+    return ForceUnmet(
+        f"ForceUnmet: the run may not answer before `{missing}` has succeeded, and step {number} may call nothing "
+        "more; raise max_steps, or look why the call fails",
+        details={"tool": missing},
+    )
+
+
+def _compacted_note(compacted: Compacted) -> Adaptation:
+    told = f"{compacted.left_out} messages and {compacted.emptied} results left out: the conversation is too long"
+    return Adaptation(AdaptationKind.PART_DROPPED, "messages", told)

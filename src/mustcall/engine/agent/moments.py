@@ -6,7 +6,7 @@ not known here.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,6 +38,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     charge: Charge | None = None
     reminder: str | None = None
     notice: str | None = None
+    #: The required step that the answer before left out.
+    owed: str | None = None
     response_id: str | None = None
     kept: int = 0
 
@@ -110,10 +112,10 @@ class Keeper(Protocol):
         """Write what became of a call."""
         ...
 
-    async def end(self, moment: Moment, result: RunResult) -> RunResult:
+    async def end(self, moment: Moment, result: RunResult[Any]) -> RunResult[Any]:
         """Write the end and return the result as it will be returned ever after."""
         ...
 
-    async def fail(self, moment: Moment, result: RunResult, error: MustcallError) -> None:
+    async def fail(self, moment: Moment, result: RunResult[Any], error: MustcallError) -> None:
         """Write the end of a run that failed, or leave it to be gone on with if the failure may pass."""
         ...

@@ -1,17 +1,20 @@
 """What a run is made of before it begins: its settings, who listens, and what one step sends."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from mustcall.core.request import Request
 from mustcall.engine.agent.events import RunEvent
+from mustcall.engine.agent.hooking import AfterStep, BeforeStep
 from mustcall.engine.agent.options import Options
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.spending.purse import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.compaction import Compaction
 from mustcall.policy.reply.unbacked_claims import Claims
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
@@ -40,10 +43,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     approve: Approve | None = None
     stateful: bool = False
     stream: bool = False
+    #: Whether a structured answer is told as it is written.
+    partial: bool = False
     hooks: tuple[Hook, ...] = ()
     answering: Answering | None = None
     metering: Metering | None = None
     session: str | None = None
+    #: What tools, approvals and rules depend on.
+    deps: Any = None
+    #: The tools that must have succeeded before the run may answer.
+    required: tuple[str, ...] = ()
+    compaction: Compaction | None = None
+    before: tuple[BeforeStep, ...] = ()
+    after: tuple[AfterStep, ...] = ()
     claims: Claims = Claims.OFF
     #: Whether answers are held against the results of the calls before them, and whether the model is a small one.
     compares: bool = False

@@ -9,6 +9,7 @@ and the caller's calls: a legal one, for either model alone as well. A step is a
 import re
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -66,7 +67,7 @@ class PlannedRun(Run):
     """One run of two models: `plan` are the caller's settings and the run's, `planner` the other's."""
 
     def __init__(
-        self, plan: Plan, planner: Plan, messages: tuple[Message, ...], after: RunResult | None = None
+        self, plan: Plan, planner: Plan, messages: tuple[Message, ...], after: RunResult[Any] | None = None
     ) -> None:
         super().__init__(plan, messages, after)
         self._planner = planner
@@ -79,6 +80,7 @@ class PlannedRun(Run):
     async def _step(self, turns: Turns, roster: Roster, runner: Runner, emit: Emit) -> None:
         """Let the planner speak; let the caller make calls of it, and run them, until the planner answers."""
         self._number += 1
+        roster = await self._begin(roster)
         rounds = latest_input(self._conversation()).rounds
         capped = self._number >= self._plan.max_steps or 0 < self._plan.controls.step_cap <= rounds
         last = capped or self._closing or self._reminder is not None
@@ -133,7 +135,7 @@ class PlannedRun(Run):
     def _asked_planner(self, roster: Roster, profile: Profile, *, last: bool) -> Asked:
         """Return what the planner is asked: no tools, but words about them."""
         plan, planner, words = self._plan, self._planner, self._plan.wording
-        instructions = [plan.instructions] if plan.instructions else []
+        instructions = [self._instructions] if self._instructions else []
         if roster.tools:
             instructions.append(fill(words.plan, tools=_listing(roster.offers)))
         tail = [text for text in (self._reminder or self._notice,) if text]
@@ -141,7 +143,7 @@ class PlannedRun(Run):
             tail.append(words.step_cap)
         request = Request(
             model=planner.model,
-            messages=(*told_in_words(self._messages, words), *(text_message(Role.USER, text) for text in tail)),
+            messages=(*told_in_words(self._sent(), words), *(text_message(Role.USER, text) for text in tail)),
             max_tokens=planner.options.max_tokens,
             temperature=planner.options.temperature,
             top_p=planner.options.top_p,
@@ -188,7 +190,7 @@ class PlannedRun(Run):
     def _demands(self, turns: Turns, roster: Roster) -> bool:
         """Tell whether a call is demanded in this step, whatever the planner says (rules 9 to 11)."""
         request = self._conversation().evolve(tools=roster.offers)
-        return settle_demand(request, self._plan.controls, turns.house.rules).forced
+        return settle_demand(request, self._controls(), turns.house.rules).forced
 
     def _conversation(self) -> Request:
         return Request(model=self._plan.model, messages=tuple(self._messages))
@@ -198,11 +200,11 @@ class PlannedRun(Run):
         plan, words = self._plan, self._plan.wording
         written = text_of(thought.reply)
         instructions = fill(words.plan_into_calls, plan=written)
-        given = f"{plan.instructions}\n\n{instructions}" if plan.instructions else instructions
+        given = f"{self._instructions}\n\n{instructions}" if self._instructions else instructions
         request = self._request(roster, turns.profile(plan.endpoint, plan.model)).evolve(
             system=text_message(Role.SYSTEM, given)
         )
-        asked = Asked(request, msgspec.structs.replace(plan.controls, step_cap=0))
+        asked = Asked(request, msgspec.structs.replace(self._controls(), step_cap=0))
         try:
             reply, usage = await self._take(turns, plan, asked, _unheard)
         except ModelError as error:
@@ -317,7 +319,7 @@ def told_in_words(messages: Iterable[Message], wording: Wording) -> Iterable[Mes
                     calls[part.id] = part
                 case ToolResult():
                     made, told = calls.get(part.call_id), result_text(part)
-                    name, given = ("a tool", "") if made is None else (made.name, made.arguments)
+                    name, given = ("a tool", "") if made is None else (made.name, made.arguments_json)
                     parts.append(Text(text=fill(wording.plan_result, tool=name, arguments=given, result=told.text)))
                     parts += told.media
                 case Reasoning():

@@ -13,10 +13,13 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.registry import codec_for
 
-__all__ = ["Prompt", "latest_only", "read_prompt", "text_message", "text_of"]
+__all__ = ["History", "Prompt", "latest_only", "read_history", "read_prompt", "text_message", "text_of"]
 
 Prompt = str | Message | Sequence[Message | Mapping[str, Any]]
-"""A question, a message, or a conversation; dicts are Chat Completions messages."""
+"""A question, a message, or a conversation; dicts are Chat Completions messages, or what `RunResult.history` gave."""
+
+History = Sequence[Message | Mapping[str, Any]]
+"""A conversation so far, as messages or as plain data."""
 
 
 def text_message(role: Role, text: str) -> Message:
@@ -43,15 +46,25 @@ def read_prompt(prompt: Prompt) -> tuple[Message, ...]:
         return (text_message(Role.USER, prompt),)
     if isinstance(prompt, Message):
         return (prompt,)
-    messages = tuple(read for number, each in enumerate(prompt) for read in _read(each, number))
+    messages = read_history(prompt)
     if not messages:
         raise InvalidRequest("the prompt has no messages", param="prompt")
     return messages
 
 
+def read_history(history: History) -> tuple[Message, ...]:
+    """Return the messages of a conversation; raise `InvalidRequest` for what is none."""
+    return tuple(read for number, each in enumerate(history) for read in _read(each, number))
+
+
 def _read(given: Message | Mapping[str, Any], number: int) -> tuple[Message, ...]:
     if isinstance(given, Message):
         return (given,)
+    if "parts" in given:  # our own form; no wire has that field
+        try:
+            return (msgspec.convert(given, Message),)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"message {number} of the prompt cannot be read: {error}", param="prompt") from None
     try:
         body = msgspec.json.encode({"model": "", "messages": [given]})
     except (TypeError, ValueError) as error:

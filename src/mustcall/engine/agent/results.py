@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from mustcall.core.errors import ErrorInfo
+from mustcall.core.errors import ErrorInfo, StructuredOutputError
 from mustcall.core.message import Message
 from mustcall.core.reply import FinishReason, Usage
+from mustcall.engine.parameters import Out_co
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall, shortened
 from mustcall.policy.limits.budget import CostCap
 from mustcall.policy.reply.unbacked_claims import UnbackedClaim
 
-__all__ = ["RunResult", "Stopped", "force_satisfied", "stopped_by"]
+if TYPE_CHECKING:
+    from mustcall.engine.agent.tracing import Trace
+
+__all__ = ["RunResult", "Stopped", "force_satisfied", "plain_messages", "stopped_by"]
 
 
 class Stopped(StrEnum):
@@ -30,14 +34,22 @@ class Stopped(StrEnum):
     FAILED = "failed"
 
 
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+#: How a run ends that has no structured answer although one was asked for.
+_UNANSWERED = frozenset({Stopped.REFUSED, Stopped.FILTERED, Stopped.CANCELLED, Stopped.FAILED})
+#: Characters of a text that a `repr` shows.
+_SHOWN = 60
+
+
+class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
     """A run. `messages` is the whole history without the instructions, ready to be passed in again."""
 
     text: str
     messages: tuple[Message, ...]
     stopped: Stopped
-    #: The structured answer, where one was asked for: a value of the type, or what the JSON says.
-    output: Any = None
+    #: The structured answer, None where there is none: `output` is the same and raises instead.
+    answer: Out_co | None = None
+    #: Whether a structured answer was asked for.
+    structured: bool = False
     calls: tuple[ExecutedCall, ...] = ()
     steps: tuple[TurnRecord, ...] = ()
     usage: Usage = Usage()
@@ -57,6 +69,43 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[UnbackedClaim, ...] = ()
     #: The name of a durable run.
     run_id: str | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the run ended with an answer: not refused, filtered, cancelled or failed."""
+        return self.stopped not in _UNANSWERED
+
+    @property
+    def output(self) -> Out_co:
+        """The structured answer: a value of the type asked for, or what the JSON says; None where none was asked for.
+
+        Raise `StructuredOutputError` where one was asked for and the run ended without it.
+        """
+        if self.structured and not self.answered:
+            why = f": {self.error.message}" if self.error is not None else ""
+            raise StructuredOutputError(f"the run has no answer of the type asked for; it ended as {self.stopped}{why}")
+        return cast("Out_co", self.answer)  # None is the type where nothing was asked for
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The messages as plain data that JSON can carry, for `after` of another run."""
+        return plain_messages(self.messages)
+
+    def trace(self) -> "Trace":
+        """Return what happened, step by step: `print` it, or let a notebook show it as a table."""
+        from mustcall.engine.agent.tracing import Trace  # noqa: PLC0415  most runs are not looked at
+
+        return Trace(self)
+
+    def _repr_html_(self) -> str:
+        """Show the trace in a notebook."""
+        return self.trace().html
+
+    def __repr__(self) -> str:
+        said = f"answer={self.answer!r}" if self.structured else f"text={shortened(self.text, _SHOWN)!r}"
+        counts = f"steps={len(self.steps)}, calls={len(self.calls)}"
+        failed = f", error={self.error.code!r}" if self.error is not None else ""
+        return f"RunResult({self.stopped}, {said}, {counts}{failed})"
 
     @property
     def unknown(self) -> tuple[ExecutedCall, ...]:
@@ -92,3 +141,8 @@ def force_satisfied(steps: Sequence[TurnRecord]) -> bool | None:
     if "met" in forces and "unmet" not in forces:
         return True
     return False if forces & {"unmet", "dropped"} else None
+
+
+def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as plain data: dicts, lists and texts, which `read_prompt` takes back as they were."""
+    return msgspec.to_builtins(list(messages))

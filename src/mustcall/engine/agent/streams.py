@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self
 
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.loop import Run
 from mustcall.engine.agent.plan import Emit
 from mustcall.engine.agent.results import RunResult
+from mustcall.engine.parameters import Out_co
 
 __all__ = ["RunStream"]
 
@@ -21,13 +22,13 @@ __all__ = ["RunStream"]
 _ROOM = 256
 
 
-class RunStream:
+class RunStream(Generic[Out_co]):
     """An iterator over events; `async with` closes it in time. `result` is the run as it stands, at any moment.
 
     A failed run yields `RunFinished` and then raises what it failed with.
     """
 
-    def __init__(self, run: Run, drive: Callable[[Emit], Awaitable[RunResult]]) -> None:
+    def __init__(self, run: Run, drive: Callable[[Emit], Awaitable[RunResult[Any]]]) -> None:
         self._run = run
         self._drive = drive
         self._queue: asyncio.Queue[RunEvent | None] = asyncio.Queue(_ROOM)
@@ -35,7 +36,7 @@ class RunStream:
         self._over = False
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Out_co]:
         """The run as it stands: what was said, called and answered so far, as a history that can be gone on from."""
         return self._run.result()
 
@@ -81,7 +82,7 @@ class RunStream:
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-async def _follow(drive: Callable[[Emit], Awaitable[RunResult]], queue: "asyncio.Queue[RunEvent | None]") -> None:
+async def _follow(drive: Callable[[Emit], Awaitable[RunResult[Any]]], queue: "asyncio.Queue[RunEvent | None]") -> None:
     """Drive a run and put its events where they are taken from; knows nothing of the iterator, so that it can go."""
     try:
         await drive(queue.put)

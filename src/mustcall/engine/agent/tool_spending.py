@@ -7,6 +7,7 @@ whole sum listens for the length of a run; where nobody does, nothing is kept. I
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from mustcall.core.reply import Usage
 from mustcall.engine.agent.results import RunResult
@@ -23,7 +24,7 @@ class Beside:
         self.cost_usd = 0.0
         self.estimated = False
 
-    def add(self, result: RunResult) -> None:
+    def add(self, result: RunResult[Any]) -> None:
         """Count a run of a tool's."""
         self.attempts += sum(step.calls for step in result.steps)
         self.usage += result.usage
@@ -45,7 +46,7 @@ def listening() -> Generator[Beside]:
         _listener.reset(token)
 
 
-def tell(result: RunResult) -> None:
+def tell(result: RunResult[Any]) -> None:
     """Say what a run of a tool's came to."""
     beside = _listener.get()
     if beside is not None:

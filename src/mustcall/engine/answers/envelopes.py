@@ -160,5 +160,5 @@ def calls_at_the_end(error: ModelError, record: TurnRecord, wording: Wording, st
 
 
 def _never_ran(name: str, status: CallStatus, result: str, step: int) -> ExecutedCall:
-    call = ToolCall(id="", name=name, arguments="")
+    call = ToolCall(id="", name=name, arguments_json="")
     return ExecutedCall(call=call, result=result, status=status, tries=0, step=step)

@@ -15,13 +15,13 @@ from mustcall.engine.tooling.reading import Unfit
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.validation import schema_fault
 
-__all__ = ["AnswerShape", "Output", "shape_of"]
+__all__ = ["WRAPPED", "AnswerShape", "Output", "shape_of"]
 
 Output = type[Any] | Mapping[str, Any]
 """What people ask for: a type, or a JSON schema."""
 
 #: What an answer that is no object stands under: providers want an object at the root.
-_VALUE = "value"
+WRAPPED = "value"
 _ROOT = "#/$defs/"
 
 
@@ -80,12 +80,12 @@ def _rooted(schema: JsonObject) -> JsonObject:
 
 def _wrapped(schema: JsonObject) -> JsonObject:
     inner = {key: value for key, value in schema.items() if key != "$defs"}
-    whole: JsonObject = {"type": "object", "properties": {_VALUE: inner}, "required": [_VALUE]}
+    whole: JsonObject = {"type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED]}
     return {**whole, "additionalProperties": False, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
 
 
 def _unwrapped(text: str) -> str:
-    return bytes(msgspec.json.decode(text, type=dict[str, msgspec.Raw])[_VALUE]).decode()
+    return bytes(msgspec.json.decode(text, type=dict[str, msgspec.Raw])[WRAPPED]).decode()
 
 
 def _read(decoder: "msgspec.json.Decoder[Any]", text: str) -> Any:

@@ -4,6 +4,8 @@ A member is an agent with one role. Everything about its turns, its tools and th
 a run becomes the record of a role's work.
 """
 
+from typing import Any
+
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
@@ -46,7 +48,7 @@ class Member(msgspec.Struct, frozen=True):
 
     role: RoleKind
     name: str
-    agent: Agent
+    agent: Agent[Any, Any]
 
     async def work(self, prompt: str, hops: int, number: int, run_id: str | None = None) -> RoleRun:
         """Return what came of the role's work in a round; a failure is one of the things that can come of it.
@@ -59,7 +61,7 @@ class Member(msgspec.Struct, frozen=True):
             result = await self.agent.run(
                 prompt, output=ENVELOPES[self.role], hops=hops, check=False, run_id=self._path(run_id, number)
             )
-        output: Envelope | None = result.output
+        output: Envelope | None = result.answer
         error = result.error
         if output is None and error is None:  # a refusal is an end of its own, not a bad answer
             error = ErrorInfo(
@@ -90,7 +92,7 @@ class Member(msgspec.Struct, frozen=True):
 _FREE = (CallStatus.HOP_BUDGET_EXHAUSTED, CallStatus.COST_CAP_EXCEEDED, CallStatus.IGNORED_EXTRA)
 
 
-def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
+def inner_calls(result: RunResult[Any]) -> tuple[InnerCall, ...]:
     """Return the calls of a run, and the tries at one that never became a call, in the order of its steps."""
     found: list[InnerCall] = []
     taken = 0
@@ -109,7 +111,7 @@ def inner_calls(result: RunResult) -> tuple[InnerCall, ...]:
     return tuple(found)
 
 
-def _made_in(result: RunResult, number: int) -> list[ExecutedCall]:
+def _made_in(result: RunResult[Any], number: int) -> list[ExecutedCall]:
     return [each for each in result.calls if each.step == number]
 
 

@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `asked` is a digest of its start: the name of a run stands for one question."""
 
     asked: str
-    result: RunResult
+    result: RunResult[Any]
     #: The structured answer as JSON, for the type that it is asked for in.
     answer: str | None = None
 
@@ -93,28 +93,28 @@ def lean_taken(taken: Taken) -> Taken:
     return taken if taken.record is None else msgspec.structs.replace(taken, record=lean_record(taken.record))
 
 
-def lean_result(result: RunResult) -> RunResult:
+def lean_result(result: RunResult[Any]) -> RunResult[Any]:
     """Return a result without bodies."""
     return msgspec.structs.replace(result, steps=tuple(map(lean_record, result.steps)))
 
 
-def outcome_of(asked: str, result: RunResult) -> bytes:
+def outcome_of(asked: str, result: RunResult[Any]) -> bytes:
     """Return what is stored of a result."""
-    answer = None if result.output is None else _written(result.output)
-    bare = msgspec.structs.replace(lean_result(result), output=None)
+    answer = _written(result.answer) if result.structured and result.answered else None
+    bare = msgspec.structs.replace(lean_result(result), answer=None)
     return encode(Outcome(asked=asked, result=bare, answer=answer))
 
 
-def result_from(data: bytes, answering: Answering | None, run_id: str) -> RunResult:
+def result_from(data: bytes, answering: Answering | None, run_id: str) -> RunResult[Any]:
     """Return a stored result, its structured answer as a value of the type that is asked for now."""
     outcome: Outcome = decode(data, Outcome, run_id)
     if outcome.answer is None:
-        return outcome.result
+        return msgspec.structs.replace(outcome.result, structured=outcome.result.structured or answering is not None)
     try:
         value = _value(outcome.answer, answering)
     except (Unfit, msgspec.MsgspecError) as error:
         raise LedgerBroken(f"the answer of the run {run_id!r} is not of the type asked for: {error}") from None
-    return msgspec.structs.replace(outcome.result, output=value)
+    return msgspec.structs.replace(outcome.result, answer=value, structured=True)
 
 
 def error_from(info: ErrorInfo) -> MustcallError:

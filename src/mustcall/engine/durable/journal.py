@@ -7,7 +7,7 @@ follows from it is written at once, it is not written at all. The last turn is w
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mustcall.core.errors import BreakerOpen, BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
 from mustcall.engine.agent.moments import Moment, Taken
@@ -128,13 +128,13 @@ class Journal:
         await self._hold.write([result])
         self._telling.remove(result)
 
-    async def end(self, moment: Moment, result: RunResult) -> RunResult:
+    async def end(self, moment: Moment, result: RunResult[Any]) -> RunResult[Any]:
         """Write the last turn, the result and the end in one commit."""
         data = outcome_of(self._asked, result)
         await self._conclude(moment, RunEnd(status=RunStatus.DONE, outcome=data))
         return result_from(data, self._answering, self.run_id)
 
-    async def fail(self, moment: Moment, result: RunResult, error: MustcallError) -> None:
+    async def fail(self, moment: Moment, result: RunResult[Any], error: MustcallError) -> None:
         """Write the end of a run that failed; one that failed for others' sake waits and can be gone on with."""
         if isinstance(error, LedgerError):
             return  # what could not be written cannot be written now; the lease runs out by itself

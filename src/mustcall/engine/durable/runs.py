@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from mustcall.core.errors import (
     ConfigError,
@@ -42,7 +43,7 @@ KIND = "agent"
 Place = Ledger | str | Path
 """Where runs are kept: a ledger, or the path or URL of one."""
 
-Drive = Callable[[], Awaitable[RunResult]]
+Drive = Callable[[], Awaitable[RunResult[Any]]]
 
 
 class Runs:
@@ -91,7 +92,7 @@ class Runs:
 
     async def drive(
         self, run_id: str, run: Run, start: Start, drive: Drive, *, answering: Answering | None, take: bool = False
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Claim a run and drive it from where it stands; return the stored result of one that has ended.
 
         Raise what the run failed with, `RunBusy` where another process is at it, `FenceLost` where one came over it.
@@ -131,7 +132,7 @@ class Runs:
             if claim is not None and claim.won:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
-    async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult:
+    async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult[Any]:
         """Tell how a run ended, without asking a model; raise what it failed with."""
         async with self.ledger() as ledger:
             return await _told(ledger, row, run, answering)
@@ -157,7 +158,7 @@ class Runs:
         return await stack.enter_async_context(open_ledger(place, contents=self._contents))
 
 
-async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult:
+async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult[Any]:
     """Tell how a run ended once more, without asking a model; raise what it failed with."""
     if row.outcome is None:  # cancelled from outside
         kept = [event for event in await ledger.events(row.id) if event.data]

@@ -44,7 +44,7 @@ def _said(event: Event) -> tuple[str, str]:
         case kind if kind == MODEL:
             moment: Moment = decode(event.data, Moment, event.run)
             if moment.pending:
-                return "calls " + ", ".join(f"{call.name}({call.arguments})" for call in moment.pending), ""
+                return "calls " + ", ".join(f"{call.name}({call.arguments_json})" for call in moment.pending), ""
             texts = [part.text for message in moment.messages for part in message.parts if isinstance(part, Text)]
             return texts[-1] if texts else "", ""
         case kind if kind == INTENT:

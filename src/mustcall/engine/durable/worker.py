@@ -8,7 +8,7 @@ says what is left to do: a run that is not over is in its queue, or held by some
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mustcall.core.errors import (
     BreakerOpen,
@@ -49,7 +49,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 class Worker:
     """Carries out an agent's queued runs, `concurrency` at a time."""
 
-    def __init__(self, agent: Agent, engine: Engine, *, concurrency: int = 4, beat: float = 0.5) -> None:
+    def __init__(self, agent: Agent[Any, Any], engine: Engine, *, concurrency: int = 4, beat: float = 0.5) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency must be 1 or more, got {concurrency}")
         self._agent = agent
@@ -199,7 +199,7 @@ def _remember(kept: dict[str, _T], name: str, value: _T) -> None:
         del kept[next(iter(kept))]
 
 
-def postgres_worker(agent: Agent, place: str | None = None, *, concurrency: int = 4) -> Worker:
+def postgres_worker(agent: Agent[Any, Any], place: str | None = None, *, concurrency: int = 4) -> Worker:
     """Return a worker on DBOS, in the database the agent's runs are in; raise `ConfigError` where that is none."""
     url = place or agent.runs.place
     url = url if isinstance(url, str) else default_place()

@@ -297,7 +297,7 @@ def _written(parts: Iterable[Part]) -> int:
         match part:
             case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
                 written += len(text or "")
-            case ToolCall(arguments=arguments):
+            case ToolCall(arguments_json=arguments):
                 written += len(arguments)
             case _:
                 pass

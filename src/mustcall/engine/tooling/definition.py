@@ -5,7 +5,7 @@ This says what may be called and how; it runs nothing (`tooling.running`) and kn
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -13,6 +13,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
+from mustcall.engine.parameters import Deps_co
 from mustcall.engine.spending.metering import Egress
 
 __all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
@@ -21,13 +22,19 @@ __all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "To
 #: renamed on the way.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-Approve = Callable[[ToolCall], bool | Awaitable[bool]]
-"""Asked before a call runs, with arguments that fit the tool's schema; False means that it does not run."""
+Approve = Callable[[ToolCall], bool | Awaitable[bool]] | Callable[[ToolCall, Any], bool | Awaitable[bool]]
+"""Asked before a call runs, with arguments that fit the tool's schema; False means that it does not run.
 
-Check = Callable[[ToolCall], bool | str | Awaitable[bool | str | None] | None]
+A second parameter takes the call's `ToolContext`, if it is annotated with that, else the run's dependencies.
+"""
+
+_Told = bool | str | Awaitable[bool | str | None] | None
+
+Check = Callable[[ToolCall], _Told] | Callable[[ToolCall, Any], _Told]
 """Asked about a call that a run was interrupted in: whether it took effect.
 
-False: it did not, and is made again. True, or a text that is its result: it did. None: that cannot be told.
+False: it did not, and is made again. True, or a text that is its result: it did. None: that cannot be told. A second
+parameter is filled as an approval's.
 """
 
 
@@ -47,6 +54,8 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Asked, when a durable run goes on, about a call that had begun and has no result. Without it, such a call of a
     #: tool that is not `repeatable` is reported as unknown and not made again.
     check: Check | None = None
+    #: The tools that must have succeeded in the run before this one is run; a call that comes too early is refused.
+    prerequisites: tuple[str, ...] = ()
     #: Characters of a result the model gets to see (rule 92); None: as many as the run's `Controls` say.
     result_cap: int | None = None
     #: Calls of this tool at the same time in one run; 0: as many as the run allows.
@@ -58,16 +67,18 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.idempotent or not self.side_effect
 
 
-class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+class ToolContext(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
     """What a running tool may know of its call: a parameter annotated with this class is filled in, never offered.
 
     `call.id` is the same in every try of a call: a key for what must not be done twice. `egress` is where a tool that
-    fetches asks and tells what it fetches, in a run that has a budget (rule 99).
+    fetches asks and tells what it fetches, in a run that has a budget (rule 99). `deps` is what the run's tools depend
+    on: `ToolContext[Database]` says of which type.
     """
 
     call: ToolCall
     step: int = 1
     egress: Egress | None = None
+    deps: Deps_co = cast("Deps_co", None)  # its type is None where nobody names another
 
 
 class ToolReturn(msgspec.Struct, frozen=True):
@@ -109,7 +120,7 @@ class FunctionTool:
         """Whether `prepare` gives a coroutine function's call: it then runs in the event loop, not in a thread."""
         return is_async(self._run)
 
-    def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
+    def prepare(self, arguments: str, context: ToolContext[Any]) -> Callable[[], Any]:
         """Return the call, ready to be made; raise `msgspec.ValidationError` for arguments that cannot be read.
 
         `arguments` is JSON that fits the schema.

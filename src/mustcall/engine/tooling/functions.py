@@ -5,12 +5,12 @@
         "Look up today's weather."
 
 Parameters may be plain types, dataclasses, TypedDicts, msgspec structs or pydantic models. A parameter annotated with
-`ToolContext` is filled in by the run and not offered to the model.
+`ToolContext`, or with the type of the agent's dependencies, is filled in by the run and not offered to the model.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
+from mustcall.engine.tooling.injecting import Fill, filling, takes_context
 from mustcall.engine.tooling.reading import Parameter, Reader, reader_for
 
 __all__ = ["DecoratedTool", "tool"]
@@ -32,14 +33,24 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
     """A tool that is also still the function it was made from."""
 
     def __init__(
-        self, function: Callable[P, R], *, name: str | None, description: str | None, settings: ToolSettings
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None,
+        description: str | None,
+        settings: ToolSettings,
+        deps_type: type[Any] | None = None,
     ) -> None:
         called = name or getattr(_unpacked(function), "__name__", type(function).__name__)
         if _generates(_unpacked(function)):
             raise ConfigError(f"tool {called!r} is a generator, whose body no call runs; return the result")
         told = read_docstring(inspect.getdoc(_unpacked(function)))
-        parameters, self._context = _parameters(function, called, told.parameters)
-        self._reader: Reader = reader_for(called, parameters)
+        self._given = given = _parameters(function, called, told.parameters)
+        #: The parameters of types that no schema can say: what the tool depends on.
+        self.needs: Mapping[str, type[Any]] = _unsayable(called, given)
+        self._fills = self._filled(deps_type)
+        taken = {*self.needs, *self._fills}
+        self._reader: Reader = reader_for(called, [each for each in given if each.name not in taken])
         self.function = function
         written: Callable[..., Any] = function
         super().__init__(
@@ -59,11 +70,33 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
         """Whether calling the function gives something to await."""
         return is_async(self.function)
 
-    def prepare(self, arguments: str, context: ToolContext) -> Callable[[], Any]:
+    def _filled(self, deps_type: type[Any] | None) -> dict[str, Fill]:
+        """Return how the parameters are filled that a run fills in."""
+        ways = ((each.name, filling(each.hint, deps_type, sayable=each.name not in self.needs)) for each in self._given)
+        return {name: fill for name, fill in ways if fill is not None}
+
+    def taking(self, deps_type: type[Any] | None) -> "DecoratedTool[P, R]":
+        """Return the tool for an agent with dependencies of this type; raise `ConfigError` where it needs others."""
+        made = self
+        if self._filled(deps_type).keys() != self._fills.keys():
+            described = self.description
+            made = DecoratedTool(
+                self.function, name=self.name, description=described, settings=self.settings, deps_type=deps_type
+            )
+        for name, kind in made.needs.items():
+            if name not in made._fills:
+                raise ConfigError(
+                    f"tool {self.name!r}: the parameter {name!r} is of the type {kind.__name__}, which has no JSON "
+                    "schema; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema with "
+                    "FunctionTool, or give the agent deps of that type"
+                )
+        return made
+
+    def prepare(self, arguments: str, context: ToolContext[Any]) -> Callable[[], Any]:
         """Return the function's call with these arguments; raise `Unfit`."""
         values = self._reader.read(arguments)
-        if self._context is not None:
-            values[self._context] = context
+        for name, fill in self._fills.items():
+            values[name] = fill(context)
         function: Callable[..., Any] = self.function
         return lambda: function(**values)
 
@@ -83,6 +116,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
+    prerequisites: Sequence[str] = (),
     result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Callable[[Callable[P, R]], DecoratedTool[P, R]]: ...
@@ -100,6 +134,7 @@ def tool(
     side_effect: bool = True,
     approve: Approve | None = None,
     check: Check | None = None,
+    prerequisites: Sequence[str] = (),
     result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Any:
@@ -111,6 +146,7 @@ def tool(
         side_effect=side_effect,
         approve=approve,
         check=check,
+        prerequisites=tuple(prerequisites),
         result_cap=result_cap,
         concurrency=concurrency,
     )
@@ -121,28 +157,43 @@ def tool(
     return made if function is None else made(function)
 
 
-def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> tuple[list[Parameter], str | None]:
-    """Return what the model fills in, and the name of the parameter the run fills in."""
+def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> list[Parameter]:
+    """Return what a function takes, whoever fills it in."""
     try:
         signature = inspect.signature(function)
         hints = _hints(function)
     except (TypeError, ValueError, NameError, AttributeError) as error:
         raise ConfigError(f"tool {called!r}: its type hints cannot be read: {error}") from None
     parameters: list[Parameter] = []
-    context: str | None = None
     for name, parameter in signature.parameters.items():
         if parameter.kind in _UNNAMED:
             raise ConfigError(f"tool {called!r}: the parameter {parameter} cannot be filled by name; give it a name")
         if name not in hints:
             raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
-        hint = hints[name]
-        if hint is ToolContext:
-            context = name
-            continue
-        said, hint = _said(hint)
+        said, hint = _said(hints[name])
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         parameters.append(Parameter(name=name, hint=hint, default=default, description=said or told.get(name)))
-    return parameters, context
+    return parameters
+
+
+def _unsayable(called: str, parameters: list[Parameter]) -> dict[str, type[Any]]:
+    """Return the parameters of classes without a JSON schema; raise `ConfigError` where no class is to blame."""
+    sayable = [each for each in parameters if not takes_context(each.hint)]
+    try:
+        reader_for(called, sayable)
+    except ConfigError:
+        found = {each.name: each.hint for each in sayable if isinstance(each.hint, type) and not _has_schema(each)}
+        reader_for(called, [each for each in sayable if each.name not in found])
+        return found
+    return {}
+
+
+def _has_schema(parameter: Parameter) -> bool:
+    try:
+        reader_for("", [parameter])
+    except ConfigError:
+        return False
+    return True
 
 
 def _unpacked(function: Callable[..., Any]) -> Callable[..., Any]:

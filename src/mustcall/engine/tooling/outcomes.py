@@ -1,12 +1,22 @@
 """What became of a call: plain values, for results, events and records."""
 
 from enum import StrEnum
+from typing import Self
 
 import msgspec
 
 from mustcall.core.parts import ToolCall
 
-__all__ = ["CallStatus", "ExecutedCall"]
+__all__ = ["CallStatus", "ExecutedCall", "shortened"]
+
+#: Characters of a result that a `repr` shows.
+_SHOWN = 60
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[:most]}…"
 
 
 class CallStatus(StrEnum):
@@ -27,8 +37,12 @@ class CallStatus(StrEnum):
     COST_CAP_EXCEEDED = "cost_cap_exceeded"
 
 
-class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call and what came of it. `result` is the text without its wrapper, cut as the model saw it."""
+class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One call and what came of it. `result` is the text without its wrapper, cut as the model saw it.
+
+    `error` is what the tool raised, in one line (`KeyError: 'oslo'`); the model never reads it, unless it is a
+    `ToolError`.
+    """
 
     call: ToolCall
     result: str
@@ -36,6 +50,23 @@ class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     tries: int = 1
     step: int = 1
+    error: str | None = None
+
+    @property
+    def exception(self) -> BaseException | None:
+        """What the tool raised, with its traceback; only in the process that ran it, and never in a ledger."""
+        return vars(self).get("raised")
+
+    def raising(self, error: BaseException | None) -> Self:
+        """Return this call as one whose tool raised an error."""
+        if error is None:
+            return self
+        told = msgspec.structs.replace(self, error=_described(error))
+        vars(told)["raised"] = error  # beside the fields: it is compared, written and copied by none of them
+        return told
+
+    def __repr__(self) -> str:
+        return f"ExecutedCall({self.call!r}, {self.status}, result={shortened(self.result, _SHOWN)!r})"
 
     @property
     def name(self) -> str:
@@ -46,3 +77,12 @@ class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether the tool ran and succeeded."""
         return self.status is CallStatus.OK
+
+
+def _described(error: BaseException) -> str:
+    """Return an exception as the last line of its traceback says it."""
+    try:
+        said = shortened(str(error), 300)
+    except Exception:  # noqa: BLE001  a tool's own class
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
-from mustcall.engine.tooling.functions import tool
+from mustcall.engine.tooling.functions import DecoratedTool, tool
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Roster", "ToolLike", "open_roster", "read_tools"]
@@ -35,14 +35,19 @@ class Roster:
         return tuple(each.offer for each in self.tools.values())
 
 
-def read_tools(given: Iterable[ToolLike]) -> tuple[FunctionTool | ToolSource, ...]:
-    """Return tools and sources, functions made into tools; raise `ConfigError` for anything else."""
+def read_tools(given: Iterable[ToolLike], deps_type: type[Any] | None = None) -> tuple[FunctionTool | ToolSource, ...]:
+    """Return tools and sources, functions made into tools; raise `ConfigError` for anything else.
+
+    `deps_type` is what the agent's tools may depend on.
+    """
     read: list[FunctionTool | ToolSource] = []
     for each in given:
-        if isinstance(each, FunctionTool | ToolSource):
+        if isinstance(each, DecoratedTool):
+            read.append(cast("DecoratedTool[..., Any]", each).taking(deps_type))  # what it takes and gives is its own
+        elif isinstance(each, FunctionTool | ToolSource):
             read.append(each)
         elif callable(each):
-            read.append(tool(each))
+            read.append(tool(each).taking(deps_type))
         else:
             raise ConfigError(f"{each!r} is no tool: pass a function, a FunctionTool or a ToolSource")
     return tuple(read)

@@ -17,6 +17,8 @@ from mustcall.core.errors import ToolError, ToolRefused
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import Approve, FunctionTool, ToolContext, is_async
+from mustcall.engine.tooling.injecting import asked_with
+from mustcall.engine.tooling.ordering import unmet
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.engine.tooling.roster import Roster
@@ -50,11 +52,15 @@ class Executed(msgspec.Struct, frozen=True):
 class _Ended(Exception):
     """A try is over without an output: its status, the line for the model, and whether another could end otherwise."""
 
-    def __init__(self, status: CallStatus, line: str, *, final: bool = True) -> None:
+    def __init__(
+        self, status: CallStatus, line: str, *, final: bool = True, raised: BaseException | None = None
+    ) -> None:
         super().__init__(line)
         self.status = status
         self.line = line
         self.final = final
+        #: What the tool raised.
+        self.raised = raised
 
 
 class Runner:
@@ -70,6 +76,7 @@ class Runner:
         clock: Clock,
         egress: Egress | None = None,
         controls: Controls | None = None,
+        deps: Any = None,
     ) -> None:
         self._roster = roster
         self._controls = controls or Controls()
@@ -77,6 +84,9 @@ class Runner:
         self._wording = wording
         self._clock = clock
         self._egress = egress
+        self._deps = deps
+        #: The tools that have succeeded in the steps before this one.
+        self.succeeded: frozenset[str] = frozenset()
         self._asking = asyncio.Lock()
         self._concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
@@ -120,7 +130,7 @@ class Runner:
         at_once: list[int] = []
         for index, call in enumerate(calls):
             tool = self._roster.tools.get(call.name)
-            if tool is None or not check_arguments(tool.offer, call.arguments).valid:
+            if tool is None or self._early(call) or not check_arguments(tool.offer, call.arguments_json).valid:
                 continue
             most = tool.settings.concurrency
             own[call.name] = own.get(call.name, 0) + 1
@@ -131,6 +141,10 @@ class Runner:
                 at_once.append(index)
         return at_once
 
+    def _early(self, call: ToolCall) -> tuple[str, ...]:
+        """Return what has to succeed before a call: it is not run, nor asked about, before that."""
+        return unmet(call.name, self._roster, self.succeeded)
+
     async def settled(self, call: ToolCall, step: int) -> Executed | None:
         """Return what becomes of a call that a run was interrupted in; None for one that is to be made (again)."""
         tool = self._roster.tools.get(call.name)
@@ -138,7 +152,7 @@ class Runner:
             return _line(call, CallStatus.UNKNOWN, fill(self._wording.tool_unknown, tool=call.name), step)
         if tool.settings.repeatable:
             return None
-        match await _asked(tool, call):
+        match await self._asked(tool, call, step):
             case False:
                 return None
             case None:
@@ -148,6 +162,21 @@ class Runner:
                 return self._said(tool, call, Output(fill(self._wording.tool_happened, tool=call.name)), step)
             case result:
                 return self._said(tool, call, Output(result), step)
+
+    async def _asked(self, tool: FunctionTool, call: ToolCall, step: int) -> bool | str | None:
+        """Ask a tool's check whether a call took effect; None where that cannot be told."""
+        check = tool.settings.check
+        if check is None:
+            return None
+        try:
+            ask = asked_with(check, call, self._context(call, step))
+            answer = ask() if is_async(check) else await in_thread(ask)
+            said: Any = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # the user's own code
+            _logger.warning("tool %s: the check failed: %s", call.name, type(error).__name__)
+            _logger.debug("the check of %s", call.id, exc_info=True)
+            return None
+        return said if isinstance(said, bool | str) else None
 
     def refused(self, call: ToolCall, step: int) -> Executed:
         """Return the outcome of a call that comes when the hops are spent (rule 83)."""
@@ -163,6 +192,12 @@ class Runner:
         tool = self._roster.tools.get(call.name)
         if tool is None:
             return _line(call, CallStatus.UNKNOWN_TOOL, self._wording.unknown_tool, step)
+        if before := self._early(call):
+            named = " and ".join(f"`{name}`" for name in before)
+            problem = f"{named} must succeed first"
+            return _line(
+                call, CallStatus.REFUSED, fill(self._wording.tool_refused, tool=call.name, problem=problem), step
+            )
         try:
             attempt = await self._ready(tool, call, step)
         except _Ended as ended:
@@ -175,20 +210,21 @@ class Runner:
 
     async def _ready(self, tool: FunctionTool, call: ToolCall, step: int) -> Callable[[], Any]:
         """Check and approve a call; return it ready to be made (rule 90)."""
-        checked = check_arguments(tool.offer, call.arguments)
+        checked = check_arguments(tool.offer, call.arguments_json)
         if not checked.valid:
             status = CallStatus.PARSE_ERROR if checked.unreadable else CallStatus.SCHEMA_ERROR
             raise self._misfit(call, describe_problems(checked.problems), status)
-        known = call if checked.arguments == call.arguments else call.evolve(arguments=checked.arguments)
+        known = call if checked.arguments == call.arguments_json else call.evolve(arguments_json=checked.arguments)
         try:
-            attempt = tool.prepare(checked.arguments, ToolContext(call=known, step=step, egress=self._egress))
+            context = self._context(known, step)
+            attempt = tool.prepare(checked.arguments, context)
         except Unfit as unfit:
             raise self._misfit(call, str(unfit)) from None
         except Exception as error:  # noqa: BLE001  a type's own code
             _logger.warning("tool %s: arguments cannot be read: %s", call.name, type(error).__name__)
             raise self._misfit(call, type(error).__name__) from None
         approve = tool.settings.approve or self._approve
-        if approve is not None and not await self._approved(approve, known):
+        if approve is not None and not await self._approved(approve, known, context):
             raise _Ended(
                 CallStatus.REFUSED, fill(self._wording.tool_refused, tool=call.name, problem="it was not approved")
             )
@@ -198,14 +234,15 @@ class Runner:
         line = fill(self._wording.tool_misfit, tool=call.name, problem=as_line(problem).rstrip("."))
         return _Ended(status, line)
 
-    async def _approved(self, approve: Approve, call: ToolCall) -> bool:
+    def _context(self, call: ToolCall, step: int) -> ToolContext[Any]:
+        return ToolContext(call=call, step=step, egress=self._egress, deps=self._deps)
+
+    async def _approved(self, approve: Approve, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Ask, one call at a time: people answer one question at a time. What cannot be asked is not approved."""
         async with self._asking:
             try:
-                if is_async(approve):
-                    answer = approve(call)
-                else:
-                    answer = await in_thread(lambda: approve(call))
+                ask = asked_with(approve, call, context)
+                answer = ask() if is_async(approve) else await in_thread(ask)
                 return bool(await answer if inspect.isawaitable(answer) else answer)
             except Exception as error:  # the user's own code
                 _logger.warning("tool %s: the approval failed: %s", call.name, type(error).__name__)
@@ -227,7 +264,8 @@ class Runner:
                 if tries < allowed and not ended.final:
                     continue
                 seconds = self._clock.monotonic() - began
-                return _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
+                over = _line(call, ended.status, ended.line, step, seconds=seconds, tries=tries)
+                return over if ended.raised is None else Executed(over.record.raising(ended.raised), over.result)
         return self._said(tool, call, output, step, seconds=self._clock.monotonic() - began, tries=tries)
 
     async def _once(self, tool: FunctionTool, attempt: Callable[[], Any]) -> Output:
@@ -252,13 +290,14 @@ class Runner:
         output, error = task.result()
         if isinstance(error, ToolRefused):
             line = fill(words.tool_refused, tool=tool.name, problem=as_line(error.message).rstrip("."))
-            raise _Ended(CallStatus.REFUSED, line)
+            raise _Ended(CallStatus.REFUSED, line, raised=error)
         if error is not None:
-            _logger.warning("tool %s failed: %s", tool.name, type(error).__name__)
-            _logger.debug("tool %s", tool.name, exc_info=error)
+            # A tool's own word needs no traceback: it was meant.
+            shown = None if isinstance(error, ToolError) else error
+            _logger.warning("tool %s failed: %s", tool.name, type(error).__name__, exc_info=shown)
             said = as_line(error.message) if isinstance(error, ToolError) else type(error).__name__
             line = fill(words.tool_failed, tool=tool.name, problem=said.rstrip("."))
-            raise _Ended(CallStatus.FAILED, line, final=isinstance(error, ToolError))
+            raise _Ended(CallStatus.FAILED, line, final=isinstance(error, ToolError), raised=error)
         assert output is not None, "a try gives an output or an error"
         return output
 
@@ -293,21 +332,6 @@ async def _invoke(tool: FunctionTool, attempt: Callable[[], Any]) -> tuple[Outpu
         raise
     except BaseException as error:  # noqa: BLE001  a tool's own code, and its own classes
         return None, error
-
-
-async def _asked(tool: FunctionTool, call: ToolCall) -> bool | str | None:
-    """Ask a tool's check whether a call took effect; None where that cannot be told."""
-    check = tool.settings.check
-    if check is None:
-        return None
-    try:
-        answer = check(call) if is_async(check) else await in_thread(lambda: check(call))
-        said: Any = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:  # the user's own code
-        _logger.warning("tool %s: the check failed: %s", call.name, type(error).__name__)
-        _logger.debug("the check of %s", call.id, exc_info=True)
-        return None
-    return said if isinstance(said, bool | str) else None
 
 
 def _takes_time(value: Any) -> bool:

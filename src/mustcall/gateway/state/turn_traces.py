@@ -63,7 +63,7 @@ def said(reply: Reply) -> bytes:
                 parts.append({"refusal": text})
             case Reasoning(text=text, summary=summary):
                 parts.append({"reasoning": text or "\n\n".join(summary)})
-            case ToolCall(name=name, arguments=arguments):
+            case ToolCall(name=name, arguments_json=arguments):
                 parts.append({"call": name, "arguments": arguments})
             case _:
                 parts.append({"other": type(part).__name__})

@@ -85,6 +85,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_happened: str = "The call of `{tool}` took effect; its result was lost in an interruption."
     hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
     money_spent: str = "The call of `{tool}` was refused: what may be spent on this is spent."
+    #: What stands in place of messages and results that gave way in a long conversation (compaction).
+    messages_left_out: str = "({count} earlier messages of this conversation are left out.)"
+    result_left_out: str = "(This result of {count} characters is left out. Call the tool again if it is needed.)"
     #: What stands in place of an answer that departs from the results of its calls (small models): a result of one
     #: line, and of several.
     result_told: str = "According to `{tool}`: {result}"
@@ -108,6 +111,8 @@ _PLACES = {
     "tool_happened": {"tool": ""},
     "hops_spent": {"tool": ""},
     "money_spent": {"tool": ""},
+    "messages_left_out": {"count": ""},
+    "result_left_out": {"count": ""},
     "result_told": {"tool": "", "result": ""},
     "result_told_lines": {"tool": "", "result": ""},
     "answer_as_json": {"schema": ""},

@@ -267,7 +267,7 @@ def _length(parts: tuple[Part, ...]) -> int:
         if isinstance(part, Text):
             length += len(part.text)
         elif isinstance(part, ToolCall):
-            length += len(part.name) + len(part.arguments)
+            length += len(part.name) + len(part.arguments_json)
         elif isinstance(part, ToolResult):
             length += _length(part.content)
         elif isinstance(part, Refusal | File):

@@ -83,8 +83,10 @@ class Calls:
         if checked.unchecked:
             self.note(AdaptationKind.REPORTED, tool.name, "its schema cannot be checked by")
         meant = call
-        if reading or call.kind is not tool.kind or checked.arguments != call.arguments:
-            meant = call.evolve(name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments=checked.arguments)
+        if reading or call.kind is not tool.kind or checked.arguments != call.arguments_json:
+            meant = call.evolve(
+                name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments_json=checked.arguments
+            )
         demand = self._case.demand
         if not demand.permits(meant):
             if not demand.forced:
@@ -109,7 +111,7 @@ class Calls:
         changes: dict[str, Any] = {}
         if meant is not call:
             changes = {"name": meant.name, "namespace": meant.namespace, "kind": meant.kind}
-            changes["arguments"] = meant.arguments
+            changes["arguments_json"] = meant.arguments_json
         for change in checked.changes:
             self.note(KINDS[change.repair], f"{meant.name}:{change.repair}", change.words)
         if reading:
@@ -123,10 +125,10 @@ class Calls:
     def _check_arguments(self, tool: Tool, call: ToolCall) -> Checked:
         # Models write null where they leave an optional field out; clients refuse that (observed: code of agents).
         if call.kind is tool.kind:
-            return check_arguments(tool, call.arguments, null_is_absent=True)
+            return check_arguments(tool, call.arguments_json, null_is_absent=True)
         if tool.kind is not CallKind.CUSTOM:
-            return check_arguments(tool.evolve(kind=CallKind.FUNCTION), call.arguments, null_is_absent=True)
-        checked = check_arguments(Tool(name=tool.name, parameters=_INPUT), call.arguments)
+            return check_arguments(tool.evolve(kind=CallKind.FUNCTION), call.arguments_json, null_is_absent=True)
+        checked = check_arguments(Tool(name=tool.name, parameters=_INPUT), call.arguments_json)
         text = custom_input(checked.arguments) if checked.valid else None
         if text is None:
             return checked

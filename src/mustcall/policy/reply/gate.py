@@ -85,7 +85,7 @@ class _Progress:
     def __init__(self, part: Part) -> None:
         self.part = part
         self.text: list[str] = [part.text] if isinstance(part, Text | Refusal | Reasoning) else []
-        self.arguments: list[str] = [part.arguments] if isinstance(part, ToolCall) else []
+        self.arguments: list[str] = [part.arguments_json] if isinstance(part, ToolCall) else []
         self.summaries: dict[int, list[str]] = {}
         self.stated = isinstance(part, Reasoning) and part.state is not None
         self.ended = False
@@ -218,7 +218,7 @@ def _complete(index: int, part: Part, progress: _Progress) -> list[Event]:
     match part, progress.part:
         case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
             out += _tail(index, text, progress.text, TextDelta)
-        case ToolCall(arguments=arguments), ToolCall():
+        case ToolCall(arguments_json=arguments), ToolCall():
             out += _tail(index, arguments, progress.arguments, ArgumentsDelta)
         case Reasoning() as thought, Reasoning():
             out += _tail(index, thought.text, progress.text, ReasoningDelta)

@@ -194,7 +194,7 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
     """Judge a call of the tool that takes the answer: what it was given is the answer's text."""
     output = case.request.output
     assert output is not None, "the tool was added for an answer"
-    read = read_answer(output, answers[0].arguments, (), lenient=True)
+    read = read_answer(output, answers[0].arguments_json, (), lenient=True)
     if read.truncated:
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
     if read.problems:
@@ -241,7 +241,7 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
         return judged
     name, arguments = read
     kept = tuple(part for part in reply.parts if isinstance(part, Reasoning))
-    call = case.names.restore(ToolCall(id=f"{case.call_start}{case.token}_0", name=name, arguments=arguments))
+    call = case.names.restore(ToolCall(id=f"{case.call_start}{case.token}_0", name=name, arguments_json=arguments))
     note = Adaptation(AdaptationKind.CALL_PROMOTED, name, "from a JSON answer")
     return _judge_calls(case, reply, (*kept, call), (note,), promoted=True)
 

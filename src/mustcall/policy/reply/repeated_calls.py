@@ -119,10 +119,10 @@ def _rounds(request: Request) -> Iterator[_Round]:
 
 def _key(call: ToolCall) -> _Key:
     try:
-        value = msgspec.json.decode(call.arguments)
+        value = msgspec.json.decode(call.arguments_json)
         arguments: bytes | str = msgspec.json.encode(value, order="deterministic")
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        arguments = call.arguments
+        arguments = call.arguments_json
     return _Key(call.name, call.namespace, arguments)
 
 

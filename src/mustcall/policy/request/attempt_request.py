@@ -347,6 +347,6 @@ def _rendered(messages: Iterable[Message], prompt: Prompt) -> Iterable[Message]:
 def _object(call: ToolCall) -> JsonObject:
     """Return a past call's arguments; free text and what cannot be read are shown as one `input`."""
     try:
-        return msgspec.json.decode(call.arguments, type=JsonObject)
+        return msgspec.json.decode(call.arguments_json, type=JsonObject)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return {"input": call.arguments}
+        return {"input": call.arguments_json}

@@ -250,7 +250,7 @@ class Lens:
                 case _Kind.CALL:
                     assert slot.call is not None, "a call slot has its call"
                     name, arguments = slot.call.name, slot.call.arguments
-                    promoted.append(ToolCall(id=self._made_id(numbered), name=name, arguments=arguments))
+                    promoted.append(ToolCall(id=self._made_id(numbered), name=name, arguments_json=arguments))
                     numbered += 1
                 case _Kind.REASONING:
                     promoted.append(Reasoning(text=text))
@@ -290,7 +290,7 @@ class Lens:
         if not calls:
             return found
         made = tuple(
-            ToolCall(id=self._made_id(number), name=call.name, arguments=call.arguments)
+            ToolCall(id=self._made_id(number), name=call.name, arguments_json=call.arguments)
             for number, call in enumerate(calls)
         )
         kept = _kept(bare, self._slots, _Kind.CALL, _Kind.DROPPED)

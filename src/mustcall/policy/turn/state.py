@@ -245,12 +245,12 @@ class Course:
 
     def _is_demanded(self, name: str, arguments: str) -> bool:
         """Tell whether a call found in text is complete, on offer, valid and what the caller demanded."""
-        call = self.names.restore(ToolCall(id="", name=name, arguments=arguments))
+        call = self.names.restore(ToolCall(id="", name=name, arguments_json=arguments))
         found = Offered(functions_of(self._caller.tools)).find(call.name, call.namespace)
         if found is None:
             return False
         tool = found[0]
-        checked = check_arguments(tool, call.arguments, null_is_absent=True)
+        checked = check_arguments(tool, call.arguments_json, null_is_absent=True)
         meant = call.evolve(name=tool.name, namespace=tool.namespace)
         return not (checked.problems or checked.truncated) and self.plan.demand.permits(meant)
 

@@ -198,13 +198,15 @@ def decode_call(value: Any, fallback_id: str = "") -> ToolCall:
             return ToolCall(
                 id=call_id,
                 name=str_field(custom, "name"),
-                arguments=str_field(custom, "input"),
+                arguments_json=str_field(custom, "input"),
                 kind=CallKind.CUSTOM,
                 origin=origin,
             )
     with at("function"):
         function = as_object(call.get("function"))
-        return ToolCall(id=call_id, name=str_field(function, "name"), arguments=arguments_text(function), origin=origin)
+        return ToolCall(
+            id=call_id, name=str_field(function, "name"), arguments_json=arguments_text(function), origin=origin
+        )
 
 
 def arguments_text(function: JsonObject) -> str:
@@ -227,8 +229,8 @@ def encode_call(call: ToolCall, name: str, call_id: str) -> JsonObject:
         return raw
     fields = call.fields_for(_CHAT)
     if call.kind is CallKind.CUSTOM:
-        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": call.arguments}, **fields}
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": call.arguments}, **fields}
+        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": call.arguments_json}, **fields}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": call.arguments_json}, **fields}
 
 
 def call_state(call: ToolCall, issuer: str) -> Reasoning | None:

@@ -502,5 +502,5 @@ class _Conversation:
 
     def _call(self, call: ToolCall, message: Message) -> JsonObject:
         if call.kind is CallKind.CUSTOM and (call.origin is None or call.origin.wire is not _CHAT):
-            call = call.evolve(kind=CallKind.FUNCTION, arguments=custom_arguments(call.arguments))
+            call = call.evolve(kind=CallKind.FUNCTION, arguments_json=custom_arguments(call.arguments_json))
         return encode_call(call, flat_name(call.namespace, call.name), self._id(call.id, message))

@@ -347,7 +347,7 @@ class ChatStreamDecoder:
         call_id = slot.id or (f"call_{token}_{slot.number}" if token else f"call_{slot.number}")
         extra = self._extras.get(slot.number)
         origin = Origin(Wire.CHAT, {EXTRA_CONTENT: extra}) if extra else None
-        call = ToolCall(id=call_id, name=slot.name, arguments="", kind=kind, origin=origin)
+        call = ToolCall(id=call_id, name=slot.name, arguments_json="", kind=kind, origin=origin)
         state = call_state(call, self._provenance.issuer) if self._provenance.crosses else None
         if state is not None and state.state is not None:
             out += (PartStarted(self._next, Reasoning()), StateDelta(self._next, state.state), PartEnded(self._next))

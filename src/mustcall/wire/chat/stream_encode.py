@@ -148,11 +148,11 @@ class ChatStreamEncoder:
                 number = self._numbers[index] = len(self._numbers)
                 call: dict[str, Any] = {"index": number, "id": part.id, "type": str(part.kind)}
                 name = caller_name(part)
-                self._streamed[index] = [part.arguments]
+                self._streamed[index] = [part.arguments_json]
                 if part.kind is CallKind.CUSTOM:
-                    call["custom"] = {"name": name, "input": part.arguments}
+                    call["custom"] = {"name": name, "input": part.arguments_json}
                 else:
-                    call["function"] = {"name": name, "arguments": part.arguments}
+                    call["function"] = {"name": name, "arguments": part.arguments_json}
                 return self._delta({"tool_calls": [{**call, **part.fields_for(Wire.CHAT)}]})
             case _:
                 note_dropped(part, self._log)
@@ -163,7 +163,7 @@ class ChatStreamEncoder:
         match final, self._parts.get(index):
             case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
                 return self._text(index, text[self._sent.get(index, 0) :])
-            case ToolCall(arguments=arguments, name=name), ToolCall():
+            case ToolCall(arguments_json=arguments, name=name), ToolCall():
                 sent = "".join(self._streamed[index])
                 if not arguments.startswith(sent):
                     self._failed = True

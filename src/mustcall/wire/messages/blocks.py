@@ -171,7 +171,7 @@ def _read_call(block: JsonObject, fallback_id: str) -> ToolCall:
     return ToolCall(
         id=call_id,
         name=str_field(block, "name"),
-        arguments=dump_input(block.get("input")),
+        arguments_json=dump_input(block.get("input")),
         origin=Origin(_WIRE, rest(block, _CALL_KEYS), block),
     )
 

@@ -29,7 +29,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool
 from mustcall.wire.reading import as_object, decode_json, opt_int, reading_reply
 
-__all__ = ["decode_count", "encode_count", "estimate_tokens"]
+__all__ = ["decode_count", "encode_count", "estimate_message", "estimate_tokens"]
 
 _CHARACTERS_PER_TOKEN = 4
 #: Role and turn marks around each message.
@@ -62,6 +62,12 @@ def estimate_tokens(request: Request) -> int:
     return max(1, tokens + -(-characters // _CHARACTERS_PER_TOKEN))
 
 
+def estimate_message(message: Message) -> int:
+    """Return a rough count of the tokens of one message."""
+    characters, tokens = _measure(message)
+    return _MESSAGE_OVERHEAD + tokens + -(-characters // _CHARACTERS_PER_TOKEN)
+
+
 def _measure(message: Message) -> tuple[int, int]:
     characters = tokens = 0
     for part in message.parts:
@@ -78,7 +84,7 @@ def _measure_part(part: Part) -> tuple[int, int]:
         case Reasoning():
             return len(part.text) + sum(map(len, part.summary)), 0
         case ToolCall():
-            return len(part.name) + len(part.arguments), 0
+            return len(part.name) + len(part.arguments_json), 0
         case ToolReference(name=name):
             return len(name), 0
         case ToolResult():

@@ -55,10 +55,10 @@ class Schemas:
     def input_of(self, call: ToolCall) -> tuple[JsonObject | None, bool]:
         """Return the call's input (None if it has none) and whether `{}` stands in for arguments left out."""
         if call.kind is CallKind.CUSTOM:
-            return parse_object(custom_arguments(call.arguments)), False
-        found = parse_object(call.arguments)
+            return parse_object(custom_arguments(call.arguments_json)), False
+        found = parse_object(call.arguments_json)
         if found is not None:
             return found, False
-        if call.arguments.strip() in ("", "null") and self.requires_nothing(flat_name(call.namespace, call.name)):
+        if call.arguments_json.strip() in ("", "null") and self.requires_nothing(flat_name(call.namespace, call.name)):
             return {}, True
         return None, False

@@ -259,7 +259,7 @@ class _BlockWriter:
         self.asked_tools |= found is None or empty
         if found is None:
             self._log.add(AdaptationKind.PART_RESHAPED, call.name, "arguments that are no JSON object, wrapped")
-            found = {"_raw_arguments": call.arguments}
+            found = {"_raw_arguments": call.arguments_json}
         elif empty:
             self._log.add(AdaptationKind.PART_RESHAPED, call.name, "no arguments, and none required: {}")
         elif call.kind is CallKind.CUSTOM:

@@ -429,7 +429,7 @@ class MessagesStreamDecoder:
                 call = self._read(value, block)
                 # The arguments stay as the model wrote them; the exact form is only known if they could be read.
                 exact = Origin(_WIRE, call.fields_for(_WIRE), value if found is not None else None)
-                return msgspec.structs.replace(call, arguments=text, origin=exact)
+                return msgspec.structs.replace(call, arguments_json=text, origin=exact)
         return self._read(value, block)
 
     def _end(self) -> list[Event]:

@@ -270,7 +270,7 @@ class MessagesStreamEncoder:
             case Reasoning():
                 self._thinking(slot, reasoning_text(part))
             case ToolCall():
-                self._arguments(slot, part.arguments)
+                self._arguments(slot, part.arguments_json)
             case ProviderItem() | Unknown() | Image() | File() | Audio() | ToolReference() | ToolResult():
                 pass
             case _:
@@ -415,13 +415,13 @@ class MessagesStreamEncoder:
     def _end_call(self, slot: _Slot, call: ToolCall) -> None:
         """Check a complete call; what was sent of a broken one is taken back by an error, or by the stop reason."""
         text = "".join(slot.sent) + "".join(slot.unsent)
-        if slot.final is not None and (not slot.sent or call.arguments.startswith(text)):
-            text = call.arguments
+        if slot.final is not None and (not slot.sent or call.arguments_json.startswith(text)):
+            text = call.arguments_json
         if call.kind is CallKind.CUSTOM:
             self._log.add(AdaptationKind.PART_RESHAPED, call.name, "custom call as a function call")
             text = custom_arguments(text)
         if parse_object(text) is None:
-            found, _ = self._schemas.input_of(call.evolve(arguments=text))
+            found, _ = self._schemas.input_of(call.evolve(arguments_json=text))
             if found is None or slot.sent:
                 self._broken = call
                 if len(self._order) > 1:  # other parts follow, so no limit cut this one

@@ -122,7 +122,7 @@ def _decode_single(kind: str, item: JsonObject, provenance: Provenance | None, f
             return ToolCall(
                 id=_call_id(item, fallback),
                 name=str_field(item, "name"),
-                arguments=_arguments(item.get("arguments")),
+                arguments_json=_arguments(item.get("arguments")),
                 namespace=opt_str(item, "namespace"),
                 item_id=opt_str(item, "id"),
                 origin=Origin(_WIRE, rest(item, _FUNCTION_KEYS), item),
@@ -131,7 +131,7 @@ def _decode_single(kind: str, item: JsonObject, provenance: Provenance | None, f
             return ToolCall(
                 id=_call_id(item, fallback),
                 name=str_field(item, "name"),
-                arguments=opt_str(item, "input") or "",
+                arguments_json=opt_str(item, "input") or "",
                 kind=CallKind.CUSTOM,
                 namespace=opt_str(item, "namespace"),
                 item_id=opt_str(item, "id"),
@@ -308,7 +308,7 @@ class ItemWriter:
         item["name"] = name
         if namespace is not None:
             item["namespace"] = namespace
-        item["input" if custom else "arguments"] = call.arguments
+        item["input" if custom else "arguments"] = call.arguments_json
         return {**item, **call.fields_for(_WIRE)}
 
     def _result(self, result: ToolResult, message: Message) -> JsonObject:

@@ -379,7 +379,7 @@ def _call(call: ToolCall, suffix: str) -> JsonObject:
         "status": "completed",
         "call_id": call.id,
         "name": call.name,
-        "input" if custom else "arguments": call.arguments,
+        "input" if custom else "arguments": call.arguments_json,
     }
     if call.namespace is not None:
         item["namespace"] = call.namespace

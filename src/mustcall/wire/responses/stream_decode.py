@@ -221,7 +221,7 @@ class ResponsesStreamDecoder:
         elif group == CALL and fields.get("call_id") and fields.get("name"):
             call = _try_call(fields, self._provenance)
             if call is not None:
-                self._open(item, 0, call.evolve(arguments=""), out, call)
+                self._open(item, 0, call.evolve(arguments_json=""), out, call)
 
     def _content_added(self, value: JsonObject, out: list[Event]) -> None:
         part = maybe_object(value.get("part")) or {}
@@ -386,7 +386,7 @@ def _bare(part: Part) -> Part:
         case Text() | Refusal():
             return part.evolve(text="")
         case ToolCall():
-            return part.evolve(arguments="")
+            return part.evolve(arguments_json="")
         case Reasoning():
             return _empty_reasoning(part.id)
         case _:
@@ -395,7 +395,7 @@ def _bare(part: Part) -> Part:
 
 def _texts(part: Part | None) -> dict[int | None, str]:
     match part:
-        case Text(text=text) | Refusal(text=text) | ToolCall(arguments=text):
+        case Text(text=text) | Refusal(text=text) | ToolCall(arguments_json=text):
             return {None: text}
         case Reasoning(text=text, summary=summary):
             return {**dict(enumerate(summary)), None: text}

@@ -292,7 +292,7 @@ class ResponsesStreamEncoder:
                 self._delta(opened, text)
             case Unknown():
                 self._content(opened, "added", form["content"][0])
-            case ToolCall(arguments=arguments):
+            case ToolCall(arguments_json=arguments):
                 self._delta(opened, arguments)
             case Reasoning(text=text, summary=summary):
                 for number, one in enumerate(summary):
@@ -361,7 +361,7 @@ class ResponsesStreamEncoder:
         call = final if isinstance(final, ToolCall) else _grown(opened)
         assert isinstance(call, ToolCall), "a call grows into a call"
         try:
-            whole = isinstance(msgspec.json.decode(call.arguments), dict)
+            whole = isinstance(msgspec.json.decode(call.arguments_json), dict)
         except (msgspec.DecodeError, ValueError, RecursionError):
             whole = False
         if not whole:
@@ -391,7 +391,7 @@ class ResponsesStreamEncoder:
                 self._content(opened, "done", item["content"][0])
             case Unknown():
                 self._content(opened, "done", item["content"][0])
-            case ToolCall(kind=kind, arguments=arguments):
+            case ToolCall(kind=kind, arguments_json=arguments):
                 self._delta(opened, opened.missing(arguments))
                 said = {"input": arguments} if kind is CallKind.CUSTOM else {"arguments": arguments, "name": part.name}
                 self._about(opened, f"response.{_ARGUMENTS[kind]}.done", said)
@@ -437,7 +437,7 @@ def _blank(part: Part) -> Part:
         case Text() | Refusal():
             return part.evolve(text="")
         case ToolCall():
-            return part.evolve(arguments="")
+            return part.evolve(arguments_json="")
         case Reasoning():
             return part.evolve(text="", summary=(), state=None)
         case _:
@@ -452,7 +452,7 @@ def _grown(item: _Open) -> Part:
         case Text() | Refusal():
             return part.evolve(text=text)
         case ToolCall():
-            return part.evolve(arguments=text)
+            return part.evolve(arguments_json=text)
         case Reasoning():
             summaries = item.summaries
             return part.evolve(

@@ -1,0 +1,87 @@
+"""What an agent is given, read and checked: addresses into upstreams, words into settings. It starts nothing."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from mustcall.core.errors import ConfigError
+from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.spending.metering import Meter
+from mustcall.engine.spending.purse import Budget, Metering
+from mustcall.engine.turns import House, Turns
+from mustcall.policy.facts.model_size import is_small
+from mustcall.policy.limits.budget import Caps
+from mustcall.policy.reply.faithfulness import AnswerCheck
+
+__all__ = [
+    "check_outside",
+    "checks_answers",
+    "metering_of",
+    "read_deps",
+    "read_setting",
+    "the_caller",
+    "turns_on",
+]
+
+
+def the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *, planned: bool) -> Upstream:
+    """Return the upstream whose model makes the calls; raise `ConfigError` where it is not named once."""
+    if caller is not None and not planned:
+        raise ConfigError("caller= is the second of two models: pass planner= as well, or the upstream alone")
+    if (upstream is None) == (caller is None):
+        raise ConfigError("an agent needs exactly one upstream: Agent('chat=…', …), or Agent(planner=…, caller=…)")
+    one = upstream if caller is None else caller
+    assert one is not None, "one of them is there"
+    return one if isinstance(one, Upstream) else Upstream(one)
+
+
+async def turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> Turns:
+    """Return turns on an upstream; the stack closes its connections."""
+    transport = await stack.enter_async_context(upstream.connected())
+    turns = Turns(transport, upstream.clock, house)
+    turns.learnt = upstream.learnt
+    return turns
+
+
+_S = TypeVar("_S", bound=StrEnum)
+
+
+def read_setting(name: str, kind: type[_S], given: str) -> _S:
+    """Return a setting by its word; raise `ConfigError`."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise ConfigError(f"{name} must be one of {', '.join(kind)}, got {given!r}") from None
+
+
+def checks_answers(given: str, model: str) -> bool:
+    """Tell whether a model's answers are held against the results of its calls."""
+    check = read_setting("check_answers", AnswerCheck, given)
+    return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(model))
+
+
+def metering_of(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:
+    """Return what counts an agent's spending; None where nothing bounds it."""
+    if budget is None:
+        return None
+    if isinstance(budget, Caps):
+        budget = Budget(caps=budget)
+    return Metering(budget, upstream.clock, meter=meter, breakers=upstream.breakers)
+
+
+def check_outside(name: str) -> None:
+    """Raise `ConfigError` inside an event loop, where the asynchronous form is the one to use."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise ConfigError(f"{name}_sync cannot be used inside an event loop; write `await agent.{name}(…)` there")
+
+
+def read_deps(given: Any, own: Any, kind: type[Any] | None) -> Any:
+    """Return what a run's tools depend on: what the run is given, else the agent's own; raise `ConfigError`."""
+    value = own if given is None else given
+    if kind is None or isinstance(value, kind):
+        return value
+    if value is None:
+        raise ConfigError(f"this agent's tools depend on {kind.__name__}: pass deps=… to the run, or to the Agent")
+    raise ConfigError(f"deps must be {kind.__name__}, as the agent's deps_type says, got {type(value).__name__}")

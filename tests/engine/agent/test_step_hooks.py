@@ -1,0 +1,84 @@
+"""Hooks around each step: what they see, what they may change, and what their failures do."""
+
+import pytest
+
+from mustcall import Agent, ConfigError, Options, StepChange, StepView, Stopped
+from mustcall.testing import Call, ScriptedModel
+from support.agents import get_weather
+
+
+def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+
+
+async def test_hooks_see_each_step() -> None:
+    """A hook before sees the history and the tools of a step, one after it the record and the calls."""
+    seen: list[tuple[str, int, int, int, str]] = []
+
+    def before(step: StepView[str]) -> None:
+        seen.append(("before", step.number, len(step.messages), len(step.calls), step.deps))
+        assert step.record is None
+
+    async def after(step: StepView[str]) -> None:
+        assert step.record is not None
+        seen.append(("after", step.number, len(step.messages), len(step.calls), str(step.record.outcome)))
+
+    model = ScriptedModel([Call("get_weather", {"city": "Oslo"}), "Sunny."])
+    agent = Agent(model, tools=[get_weather], deps="d", before_step=[before], after_step=[after])
+    await agent.run("Weather?")
+    assert seen == [
+        ("before", 1, 1, 0, "d"),
+        ("after", 1, 3, 1, "calls"),
+        ("before", 2, 3, 1, "d"),
+        ("after", 2, 4, 1, "answer"),
+    ]
+
+
+async def test_a_step_is_changed() -> None:
+    """A hook may offer fewer tools, force one, and give other instructions and options, for this one step."""
+
+    def first_shout(step: StepView[None]) -> StepChange | None:
+        if step.number > 1:
+            return None
+        return StepChange(tools=["shout"], force="shout", instructions="Shout first.", options=Options(temperature=0.5))
+
+    model = ScriptedModel([Call("shout", {"text": "a"}), "Done."])
+    agent = Agent(model, tools=[get_weather, shout], instructions="Be brief.", before_step=[first_shout])
+    result = await agent.run("Go")
+    first, second = (one.body for one in model.requests)
+    assert [each["function"]["name"] for each in first["tools"]] == ["shout"]
+    assert first["tool_choice"]["function"]["name"] == "shout"
+    assert (first["messages"][0]["content"], first["temperature"]) == ("Shout first.", 0.5)
+    assert [each["function"]["name"] for each in second["tools"]] == ["get_weather", "shout"]
+    assert (second["messages"][0]["content"], "temperature" in second) == ("Be brief.", False)
+    assert result.stopped is Stopped.ANSWERED
+
+
+async def test_later_hooks_stand_over_earlier_ones() -> None:
+    """Several hooks change a step together; of two words for one thing the last counts."""
+    model = ScriptedModel(["Hi."])
+    hooks = [
+        lambda _: StepChange(tools=["shout"], instructions="One."),
+        lambda _: StepChange(instructions="Two."),
+    ]
+    await Agent(model, tools=[get_weather, shout], before_step=hooks).run("Go")
+    body = model.requests[0].body
+    assert (len(body["tools"]), body["messages"][0]["content"]) == (1, "Two.")
+
+
+async def test_a_hook_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of the hook's own is logged and the run goes on; one of ours ends it, before anything is sent."""
+
+    def broken(_: StepView[None]) -> None:
+        raise ValueError("no")
+
+    def stop(_: StepView[None]) -> None:
+        raise ConfigError("enough")
+
+    model = ScriptedModel(["Hi."])
+    assert (await Agent(model, before_step=[broken], after_step=[broken]).run("Go")).text == "Hi."
+    assert caplog.messages == ["a hook of step 1 failed: ValueError"] * 2
+    with pytest.raises(ConfigError, match="enough"):
+        await Agent(model, before_step=[stop]).run("Go")
+    assert len(model.requests) == 1
