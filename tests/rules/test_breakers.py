@@ -80,7 +80,8 @@ def test_an_open_breaker_refuses_at_once(wire: str, stream: bool) -> None:
     assert (got.status, got.headers["retry-after"], got.attempts) == (503, "20", 0)
     assert got.error["details"] == {"upstream": "a", "failure": "server", "retry_after": 20.0, "transient": True}
     assert got.message == (
-        "the upstream 'a' failed 2 times in a row (server); its circuit is open for another 20.0 seconds; no call was made"
+        "the upstream 'a' failed 2 times in a row (server); "
+        "its circuit is open for another 20.0 seconds; no call was made"
     )
     if wire != "messages":  # that wire's error has no place for a code
         assert got.error["code"] == "breaker_open"
