@@ -42,7 +42,9 @@ def command() -> None:
 
 @command.command(name="list", short_help="Show the runs there are.")
 @place_option
-@click.option("--status", type=click.Choice([str(status) for status in RunStatus]), help="Show only runs with this status.")
+@click.option(
+    "--status", type=click.Choice([str(status) for status in RunStatus]), help="Show only runs with this status."
+)
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most to show.")
 @_json
 def list_command(place: str | None, status: str | None, limit: int, *, as_json: bool) -> None:

@@ -53,7 +53,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _filters(command: Any) -> Any:
     """Add the options that say which turns are wanted."""
     for option in (
-        click.option("--verdict", type=click.Choice(_VERDICTS), help="Show only turns with an attempt of this verdict."),
+        click.option(
+            "--verdict", type=click.Choice(_VERDICTS), help="Show only turns with an attempt of this verdict."
+        ),
         click.option(
             "--outcome", type=click.Choice([*(str(word) for word in OutcomeKind), GONE]), help="Only with this end."
         ),

@@ -72,7 +72,8 @@ They are where mustcall starts: none was checked against a live paid API. What a
 "Refusals" below).
 
 Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: an endpoint's
-facts win over a model's, a model at an endpoint over the endpoint, a longer pattern over a shorter one. In patterns `*`, `?` and
+facts win over a model's, a model at an endpoint over the endpoint, a longer pattern over a shorter one.
+In patterns `*`, `?` and
 `[…]` are wildcards, case does not matter, `.`, `-` and `_` in model names are alike, a number ends where the pattern
 ends it (`gpt-5*` is not `gpt-50`), and a vendor's prefix before the model (`anthropic/`, `us.anthropic.`) is skipped.
 Endpoint patterns are matched against host, port and path of the `base_url`.
