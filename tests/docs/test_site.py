@@ -57,7 +57,7 @@ def pages(site: Path) -> dict[Path, Found]:
 def local(pages: dict[Path, Found], site: Path, what: str) -> Iterator[tuple[Path, str, Path, str]]:
     """Every address within the site: the page it is on, as written, the file and the anchor it leads to."""
     for page, found in pages.items():
-        for address in getattr(found, what):
+        for address in found.links if what == "links" else found.loads:
             parts = urlsplit(address)
             if parts.scheme or parts.netloc:
                 continue

@@ -31,7 +31,7 @@ def test_every_file_is_read() -> None:
     folder = resources.files("mustcall.profiles") / "data"
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
     assert list(dict.fromkeys(entry.file for entry in ENTRIES)) == files
-    assert {"claude.toml", "openai.toml", "gemini.toml", "servers.toml", "doors.toml"} <= set(files)
+    assert {"claude.toml", "openai.toml", "gemini.toml", "servers.toml", "endpoints.toml"} <= set(files)
 
 
 def test_reasoning_off_fields_come_with_a_word_for_it() -> None:

@@ -92,7 +92,7 @@ _RUN_OPTIONS = (
     click.option(
         "--out",
         type=click.Path(path_type=Path),
-        help="Keep the replies in this file or directory; continue a run found there.  [default: a file in the cache]",
+        help="Keep the replies in this file or directory; continue a run in it.  [default: a file in the user's cache]",
     ),
     click.option(
         "--new", is_flag=True, help="Start a new run, even if a stopped one with the same options could be continued."

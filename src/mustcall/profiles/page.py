@@ -71,8 +71,9 @@ A profile says what an upstream really does. mustcall comes with the facts below
 They are where mustcall starts: none was checked against a live paid API. What a refusal contradicts is learnt (see
 "Refusals" below).
 
-Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: a door's facts
-stand over a model's, a model at a door over the door, a longer pattern over a shorter one. In patterns `*`, `?` and
+Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: an endpoint's
+facts win over a model's, a model at an endpoint over the endpoint, a longer pattern over a shorter one.
+In patterns `*`, `?` and
 `[…]` are wildcards, case does not matter, `.`, `-` and `_` in model names are alike, a number ends where the pattern
 ends it (`gpt-5*` is not `gpt-50`), and a vendor's prefix before the model (`anthropic/`, `us.anthropic.`) is skipped.
 Endpoint patterns are matched against host, port and path of the `base_url`.

@@ -15,6 +15,11 @@ function typed(schema) {
   return [schema.type ?? "anything"];
 }
 
+/** Return text as nodes, with what stands in backquotes as code. */
+function marked(text) {
+  return String(text ?? "").split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
 function table(head, rows) {
   if (rows.length === 0) return null;
   return el("table", { class: "fields" },
@@ -35,11 +40,11 @@ function section(title, ...children) {
 }
 
 function route(path, method, said) {
-  const headers = (said.parameters ?? []).map((one) => [el("code", {}, one.name), one.in, one.description ?? ""]);
+  const headers = (said.parameters ?? []).map((one) => [el("code", {}, one.name), one.in, marked(one.description)]);
   const answer = said.responses["200"];
-  const told = Object.entries(answer.headers ?? {}).map(([name, one]) => [el("code", {}, name), one.description]);
+  const told = Object.entries(answer.headers ?? {}).map(([name, one]) => [el("code", {}, name), marked(one.description)]);
   const failures = Object.entries(said.responses).filter(([status]) => status !== "200")
-    .map(([status, one]) => [status, one.description.replaceAll("`", "")]);
+    .map(([status, one]) => [status, marked(one.description)]);
   return el("details", { class: "route", id: said.operationId },
     el("summary", {}, el("span", { class: `method ${method}` }, method), el("code", {}, path),
       el("span", { class: "quiet" }, said.summary)),
@@ -55,7 +60,7 @@ function shape(name, schema) {
     el("code", {}, field), typed(one), needed.has(field) ? "required" : "",
   ]);
   return el("details", { class: "route", id: `shape-${name}` },
-    el("summary", {}, el("code", {}, name), el("span", { class: "quiet" }, schema.description ?? "")),
+    el("summary", {}, el("code", {}, name), el("span", { class: "quiet" }, marked(schema.description))),
     el("div", { class: "body" }, rows.length ? table(["Field", "Type", ""], rows) : el("p", {}, typed(schema))));
 }
 
