@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs lock dist image-check unit-check deploy-lint mutate breaks clean
+.PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs api lock dist image-check unit-check deploy-lint mutate breaks clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ docs: .venv/.ready-dev ## write the generated pages of docs/ anew
 	$(BIN)/python tools/pictures.py
 	$(BIN)/python tools/rules.py
 	$(BIN)/python tools/breaks.py --page
+
+api: .venv/.ready-dev ## list what breaks users' code since the latest release (WRITE=1: make today's API the one to compare with)
+	$(BIN)/python tools/api.py $(if $(WRITE),--write)
 
 format: .venv/.ready-dev ## rewrite the code in house format
 	$(BIN)/ruff check --fix .
