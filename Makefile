@@ -3,7 +3,7 @@
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs site lock dist image-check unit-check deploy-lint mutate breaks clean
+.PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs site api lock dist image-check unit-check deploy-lint mutate breaks clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ docs: .venv/.ready-dev ## write the generated pages of docs/ anew
 
 site: .venv/.ready-dev ## build the documentation as a site in build/site; every warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+api: .venv/.ready-dev ## list what breaks users' code since the latest release (WRITE=1: make today's API the one to compare with)
+	$(BIN)/python tools/api.py $(if $(WRITE),--write)
 
 format: .venv/.ready-dev ## rewrite the code in house format
 	$(BIN)/ruff check --fix .

@@ -30,6 +30,19 @@ SHOWN = {
         r"synthesizer: \[\], ",
         r"answer: .+",
     ),
+    "typed_agent": (
+        r"^3 candle: 12 euros\n",
+        r"get_price\(article='candle'\) +ok: 4 ",
+        r"run answered +Quote\(article='candle', amount=3, euros=12\)",
+    ),
+    "prerequisites": (
+        r"^transfer: refused \(.*`verify` must succeed first\.\)\nverify: ok .*\ntransfer: ok .*\nwrite_log: ok ",
+        r"answer: Paid and logged\.",
+    ),
+    "compaction": (
+        r"step 2: sent whole\nstep 3: 0 messages and 1 results left out",
+        r"kept: 4 results\n",
+    ),
     "tool_server": (r"called: \[\('count_stock', '\{\"article\":\".+\"\}', '.+: 42 in stock'\)\]",),
     "approval": (r"pay_invoice\(\{\"amount\":20\}\): ok", r"pay_invoice\(\{\"amount\":5000\}\): refused"),
 }

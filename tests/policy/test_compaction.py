@@ -16,7 +16,8 @@ WORDS = Wording()
 
 def said(role: Role, text: str, *, pinned: bool = False) -> Message:
     """A message of one text."""
-    return Message(role=role, parts=(Text(text=text),), **({"pinned": True} if pinned else {}))
+    message = Message(role=role, parts=(Text(text=text),))
+    return message.evolve(pinned=True) if pinned else message
 
 
 def called(key: str, result: str) -> list[Message]:
@@ -88,11 +89,26 @@ def test_numbers_that_make_no_sense(wrong: dict[str, int]) -> None:
         check_compaction(Compaction(**wrong))
 
 
+def asked(length: int, pinned: bool) -> list[Message]:
+    """A user's message of a length."""
+    return [said(Role.USER, "u" * length, pinned=pinned)]
+
+
+def answered(length: int) -> list[Message]:
+    """A model's message of a length."""
+    return [said(Role.ASSISTANT, "a" * length)]
+
+
+def looked_up(length: int, key: int) -> list[Message]:
+    """A round whose result has a length."""
+    return called(f"c{key}", "r" * length)
+
+
 blocks = st.lists(
     st.one_of(
-        st.builds(lambda n, p: [said(Role.USER, "u" * n, pinned=p)], st.integers(1, 600), st.booleans()),
-        st.builds(lambda n: [said(Role.ASSISTANT, "a" * n)], st.integers(1, 600)),
-        st.builds(lambda n, k: called(f"c{k}", "r" * n), st.integers(0, 2000), st.integers(0, 10**9)),
+        st.builds(asked, st.integers(1, 600), st.booleans()),
+        st.builds(answered, st.integers(1, 600)),
+        st.builds(looked_up, st.integers(0, 2000), st.integers(0, 10**9)),
     ),
     max_size=12,
 )

@@ -39,10 +39,19 @@ class Origin(msgspec.Struct, frozen=True):
     spelling: Mapping[str, Any] = _NO_FIELDS
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", repr_omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
     """A frozen value that remembers its origin."""
 
     origin: Origin | None = None
+
+    def __repr__(self) -> str:
+        """Show what it says: neither where it came from nor what nobody set."""
+        said = (
+            f"{field.name}={value!r}"
+            for field in msgspec.structs.fields(self)
+            if field.name != "origin" and (value := getattr(self, field.name)) != field.default
+        )
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def evolve(self, **changes: Any) -> Self:
         """Return a changed copy; unknown fields are kept, the exact wire form is not."""

@@ -58,11 +58,14 @@ async def test_a_step_is_changed() -> None:
 async def test_later_hooks_stand_over_earlier_ones() -> None:
     """Several hooks change a step together; of two words for one thing the last counts."""
     model = ScriptedModel(["Hi."])
-    hooks = [
-        lambda _: StepChange(tools=["shout"], instructions="One."),
-        lambda _: StepChange(instructions="Two."),
-    ]
-    await Agent(model, tools=[get_weather, shout], before_step=hooks).run("Go")
+
+    def one(_: StepView[None]) -> StepChange:
+        return StepChange(tools=["shout"], instructions="One.")
+
+    def two(_: StepView[None]) -> StepChange:
+        return StepChange(instructions="Two.")
+
+    await Agent(model, tools=[get_weather, shout], before_step=[one, two]).run("Go")
     body = model.requests[0].body
     assert (len(body["tools"]), body["messages"][0]["content"]) == (1, "Two.")
 

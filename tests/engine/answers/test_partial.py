@@ -31,18 +31,18 @@ def previews(text: str, size: int = 1, wrapped: str | None = None) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ('{"a": "xy"}', [{}, {"a": "x"}, {"a": "xy"}]),
-        ('{"a": 12, "b": 3}', [{}, {"a": 12}, {"a": 12, "b": 3}]),
-        ("[1, [true], null]", [[], [1], [1, []], [1, [True]], [1, [True], None]]),
-        ('{"a": "q\\"\\u00e9"}', [{}, {"a": "q"}, {"a": 'q"'}, {"a": 'q"é'}]),
-        ('```json\n{"a": []}\n```', [{}, {"a": []}]),
-        ("no JSON at all", []),
-        ('{"a": "\\ud83d\\ude00"}', [{}, {"a": "😀"}]),
-    ],
-)
+WRITTEN: list[tuple[str, list[Any]]] = [
+    ('{"a": "xy"}', [{}, {"a": "x"}, {"a": "xy"}]),
+    ('{"a": 12, "b": 3}', [{}, {"a": 12}, {"a": 12, "b": 3}]),
+    ("[1, [true], null]", [[], [1], [1, []], [1, [True]], [1, [True], None]]),
+    ('{"a": "q\\"\\u00e9"}', [{}, {"a": "q"}, {"a": 'q"'}, {"a": 'q"é'}]),
+    ('```json\n{"a": []}\n```', [{}, {"a": []}]),
+    ("no JSON at all", []),
+    ('{"a": "\\ud83d\\ude00"}', [{}, {"a": "😀"}]),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), WRITTEN)
 def test_values_as_they_are_written(text: str, values: list[Any]) -> None:
     """What is complete is there, a text as far as it goes; half a number, name, word or character is not."""
     assert previews(text) == values

@@ -278,13 +278,14 @@ class Agent(Generic[Deps, Out]):
 
         Nothing that is done is done again: finished turns of the model are not paid for twice, finished tools are not
         run twice, and a call that had begun and has no result is reported as `unknown`, unless its tool may be run
-        again or its `check` can tell. `output` is the type of a structured answer, for its value. `deps` is not kept
-        with a run: it is given again. `take` takes the run from an owner whose lease still lasts; by default that
-        raises `RunBusy`, unless the owner is certainly dead.
+        again or its `check` can tell. `output` is the type of a structured answer, for its value: where it is not
+        given the agent's own, else the schema of the run. `deps` is not kept with a run: it is given again. `take`
+        takes the run from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is
+        certainly dead.
         """
         row = await self.runs.find(run_id)
         told = decode(row.data, Start, run_id) if row.outcome is None and row.data else Start(messages=())
-        answering = answering_for(self._asked_for(output, told), told.hops)
+        answering = answering_for(output or self.output or told.schema, told.hops)
         run = self._made(told, answering, deps, stream=False, durable=True)
         try:
             if row.status.ended:
@@ -443,13 +444,6 @@ class Agent(Generic[Deps, Out]):
 
     def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
         return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
-
-    def _asked_for(self, output: Output | None, told: Start) -> Output | None:
-        """Return what the answer of a run that goes on is read as: the type asked for, the agent's own, the schema."""
-        if output is not None or told.schema is None or self.output is None:
-            return output or told.schema
-        own = answering_for(self.output, 0)
-        return self.output if own is not None and own.shape.asked.schema == told.schema else told.schema
 
     def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
         """Return what a run is started with."""

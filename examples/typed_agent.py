@@ -1,0 +1,68 @@
+"""An agent with types: tools that get a database by its type, two of them, and an answer that is a dataclass.
+
+A type checker knows that `result.output` is a `Quote`, and that a run takes a `Shop` as `deps`.
+"""
+
+import os
+from dataclasses import dataclass
+
+from mustcall import Agent, ToolContext, ToolError, Upstream, tool
+from mustcall.testing import Call, ScriptedModel
+
+
+class Shop:
+    """What the tools depend on; it could be a database. No model ever sees it."""
+
+    def __init__(self, prices: dict[str, int], stock: dict[str, int]) -> None:
+        self.prices = prices
+        self.stock = stock
+
+
+@dataclass
+class Quote:
+    """The answer."""
+
+    article: str
+    amount: int
+    euros: int
+
+
+@tool(side_effect=False)
+def get_price(article: str, shop: Shop) -> int:
+    """Look up the price of an article in euros."""
+    if article not in shop.prices:
+        raise ToolError(f"there is no article {article}; there are {', '.join(shop.prices)}")
+    return shop.prices[article]
+
+
+@tool(side_effect=False)
+def count_stock(article: str, context: ToolContext[Shop]) -> int:
+    """Count the stock of an article."""
+    return context.deps.stock[article]
+
+
+def upstream() -> Upstream:
+    """Return the model: the one that was named, else one that keeps to a script."""
+    where = os.environ.get("MUSTCALL_EXAMPLE")
+    if where is not None:
+        return Upstream(where, model=os.environ.get("MUSTCALL_EXAMPLE_MODEL", "local"))
+    return ScriptedModel(
+        [
+            Call("get_price", {"article": "candle"}),
+            Call("count_stock", {"article": "candle"}),
+            '{"article": "candle", "amount": 3, "euros": 12}',
+        ]
+    )
+
+
+def main() -> None:
+    """Ask for a quote."""
+    agent = Agent(upstream(), tools=[get_price, count_stock], deps_type=Shop, output=Quote)
+    result = agent.run_sync("What do three candles cost?", deps=Shop({"candle": 4}, {"candle": 40}))
+    quote = result.output
+    print(f"{quote.amount} {quote.article}: {quote.euros} euros")
+    print(result.trace())
+
+
+if __name__ == "__main__":
+    main()
