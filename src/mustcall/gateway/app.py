@@ -34,6 +34,7 @@ from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.receiving import Gone, headers_of, path_of, read_body
 from mustcall.gateway.connections.repeated_failures import without_frames
+from mustcall.gateway.measuring import Remeasuring
 from mustcall.gateway.replies import Header, Receive, Scope, Send, error_body, reply_headers, retry_advice, status_of
 from mustcall.gateway.service import Service
 from mustcall.gateway.state.raw_replies import Tapping, tap
@@ -176,10 +177,10 @@ class Gateway:
                 self._telling.open()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                if self._transport is not None:
-                    await self._transport.close()
                 if self._keeper is not None:
                     await self._keeper.close()
+                if self._transport is not None:
+                    await self._transport.close()
                 await self._telling.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -190,6 +191,7 @@ class Gateway:
             keeper = self._keeper = Keeper(self._settings.ledger)
             await keeper.open()
             await keeper.listen(self._serve().learnt, self._serve().measured)
+            keeper.beside(Remeasuring(self, keeper.ledger, self._serve(), self._clock).run())
 
     def _serve(self, before: Service | None = None) -> Service:
         """Return the service, made on first use because its connections belong to the running loop.

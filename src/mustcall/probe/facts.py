@@ -9,11 +9,11 @@ from typing import Any
 from mustcall.evals.statistics import Share
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.probe.results import CellResult, ProbeResult
-from mustcall.probe.values import Outcome, Owner, Verdict
+from mustcall.probe.values import Group, Outcome, Owner, Verdict
 from mustcall.probe.verdicts import THRESHOLD, count, settle_verdict
 from mustcall.profiles import MeasuredFact, MeasuredProfile
 
-__all__ = ["RULES", "facts_of", "profile_of"]
+__all__ = ["RULES", "facts_of", "has_answers", "profile_of"]
 
 #: Tries that a fact needs at least.
 _LEAST = 2
@@ -47,7 +47,7 @@ _ON = ("required+reasoning", "required+reasoning+stream")
 def _forced(cells: _Cells) -> tuple[Any, Share] | None:
     off, share = cells.joined(*_OFF)
     on, while_on = cells.joined(*_ON)
-    if off is Verdict.REFUSED:
+    if off in (Verdict.REFUSED, Verdict.CRASHED):
         return Forcing.NEVER, share
     if off in _BAD:
         return Forcing.IGNORED, share
@@ -123,9 +123,18 @@ RULES: dict[str, tuple[_Rule, int]] = {
 }
 
 
+def has_answers(result: ProbeResult) -> bool:
+    """Tell whether anything was answered. A key that is refused refuses every cell, which says nothing of any."""
+    replied = (Outcome.HELD, Outcome.NOT_DONE)
+    tried = (cell.outcomes for cell in result.cells if cell.group is not Group.ERRORS)
+    return any(outcome in replied for outcomes in tried for outcome in outcomes)
+
+
 def facts_of(result: ProbeResult) -> tuple[MeasuredFact, ...]:
-    """Return the facts that a result settles, in the order of the table."""
+    """Return the facts that a result settles, in the order of the table; none where nothing was answered."""
     cells, found = _Cells(result), list[MeasuredFact]()
+    if not has_answers(result):
+        return ()
     for field, (rule, least) in RULES.items():
         said = rule(cells)
         if said is not None and said[1].of >= least:

@@ -12,6 +12,8 @@ from mustcall.telemetry.events import (
     REPAIRS,
     BreakerChanged,
     BudgetTripped,
+    EndpointDrifted,
+    EndpointMeasured,
     Event,
     FactLearnt,
     TurnEnded,
@@ -130,6 +132,11 @@ class Counts:
             case BreakerChanged():
                 self.add("breaker_changes", event.upstream, event.failure, event.class_)
                 self.breakers[event.upstream, event.failure] = _STATES[event.class_]
+            case EndpointMeasured():
+                self.add("probes", event.upstream, event.class_)
+                self.add("probe_requests", event.upstream, by=event.requests)
+            case EndpointDrifted():
+                self.add("drifts", event.upstream, event.class_, "worse" if event.worse else "other")
             case FactLearnt():
                 self.add("facts_learnt", event.upstream, event.class_.partition(":")[0])
             case _:

@@ -14,6 +14,8 @@ belong to the end of a turn (breakers, learnt facts, budgets, tools) is told whe
     ├── BudgetTripped    a cap was reached; class: the cap's code
     ├── BreakerChanged   a breaker opened, closed, or lets one call through; class: the new state
     ├── FactLearnt       a turn taught something about a model; class: the profile's field
+    ├── EndpointMeasured a probe in the background is over; class: `measured` or `failed`
+    ├── EndpointDrifted  a guarantee of an endpoint is not what it was; class: the probe's cell
     ├── ToolEnded        a tool of an agent was run; class: the call's status
     └── RunEnded         a run of an agent is over; class: what stopped it
 """
@@ -34,6 +36,8 @@ __all__ = [
     "BudgetTripped",
     "Contents",
     "Detected",
+    "EndpointDrifted",
+    "EndpointMeasured",
     "Event",
     "FactLearnt",
     "ForceDropped",
@@ -184,6 +188,21 @@ class FactLearnt(Event, frozen=True, kw_only=True, tag="fact_learnt"):
     """A turn taught something about a model at an endpoint."""
 
     value: str = ""
+
+
+class EndpointMeasured(Event, frozen=True, kw_only=True, tag="endpoint_measured"):
+    """A probe in the background is over: how many requests it made, and what they cost as far as prices are known."""
+
+    requests: int = 0
+    cost_usd: float = 0.0
+
+
+class EndpointDrifted(Event, frozen=True, kw_only=True, tag="endpoint_drifted"):
+    """A guarantee of a model at an endpoint has another verdict than before, seen twice."""
+
+    before: str = ""
+    now: str = ""
+    worse: bool = False
 
 
 class ToolEnded(Event, frozen=True, kw_only=True, tag="tool_ended"):

@@ -75,6 +75,13 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Breakers that changed into a state.",
     ),
     "facts_learnt": ("mustcall_facts_learnt_total", ("upstream", "field"), "Facts that turns taught about models."),
+    "probes": ("mustcall_probes_total", ("upstream", "result"), "Probes in the background: `measured` or `failed`."),
+    "probe_requests": ("mustcall_probe_requests_total", ("upstream",), "Upstream requests of those probes."),
+    "drifts": (
+        "mustcall_drifts_total",
+        ("upstream", "cell", "change"),
+        "Guarantees that a probe found to be other than before: `worse` where it had held.",
+    ),
     "errors": (
         "mustcall_errors_total",
         ("code",),

@@ -27,12 +27,12 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: How often a quick set is measured again: `1d`, `12h`; `0` never.
     every: str = "0"
     #: The most upstream requests of one measurement of one model.
-    max_requests: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 24
+    max_requests: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 60
     #: The most that one measurement of one model may cost, in dollars.
     max_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.05
     #: The upstreams that are measured again, by name; empty: all.
     upstreams: tuple[str, ...] = ()
-    #: Profile files that `mustcall probe --json` wrote, relative to the configuration file.
+    #: Profile files that `mustcall probe --profile` wrote, relative to the configuration file.
     profiles: tuple[str, ...] = ()
 
     @property

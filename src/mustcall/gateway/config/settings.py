@@ -516,6 +516,8 @@ def _check(settings: Settings) -> None:
             raise ConfigError(f"two upstreams are called {name!r}; give each a name of its own")
     if not names:
         raise ConfigError(NO_UPSTREAM)
+    if settings.probe.seconds is not None and settings.ledger is None:
+        raise ConfigError("probe: every needs a ledger, where measurements are kept; name one, or set every to 0")
     for name in settings.probe.upstreams:
         if name not in names:
             raise ConfigError(f"probe: upstreams names {name!r}, which is no upstream; there are: {', '.join(names)}")

@@ -6,7 +6,7 @@ A ledger that cannot be opened or written is said in one line of the log, and th
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from time import time
@@ -216,6 +216,19 @@ class Keeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FIRST_SHARE):
                     await shared.wait()
+
+    def beside(self, work: Coroutine[None, None, None]) -> None:
+        """Do work that needs the ledger, once it is open and until it is closed."""
+
+        async def wait() -> None:
+            try:
+                await self._until_open()
+            except asyncio.CancelledError:
+                work.close()
+                raise
+            await work
+
+        self._tasks.append(asyncio.get_running_loop().create_task(wait()))
 
     async def _hear(self, breakers: LedgerBreakers) -> None:
         await self._until_open()
