@@ -1,6 +1,7 @@
 """The probe against our own gateway: it holds what its upstream can carry, and mends what a lying one breaks."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,17 @@ _NOT_CARRIED = {Wire.RESPONSES: {"stop"}}
 _OPEN = {"retry_after", "cut"}
 
 
-async def probed(tmp_path: Path, caller: Wire, upstream: Wire, lie: Lie | None = None) -> ProbeResult:
-    """Return what a probe finds through a gateway in front of a server."""
+async def probed(
+    tmp_path: Path, caller: Wire, upstream: Wire, lie: Lie | None = None, *, only: Iterable[str] = ()
+) -> ProbeResult:
+    """Return what a probe of all cells, or of these guarantees, finds through a gateway in front of a server."""
     settings = settings_from_flags(
         f"up:{upstream}=http://probed.invalid/v1", ledger=LedgerSettings(place=str(tmp_path / "l.db"))
     )
     transport = SchemeTransport()
     with RunningGateway(settings=settings, transport=LyingServer(lie), clock=FakeClock()) as gateway:
         try:
-            return await measure(transport, caller, base_url=gateway.base_url)
+            return await measure(transport, caller, base_url=gateway.base_url, only=only)
         finally:
             await transport.close()
             await asyncio.sleep(0)
@@ -83,9 +86,10 @@ _STILL_BROKEN: dict[str, set[str]] = {
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.name)
 async def test_the_gateway_mends_what_can_be_mended(tmp_path: Path, lie: Lie) -> None:
-    """A lie that the gateway can see through holds behind it; no lie breaks more than it does without the gateway."""
-    result = await probed(tmp_path, lie.wire, lie.wire, lie)
-    assert set(broken_in(result)) - _NOT_HELD <= _STILL_BROKEN.get(lie.name, set())
+    """A lie that the gateway can see through holds behind it. `tools/lies.py` does the same with every cell."""
+    broken = _STILL_BROKEN.get(lie.name, set())
+    result = await probed(tmp_path, lie.wire, lie.wire, lie, only=lie.all_broken | broken)
+    assert set(broken_in(result)) - _NOT_HELD <= broken
 
 
 def test_most_lies_are_mended() -> None:
