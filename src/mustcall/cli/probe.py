@@ -249,7 +249,9 @@ class _Run:
         else:
             asked = f"it may cost up to ${plan.most_usd:.4f}"
         if sys.stdin.isatty():
-            click.confirm(f"{asked}. Start?", abort=True)
+            if not click.confirm(f"{asked}. Start?"):
+                click.echo("nothing was sent", err=True)
+                sys.exit(INTERRUPTED)
         elif plan.most_usd is None:
             raise ConfigError(f"{asked}; set the price in [[budget.price]], or say --yes")
 

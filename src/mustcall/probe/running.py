@@ -34,6 +34,8 @@ _MOST_WAITS = 6
 _FIRST_WAIT = 1.0
 #: Exchanges in a row without a connection after which the upstream is gone.
 _GONE = 3
+#: Seconds after a stream in which a server may still close the connection: llama.cpp does, and does not announce it.
+_CLOSING = 0.05
 _RATE_LIMITS = frozenset({429, 503, 529})
 
 
@@ -231,6 +233,8 @@ class Prober:
                 took = _took(seen)
             finally:
                 self.purse.settle(most, took)
+            if seen.streamed:
+                await subject.clock.sleep(_CLOSING)
             self._note_reach(seen)
             for watcher in self._watchers:
                 self._watch(watcher, cell, send, seen)
