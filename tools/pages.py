@@ -36,6 +36,7 @@ from mustcall.policy.schema.workload import MOST_STEPS
 from mustcall.policy.turn import remedy
 from mustcall.probe.catalogue import markdown as cells
 from mustcall.profiles import markdown as profiles
+from mustcall.profiles.capabilities import markdown as capabilities
 from mustcall.telemetry.prometheus import markdown as metrics
 from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.inflating import MOST_MEMBERS
@@ -268,9 +269,10 @@ def security() -> str:
 
 
 def gateway() -> str:
-    """Return docs/gateway.md with its table of withheld headers written anew."""
+    """Return docs/gateway.md with its tables of capabilities and withheld headers written anew."""
     page = (DOCS / "gateway.md").read_text(encoding="utf-8")
-    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{withheld()}<!-- end -->\n", page)
+    tables = {"capabilities": capabilities, "withheld": withheld}
+    return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{tables[found[1]]()}<!-- end -->\n", page)
 
 
 def replay() -> str:

@@ -21,6 +21,7 @@ from mustcall.core.origin import Wire
 from mustcall.probe import read_result
 from mustcall.profiles import read_profile
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import PROVIDERS
 from support.htmlpage import Page
 from support.http import post
@@ -50,8 +51,8 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
 def obedient(recorded: Recorded) -> Answer:
     """Call what is demanded, else speak."""
     choice = recorded.body.get("tool_choice")
-    if isinstance(choice, dict):
-        return Turn(Call(choice["function"]["name"], {"city": "Oslo"}))
+    if recorded.body.get("tool_choice") not in (None, "auto", "none", "required"):
+        return Turn(Call(recorded.body["tool_choice"]["function"]["name"], {"city": "Oslo"}))
     return Turn(Call("add_note", {"text": "hello"})) if choice == "required" else Turn(Say("Hello there."))
 
 
@@ -90,7 +91,7 @@ def test_the_quick_set_is_about_24_requests_and_never_more_than_announced(probe:
         with ScriptedUpstream(deaf) as upstream:
             done = probe(f"{wire}={upstream.base_url}", "--quick")
         assert done.exit_code == 1, done.output
-        assert 20 <= len(posts(upstream)) <= announced(done.output) <= 30
+        assert 20 <= len(posts(upstream)) <= announced(done.output) <= 31
 
 
 def test_a_client_chooses_wire_and_cells(probe: Probe) -> None:
@@ -254,6 +255,16 @@ def test_nothing_but_rate_limits_is_3(probe: Probe) -> None:
     assert len(posts(upstream)) <= announced(done.output)
 
 
+def test_a_key_that_is_refused_is_3_after_one_request(probe: Probe) -> None:
+    """A 401 says nothing of any guarantee: no cell is called refused, and no fact is settled."""
+    with ScriptedUpstream(lambda _: Fail(401, "Incorrect API key provided")) as upstream:
+        done = probe(f"chat={upstream.base_url}", "--quick", "--json", "a.json")
+    assert done.exit_code == 3, done.output
+    assert len(posts(upstream)) == 1
+    assert "refuses the key: HTTP 401" in done.output
+    assert "PLAN" not in done.output
+
+
 def test_without_an_upstream_the_usual_ports_are_looked_at(probe: Probe) -> None:
     """The first server that runs is measured, and named; where there is none, nothing can be."""
     with ScriptedUpstream(obedient) as upstream:
@@ -265,11 +276,16 @@ def test_without_an_upstream_the_usual_ports_are_looked_at(probe: Probe) -> None
     assert "no model server runs" in gone.output
 
 
+def nowhere(_endpoint: Endpoint) -> bool:
+    """No endpoint runs on this machine."""
+    return False
+
+
 def test_an_unknown_price_elsewhere_needs_a_yes(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal nobody can be asked: the cap cannot be kept, so nothing is sent."""
     from mustcall.cli import probe as command  # noqa: PLC0415  only here
 
-    monkeypatch.setattr(command, "is_here", lambda _endpoint: False)
+    monkeypatch.setattr(command, "is_here", nowhere)
     with ScriptedUpstream(obedient) as upstream:
         done = probe(f"chat={upstream.base_url}", "--quick", *FORCED)
         assert isinstance(done.exception, MustcallError)
@@ -280,7 +296,7 @@ def test_an_unknown_price_elsewhere_needs_a_yes(probe: Probe, monkeypatch: pytes
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     """The matrix and the file have what came before; the exit code says that it was stopped."""
-    script: list[Answer] = [Turn(Say("x"))] * 5 + [Hang(Turn(Say("x")))]
+    script: list[Answer] = [*[Turn(Say("x"))] * 5, Hang(Turn(Say("x")))]
     with ScriptedUpstream(script) as upstream:
         process = subprocess.Popen(  # noqa: S603  our own command
             [sys.executable, "-m", "mustcall", "probe", f"chat={upstream.base_url}", "--json", "a.json"],

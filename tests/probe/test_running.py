@@ -82,7 +82,7 @@ def only(result: ProbeResult, name: str) -> CellResult:
 def obedient(recorded: Recorded) -> Answer:
     """Call what is demanded, else speak."""
     choice = recorded.body.get("tool_choice")
-    if isinstance(choice, dict):
+    if choice not in (None, "auto", "none", "required"):
         return Turn(Call(choice["function"]["name"], {"city": "Oslo"}))
     return Turn(Call("add_note", {"text": "hello"})) if choice == "required" else SAID
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.errors import InvalidRequest, MustcallError
+from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
@@ -49,6 +49,8 @@ from mustcall.wire.sealing import holds_seal
 __all__ = ["Service"]
 
 _MODELS_TIMEOUT = 5.0
+#: How servers of Messages that cannot count tokens answer.
+_NO_SUCH_ROUTE = frozenset({404, 405, 501})
 #: Longer names of models are a caller's joke, and are not remembered.
 _LONGEST_NAME = 256
 #: For a client that tries again by itself: its tries and ours would be multiplied.
@@ -258,19 +260,13 @@ class Service:
         )
 
     async def count_tokens(self, body: bytes, headers: Mapping[str, str], query: str, token: str) -> WholeReply:
-        """Count a Messages request's tokens: by the upstream if it speaks Messages, by estimate otherwise."""
+        """Count a Messages request's tokens: by the upstream if it speaks Messages and counts, else by estimate."""
         codec = codec_for(Wire.MESSAGES)
         await check_elements(body, self._settings.limits.body_elements)
         _opened(body)
         endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
         if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
-            request = codec.decode_request(body)
-            return WholeReply(
-                status=200,
-                body=msgspec.json.encode(encode_count(estimate_tokens(request))),
-                upstream_headers={},
-                adaptations=(Adaptation(AdaptationKind.ESTIMATED, "input_tokens"),),
-            )
+            return _estimated_count(body)
         call = UpstreamCall(
             url=f"{endpoint.base_url}{codec.path}/count_tokens" + (f"?{query}" if query else ""),
             headers=request_headers(endpoint, headers, same_wire=True, stream=False),
@@ -293,6 +289,8 @@ class Service:
             finally:
                 await reply.close()
             decode_count(counted)  # raises for anything else
+        elif reply.status in _NO_SUCH_ROUTE and not _names_model(codec.decode_error(reply.status, counted)):
+            return _estimated_count(body)
         elif not is_error_body(counted):
             info = codec.decode_error(reply.status, counted)
             counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
@@ -392,6 +390,22 @@ def _seen(wire: Wire, body: bytes, fields: Fields | None) -> Peek:
     """Return what routing needs of a request; raise `InvalidRequest` where that is not in it."""
     seen = glimpse(fields) if fields is not None else None
     return codec_for(wire).peek(body) if seen is None else seen
+
+
+def _estimated_count(body: bytes) -> WholeReply:
+    """Return an estimate, where no upstream counts."""
+    request = codec_for(Wire.MESSAGES).decode_request(body)
+    return WholeReply(
+        status=200,
+        body=msgspec.json.encode(encode_count(estimate_tokens(request))),
+        upstream_headers={},
+        adaptations=(Adaptation(AdaptationKind.ESTIMATED, "input_tokens"),),
+    )
+
+
+def _names_model(error: ErrorInfo) -> bool:
+    """Tell whether a 404 is about the model rather than the route."""
+    return "model" in error.message.lower()
 
 
 def _is_pattern(model: str) -> bool:

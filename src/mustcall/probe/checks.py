@@ -98,9 +98,17 @@ def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Fin
         bad = fault(seen)
         if bad is not None or seen.reply is None:
             return bad or unmeasured("no reply")
-        return check(request, seen.reply)
+        return _blamed(check(request, seen.reply), request, seen.reply)
 
     return script
+
+
+def _blamed(finding: Finding, request: Request, reply: Reply) -> Finding:
+    """Return a failure as the parser's where the reply has no call and its text holds one."""
+    if finding.outcome is not Outcome.NOT_DONE or finding.owner is not None or reply.calls:
+        return finding
+    written = calls_in_text(request, reply)
+    return missed(f"the call came as text ({written[0].dialect})", Owner.PARSER) if written else finding
 
 
 def said(reply: Reply) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
 
+import msgspec
+
 from mustcall.evals.html import document, table
 from mustcall.evals.statistics import share_of
 from mustcall.evals.wording import interval, seconds
@@ -56,7 +58,7 @@ def _opening(result: ProbeResult) -> Iterator[str]:
         f'<p class="faint">{escape(result.base_url)}, {result.wire} wire{client}, {escape(result.started)}, '
         f"{result.level}, mustcall {escape(result.mustcall)}</p>"
     )
-    yield f"<p>{escape(headline(result))}</p>"
+    yield f"<p>{escape(headline(msgspec.structs.replace(result, partial='')))}</p>"
     if result.partial:
         yield f'<p class="warn">{escape(result.partial)}</p>'
     yield '<p class="key">'

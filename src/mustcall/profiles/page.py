@@ -10,7 +10,7 @@ import msgspec
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.failures.rejection import LESSONS, SIGNS, Rejection
 from mustcall.profiles.catalogue import Entry, load
-from mustcall.profiles.facts import FIELDS, Fact, legal_values
+from mustcall.profiles.facts import FIELDS, PRECEDENCE, Fact, legal_values
 
 __all__ = ["MEANINGS", "markdown"]
 
@@ -80,7 +80,7 @@ Endpoint patterns are matched against host, port and path of the `base_url`.
 
 ## Your own facts
 
-Write them into `mustcall.toml`. They stand over everything on this page; of two that match, the later one wins.
+Write them into `mustcall.toml`. They stand over everything else; of two that match, the later one wins.
 
 ```toml
 [[profile]]
@@ -92,10 +92,65 @@ reasoning_off_fields = { chat_template_kwargs = { enable_thinking = false } }
 ```
 """
 
+_MEASURED = """\
+## Measured facts
+
+`mustcall probe UPSTREAM --write` measures what an endpoint does and writes the facts that follow: into `mustcall.toml`
+(a `[[measured]]` table; everything else in the file stays byte for byte), or with `--ledger` into the ledger, where all
+replicas read it within half a minute. `--profile FILE` writes a file of its own. Used by:
+
+- the gateway: `[[measured]]` tables, `[probe] profiles = ["qwen.json"]` (relative to the configuration), the ledger;
+- an agent: `Upstream("chat=http://127.0.0.1:9000/v1#qwen", profile="qwen.json")`;
+- `mustcall explain`: the configuration, `--profile FILE`, `--ledger PLACE`.
+
+```json
+{
+  "version": 1,
+  "upstream": "local",
+  "endpoint": "127.0.0.1:9000/v1",
+  "wire": "chat",
+  "model": "qwen2.5-0.5b",
+  "facts": {
+    "forced": {"value": "ignored", "measured": "2026-11-17 0/24"}
+  }
+}
+```
+
+`measured` is the day, and how many of how many requests showed the guarantee. A profile is about one model at one
+endpoint on one wire. `mustcall explain`, `mustcall config check` and `mustcall profiles list` show each fact with its
+source; `mustcall profiles forget --measured` removes what the ledger has. The PLAN that the probe prints compares what
+would be sent before and after, by the planner itself.
+
+Whose word stands, field by field (the higher rank; of two measured facts the newer one):
+
+"""
+
+
+def _precedence() -> str:
+    ranks: dict[int, list[str]] = {}
+    for observed, rank in PRECEDENCE.items():
+        ranks.setdefault(rank, []).append(f"`{observed}`")
+    rows = [(str(rank), ", ".join(ranks[rank]), _WHO[rank]) for rank in sorted(ranks, reverse=True)]
+    return _table(("rank", "observed", "who says so"), rows)
+
+
+_WHO = {
+    3: "the operator, in `[[profile]]`",
+    2: "`mustcall probe`",
+    1: "turns: refusals and counts",
+    0: "what comes with mustcall",
+}
+
 
 def markdown() -> str:
     """Return the whole page."""
-    parts = [_HEAD, "## Fields\n", "The defaults are what is assumed of an unknown model.\n", _fields()]
+    parts = [
+        _HEAD,
+        _MEASURED + _precedence(),
+        "## Fields\n",
+        "The defaults are what is assumed of an unknown model.\n",
+        _fields(),
+    ]
     for file, entries in groupby(load(), key=lambda entry: entry.file):
         parts.append(f"## {file.removesuffix('.toml').capitalize()}\n")
         parts.append(_facts(entries))

@@ -48,7 +48,9 @@ _ABOUT_GRAMMAR = (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER)
 #: What a refusal says that is about the stream: `streaming`, `stream_options`, but not `upstream`.
 _STREAM = re.compile(r"(?i)\bstream")
 #: Statuses that refuse the request as such; others are about load or a fault, and may pass.
-_LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 501})
+_LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 500, 501})
+#: Statuses of a server that breaks on what it is sent: where it was streamed by us alone, it is sent whole (rule 137).
+_BROKEN = frozenset({500, 501})
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -314,6 +316,8 @@ class Course:
                 blocks=judged.blocks,
             ),
         )
+        if decision.remedy in (Remedy.RESAMPLE, Remedy.REMIND) and self.plan.demand.forbids:
+            self._withdraw_tools(judged)
         match decision.remedy:
             case Remedy.RESAMPLE:
                 self._tried[verdict] = self._tried.get(verdict, 0) + 1
@@ -364,6 +368,19 @@ class Course:
             return fill(words.answer_again, problem=problem, tool=tool.name)
         return fill(words.bad_answer, problem=problem)
 
+    def _withdraw_tools(self, judged: Judgement) -> None:
+        """Offer nothing in the next attempt where calls came although none is allowed (rule 125).
+
+        Not where the history holds calls: some providers then want tools on offer (rule 104).
+        """
+        called = any(note.kind is AdaptationKind.CALL_DROPPED for note in judged.notes)
+        history = any(isinstance(part, ToolCall) for message in self._request.messages for part in message.parts)
+        if called and self._request.tools and not history:
+            everything = frozenset(range(len(self._request.tools)))
+            self._mends.append(lambda request: without_tools(request, everything))
+            self.log.add(AdaptationKind.TOOL_DROPPED, "tools", "none may be called, and one was")
+            self._shaped = None
+
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)
         self._shaped = None
@@ -405,7 +422,7 @@ class Course:
             rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
         if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
             words = (error.message, error.param or "")
-            if any(map(_STREAM.search, words)):  # that it is streamed was not the caller's wish (rule 137)
+            if error.status in _BROKEN or any(map(_STREAM.search, words)):  # streaming was not the caller's wish
                 return True, self._unstreamed(error)
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
             # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.

@@ -6,7 +6,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, functions_of
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_TIME, GET_WEATHER, ask, city, force, topic
-from mustcall.probe.checks import calls_in_text, held, missed, single, still_thinking
+from mustcall.probe.checks import held, missed, single, still_thinking
 from mustcall.probe.values import Cell, Finding, Group, Owner, Tries
 
 __all__ = ["CELLS", "called"]
@@ -15,15 +15,12 @@ _Make = Callable[..., Request]
 
 
 def called(request: Request, reply: Reply) -> Finding:
-    """A tool on offer was called. Where the text holds the call, the server's parser lost it."""
+    """A tool on offer was called."""
     offered = {tool.name for tool in functions_of(request.tools)}
     names = [call.name for call in reply.calls]
     if names:
         strange = [name for name in names if name not in offered]
         return missed(f"called {strange[0]!r}, which is not on offer") if strange else held()
-    written = calls_in_text(request, reply)
-    if written:
-        return missed(f"the call came as text ({written[0].dialect})", Owner.PARSER)
     return still_thinking(reply) or missed("answered without a call")
 
 

@@ -6,7 +6,7 @@ results, counts, remembers words and keeps to limits. It knows nothing of wires.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -27,6 +27,8 @@ CHARACTERS = 4
 _VERBS = frozenset({"get", "set", "add", "open", "save", "to", "the", "up", "look"})
 _LONG_TEXT = 1_500
 _NUMBERS = {"two hundred": 200, "1400": 1400}
+#: Words that demand a call.
+_DEMAND = re.compile(r"call it now|Call at least one tool now|with a tool call and nothing else|tool call is required")
 
 
 def answer_turn(request: Request, earlier: Sequence[Message] = ()) -> Turn:
@@ -51,9 +53,14 @@ def is_reasoning(request: Request) -> bool:
 
 
 def asked_text(request: Request) -> str:
-    """Return the last words of the user."""
-    users = [message for message in request.messages if message.role is Role.USER]
-    return _said(users[-1]) if users else ""
+    """Return the last words of the user: all that was said since the model spoke."""
+    asked: list[str] = []
+    for message in request.messages:
+        if message.role is Role.ASSISTANT:
+            asked.clear()
+        elif message.role is Role.USER:
+            asked.append(_said(message))
+    return "\n".join(text for text in asked if text)
 
 
 def prompt_tokens(request: Request, earlier: Sequence[Message] = ()) -> int:
@@ -99,7 +106,8 @@ def _results(request: Request) -> list[ToolResult]:
 def _text(request: Request, earlier: Sequence[Message]) -> str:
     output = request.output
     if output is not None and output.kind is OutputKind.SCHEMA and output.schema is not None:
-        return msgspec.json.encode(make_value(output.schema, lambda _: "word")).decode()
+        made = make_value(output.schema, _picker(asked_text(request), _places(asked_text(request))[0]))
+        return msgspec.json.encode(made).decode()
     results = _results(request)
     if results:
         told = [one.text if isinstance(one, Text) else "an image" for result in results for one in result.content
@@ -186,15 +194,19 @@ def _calls(request: Request) -> list[Call]:
     asked = asked_text(request)
     if mode is ChoiceMode.NAMED and choice is not None:
         chosen = next((tool for tool in tools if tool.name == choice.name), None)
-    elif mode is ChoiceMode.REQUIRED:
+    elif mode is ChoiceMode.REQUIRED or _DEMAND.search(asked):
         chosen = _about(tools, asked) or tools[0]
     else:
         chosen = None if request.output is not None else _about(tools, asked)
     if chosen is None:
         return []
-    places: list[str] = re.findall(r"\b(?:in|city) ([A-Z]\w+)", asked)
+    places = _places(asked)
     several = places if request.parallel_tool_calls is not False and mode is ChoiceMode.AUTO else places[:1]
-    return [_call(chosen, asked, place) for place in several] if places else [_call(chosen, asked, "here")]
+    return [_call(chosen, asked, place) for place in several]
+
+
+def _places(asked: str) -> list[str]:
+    return re.findall(r"\b(?:in|city) ([A-Z]\w+)", asked) or ["here"]
 
 
 def _about(tools: Sequence[Tool], asked: str) -> Tool | None:
@@ -211,6 +223,14 @@ def _about(tools: Sequence[Tool], asked: str) -> Tool | None:
 
 
 def _call(tool: Tool, asked: str, place: str) -> Call:
+    schema = tool.parameters or {}
+    made: JsonObject = make_value(schema, _picker(asked, place)) if schema.get("properties") else {}
+    return Call(tool.name, made)
+
+
+def _picker(asked: str, place: str) -> Callable[[str], str]:
+    """Return what gives the text of a string of some name: the place, what is quoted behind a colon, or a note."""
+
     def pick(name: str) -> str:
         if name == "city":
             return place
@@ -218,8 +238,6 @@ def _call(tool: Tool, asked: str, place: str) -> Call:
             if words in asked:
                 return "word " * count
         _, colon, quoted = asked.partition(": ")
-        return quoted if colon else "a note"
+        return quoted.partition("\n")[0] if colon else "a note"
 
-    schema = tool.parameters or {}
-    made: JsonObject = make_value(schema, pick) if schema.get("properties") else {}
-    return Call(tool.name, made)
+    return pick

@@ -35,6 +35,7 @@ __all__ = [
     "first_tool",
     "garbled",
     "hands_back",
+    "has_format",
     "has_strict",
     "has_tools",
     "leaks",
@@ -92,6 +93,11 @@ def reasons(asked: Asked) -> bool:
 def has_tools(asked: Asked) -> bool:
     """Hold where tools are on offer."""
     return bool(asked.request.tools)
+
+
+def has_format(asked: Asked) -> bool:
+    """Hold where an answer by schema is asked for."""
+    return asked.request.output is not None
 
 
 def tools_over(count: int) -> _Test:

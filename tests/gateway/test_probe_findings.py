@@ -1,0 +1,110 @@
+"""Faults that the probe of our own gateway found, each with every upstream call and its body."""
+
+from typing import Any
+
+import pytest
+
+from mustcall.testing import Call, Fail, FakeClock, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing.script import Answer
+from support.http import post
+
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Weather in Oslo?"}]}
+AGAIN = {"role": "user", "content": "The reply was empty. Please answer."}
+CALL = Call("get_weather", {"city": "Oslo"})
+
+
+def test_a_call_under_none_is_asked_again_without_tools() -> None:
+    """Rule 125: a server that calls although none is allowed gets the request without tools; the caller an answer."""
+    body = ASKED | {"tools": [TOOL], "tool_choice": "none"}
+
+    def script(request: Recorded) -> Answer:
+        return Turn(CALL) if (request.body or {}).get("tools") else Turn(Say("It rains."))
+
+    with ScriptedUpstream(script) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert "tool_dropped:tools" in reply.headers["x-mustcall-adaptations"]
+        assert [one.body for one in upstream.requests] == [body, ASKED | {"messages": [*ASKED["messages"], AGAIN]}]
+
+
+def test_tools_stay_where_the_history_holds_calls() -> None:
+    """Rule 104: where earlier calls stand in the history, tools stay on offer."""
+    history = [
+        *ASKED["messages"],
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "rain"},
+    ]
+    body = ASKED | {"messages": history, "tools": [TOOL], "tool_choice": "none"}
+    answers = [Turn(CALL), Turn(Say("It rains."))]
+    with ScriptedUpstream(answers) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert [one.body for one in upstream.requests] == [body, body | {"messages": [*history, AGAIN]}]
+
+
+@pytest.mark.parametrize("status", [500, 501])
+def test_a_server_that_breaks_on_our_stream_is_asked_whole(status: int) -> None:
+    """Rule 137: only we streamed the forced call; after a 500 it is sent as the caller sent it, and that is learnt."""
+    body = ASKED | {"tools": [TOOL], "tool_choice": "required"}
+    streamed = body | {"stream": True, "stream_options": {"include_usage": True}}
+
+    def script(request: Recorded) -> Answer:
+        return Fail(status, "Internal Server Error") if (request.body or {}).get("stream") else Turn(CALL)
+
+    with (
+        ScriptedUpstream(script) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", clock=FakeClock()) as gateway,
+    ):
+        for _ in range(2):
+            reply = post(f"{gateway.base_url}/chat/completions", body)
+            assert reply.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+        bodies = [one.body for one in upstream.requests]
+        tries = len(bodies) - 2  # the first turn's, each a transport retry of the stream
+        assert bodies == [*[streamed] * tries, body, body]
+
+
+def test_a_500_to_the_callers_own_stream_is_the_callers() -> None:
+    """What the caller streamed is not sent whole: its error is told."""
+    body = ASKED | {"tools": [TOOL], "tool_choice": "required", "stream": True}
+    with (
+        ScriptedUpstream(default=Fail(500, "Internal Server Error")) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", clock=FakeClock()) as gateway,
+    ):
+        assert post(f"{gateway.base_url}/chat/completions", body).status >= 500
+        bodies = [one.body for one in upstream.requests]
+        assert bodies == [body] * len(bodies)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "counted"),
+    [(404, "Not found", True), (405, "no", True), (501, "no", True), (404, "model: nope", False), (400, "no", False)],
+)
+def test_an_upstream_that_cannot_count_is_estimated_for(status: int, message: str, counted: bool) -> None:
+    """A Messages server without `count_tokens` is no reason to fail; one that does not know the model is."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "How many tokens are these?"}]}
+
+    class Mute(ScriptedUpstream):
+        """Counts nothing."""
+
+        def _answer(self, recorded: Recorded) -> Answer:  # noqa: ARG002  whatever is asked
+            return Fail(status, message)
+
+    with Mute() as upstream, RunningGateway(f"messages={upstream.base_url}") as gateway:
+        reply = post(f"{gateway.base_url}/messages/count_tokens", body, {"anthropic-version": "2023-06-01"})
+        assert reply.status == (200 if counted else status)
+        assert ("input_tokens" in reply.json) is counted
+        assert ("estimated:input_tokens" in reply.headers.get("x-mustcall-adaptations", "")) is counted
+        assert [one.body for one in upstream.requests] == [body]
