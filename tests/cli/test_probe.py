@@ -255,6 +255,16 @@ def test_nothing_but_rate_limits_is_3(probe: Probe) -> None:
     assert len(posts(upstream)) <= announced(done.output)
 
 
+def test_a_key_that_is_refused_is_3_after_one_request(probe: Probe) -> None:
+    """A 401 says nothing of any guarantee: no cell is called refused, and no fact is settled."""
+    with ScriptedUpstream(lambda _: Fail(401, "Incorrect API key provided")) as upstream:
+        done = probe(f"chat={upstream.base_url}", "--quick", "--json", "a.json")
+    assert done.exit_code == 3, done.output
+    assert len(posts(upstream)) == 1
+    assert "refuses the key: HTTP 401" in done.output
+    assert "PLAN" not in done.output
+
+
 def test_without_an_upstream_the_usual_ports_are_looked_at(probe: Probe) -> None:
     """The first server that runs is measured, and named; where there is none, nothing can be."""
     with ScriptedUpstream(obedient) as upstream:

@@ -43,9 +43,9 @@ from mustcall.probe import (
     read_result,
 )
 from mustcall.probe.clients import NEEDS
+from mustcall.probe.facts import has_answers
 from mustcall.probe.page import write_badge, write_page
 from mustcall.probe.results import broken
-from mustcall.probe.values import Verdict
 from mustcall.profiles.prices import Prices
 from mustcall.profiles.resolving import resolve
 from mustcall.upstream.endpoint import Endpoint
@@ -306,6 +306,7 @@ def _finish(result: ProbeResult, options: _Options, before: ProbeResult | None, 
             click.echo(f"wrote {file}", err=True)
     if interrupted:
         return INTERRUPTED
-    if all(cell.verdict is Verdict.UNMEASURED for cell in result.cells):
+    if not has_answers(result):
+        click.echo("mustcall: not measurable: nothing was answered", err=True)
         return _NOT_MEASURED
     return _BROKEN if broken(result) or any(each.required and each.is_worse for each in drift) else 0

@@ -36,6 +36,8 @@ _FIRST_WAIT = 1.0
 _GONE = 3
 #: Seconds after a stream in which a server may still close the connection: llama.cpp does, and does not announce it.
 _CLOSING = 0.05
+#: A key that is refused at first is refused always.
+_DENIED = frozenset({401, 403})
 _RATE_LIMITS = frozenset({429, 503, 529})
 
 
@@ -56,7 +58,7 @@ class _Spent(Exception):
 
 
 class _Gone(Exception):
-    """The upstream cannot be reached any more."""
+    """The upstream cannot be measured any more; the text says why."""
 
 
 class _Tally:
@@ -121,6 +123,7 @@ class Prober:
         self._began = subject.clock.monotonic()
         self._started = datetime.fromtimestamp(subject.clock.now(), UTC).isoformat(timespec="seconds")
         self._failures = 0
+        self._answered = False
         self._sent = 0
 
     @property
@@ -168,8 +171,8 @@ class Prober:
         except _Spent:
             self.partial = "the announced budget was used up before all cells were measured"
             return
-        except _Gone:
-            self.partial = "the upstream could not be reached any more"
+        except _Gone as gone:
+            self.partial = str(gone)
             return
         self.partial = ""
 
@@ -261,7 +264,10 @@ class Prober:
     def _note_reach(self, seen: Seen) -> None:
         self._failures = self._failures + 1 if seen.status == 0 and seen.broken else 0
         if self._failures >= _GONE:
-            raise _Gone
+            raise _Gone("the upstream could not be reached any more")
+        self._answered = self._answered or seen.answered
+        if seen.status in _DENIED and not self._answered:
+            raise _Gone(f"the upstream refuses the key: HTTP {seen.status}")
 
     def _watch(self, watcher: _Tally, cell: Cell, send: Send, seen: Seen) -> None:
         watch = watcher.cell.watch

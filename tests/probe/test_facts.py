@@ -1,0 +1,94 @@
+"""Which facts a result settles: every one is a value that its field may have, and says no more than the tries do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.core.origin import Wire
+from mustcall.policy.facts.profile import Forcing, Protocol
+from mustcall.probe import profile_of
+from mustcall.probe.catalogue import CELLS
+from mustcall.probe.facts import RULES, facts_of
+from mustcall.probe.results import CellResult, ProbeResult
+from mustcall.probe.values import Level, Outcome
+from mustcall.probe.verdicts import count, settle_verdict
+
+H, N, R, C, U = Outcome.HELD, Outcome.NOT_DONE, Outcome.REFUSED, Outcome.CRASHED, Outcome.UNMEASURED
+
+
+def measured(outcomes: dict[str, list[Outcome]]) -> ProbeResult:
+    """Return a result in which these cells came out so."""
+    known = {cell.id: cell for cell in CELLS}
+    return ProbeResult(
+        upstream="up",
+        base_url="http://127.0.0.1:9/v1",
+        wire=Wire.CHAT,
+        model="m",
+        level=Level.DEFAULT,
+        started="2026-11-17T09:00:00+00:00",
+        cells=tuple(
+            CellResult(
+                id=name,
+                guarantee=known[name].guarantee,
+                group=known[name].group,
+                required=known[name].required,
+                verdict=settle_verdict(each),
+                owner=known[name].duty if N in each else None,
+                outcomes=tuple(each),
+                held=count(each).hits,
+                measured=count(each).of,
+            )
+            for name, each in outcomes.items()
+        ),
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([cell.id for cell in CELLS]), st.lists(st.sampled_from(Outcome), max_size=12), max_size=20
+    )
+)
+def test_every_fact_is_one_that_a_profile_takes(outcomes: dict[str, list[Outcome]]) -> None:
+    """Any result makes a legal profile; a field has a rule and is stated once; its counts are tries that were made."""
+    result = measured(outcomes)
+    profile = profile_of(result)
+    assert {fact.field for fact in profile.facts} <= RULES.keys()
+    made = sum(count(each).of for each in outcomes.values())
+    assert all(0 <= fact.held <= fact.of <= made for fact in profile.facts)
+
+
+def test_nothing_measured_settles_nothing() -> None:
+    """No tries, no facts; nor do tries that taught nothing."""
+    assert facts_of(measured({})) == ()
+    assert facts_of(measured({cell.id: [U, U, U] for cell in CELLS})) == ()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "field", "value"),
+    [
+        ({"required": [H] * 6, "required+reasoning": [H] * 6}, "forced", Forcing.ALWAYS),
+        ({"required": [H] * 6, "required+reasoning": [R, R]}, "forced", Forcing.WITHOUT_REASONING),
+        ({"required": [H] * 6, "required+reasoning": [N] * 6}, "forced", Forcing.WITHOUT_REASONING),
+        ({"required": [N] * 6}, "forced", Forcing.IGNORED),
+        ({"required": [H, N, H]}, "forced", Forcing.IGNORED),
+        ({"auto": [H], "required": [R] * 3}, "forced", Forcing.NEVER),
+        ({"required": [H] * 6}, "forced", None),  # what it does while reasoning is not known
+        ({"required": [N]}, "forced", None),  # one try is none
+        ({"required": [H] * 6, "named": [N] * 6}, "named", False),
+        ({"required": [N] * 6, "named": [N] * 6}, "named", None),
+        ({"required": [H] * 6, "required+stream": [N] * 6}, "streams_forced", False),
+        ({"stop": [H], "auto": [R, R]}, "protocol", Protocol.PROMPT),
+        ({"auto": [H] * 4}, "protocol", None),
+        ({"parallel.off": [N] * 4}, "parallel", False),
+        ({"format": [H] * 6}, "schema_output", True),
+        ({"auto": [H], "format": [R, R]}, "schema_output", False),
+        ({"required": [R] * 3, "format": [R, R]}, "forced", None),
+        ({"tools.128": [R], "tools.32": [H]}, "most_tools", 32),
+        ({"strict": [H] * 73, "arguments": [H] * 100}, "trusted_arguments", True),
+        ({"strict": [H] * 73, "arguments": [H] * 20}, "trusted_arguments", None),
+    ],
+)
+def test_what_a_cell_settles(outcomes: dict[str, list[Outcome]], field: str, value: object) -> None:
+    """The table of fields, row by row."""
+    found = {fact.field: fact.value for fact in facts_of(measured(outcomes))}
+    assert found.get(field) == value
