@@ -51,7 +51,7 @@ def main(names: list[str]) -> int:
         if names and lie.name not in names:
             continue
         alone = broken(asyncio.run(measure(LyingServer(lie), lie, "http://probed.invalid/v1")))
-        named = set(alone) == lie.all_broken and set(alone.values()) == {lie.owner}
+        named = frozenset(alone) == lie.all_broken and set(alone.values()) == {lie.owner}
         wrong += not named
         with tempfile.TemporaryDirectory() as folder:
             kept = LedgerSettings(place=str(Path(folder) / "l.db"))

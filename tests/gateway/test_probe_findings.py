@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mustcall.testing import Call, Fail, FakeClock, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing.offers import as_object
 from mustcall.testing.script import Answer
 from support.http import post
 
@@ -25,7 +26,7 @@ def test_a_call_under_none_is_asked_again_without_tools() -> None:
     body = ASKED | {"tools": [TOOL], "tool_choice": "none"}
 
     def script(request: Recorded) -> Answer:
-        return Turn(CALL) if (request.body or {}).get("tools") else Turn(Say("It rains."))
+        return Turn(CALL) if as_object(request.body).get("tools") else Turn(Say("It rains."))
 
     with ScriptedUpstream(script) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         reply = post(f"{gateway.base_url}/chat/completions", body)
@@ -62,7 +63,7 @@ def test_a_server_that_breaks_on_our_stream_is_asked_whole(status: int) -> None:
     streamed = body | {"stream": True, "stream_options": {"include_usage": True}}
 
     def script(request: Recorded) -> Answer:
-        return Fail(status, "Internal Server Error") if (request.body or {}).get("stream") else Turn(CALL)
+        return Fail(status, "Internal Server Error") if as_object(request.body).get("stream") else Turn(CALL)
 
     with (
         ScriptedUpstream(script) as upstream,
