@@ -368,3 +368,63 @@ def test_anthropic_by_name() -> None:
     asyncio.run(wrapped.close())
     assert client.is_closed()
     assert isinstance(wrap(AsyncOpenAI(api_key="key")), AsyncOpenAI)
+
+
+def test_a_failure_is_not_remembered() -> None:
+    """Rule 144: code that asks the same again gets another turn, because nothing but itself can have asked."""
+    with ScriptedUpstream([Turn(Say("No."))] * 5 + [GOOD]) as upstream:
+        with wrap(make_client(SYNC, upstream.url)) as client:
+            ask_again: dict[str, Any] = {"model": "m", "messages": ASKED, "tools": [TOOL], "tool_choice": "required"}
+            with pytest.raises(openai.UnprocessableEntityError):
+                client.chat.completions.create(**ask_again)
+            reply = client.chat.completions.create(**ask_again)
+        assert reply.choices[0].message.tool_calls[0].function.name == "price"
+        assert len(upstream.requests) == 6
+
+
+def test_beta_messages() -> None:
+    """Messages under `beta` are turns, too; query and headers are sent as they are."""
+    with ScriptedUpstream([Turn(Call("weather", {})), GOOD]) as upstream:
+        with wrap(make_client(Way(Wire.MESSAGES, blocks=True, streams=False), upstream.url)) as client:
+            offered: Any = {"name": "price", "input_schema": SCHEMA}
+            reply = client.beta.messages.create(
+                model="m",
+                max_tokens=100,
+                messages=ASKED,
+                tools=[offered],
+                betas=["some-beta"],
+                extra_query={"beta": "true"},
+            )
+        assert [(block.name, block.input) for block in reply.content if block.type == "tool_use"] == [CALL]
+        seen = [(request.query, request.headers["anthropic-beta"]) for request in upstream.requests]
+        assert seen == [({"beta": "true"}, "some-beta")] * 2
+
+
+async def test_cancelling() -> None:
+    """A task that is cancelled while it waits ends the upstream's work."""
+    async with ScriptedUpstream([Hang(GOOD)]) as upstream, wrap(make_client(ASYNC, upstream.url)) as client:
+        asking = asyncio.create_task(client.chat.completions.create(model="m", messages=ASKED))
+        await upstream.await_requests(1)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert [request.ended for request in await upstream.await_done()] == [End.DISCONNECTED]
+
+
+def test_an_interrupt() -> None:
+    """What is raised while a blocking client waits reaches the caller at once, and the client can be used again."""
+    raised: list[BaseException] = [KeyboardInterrupt()]
+
+    def interrupt(request: httpx2.Request) -> None:
+        del request
+        if raised:
+            raise raised.pop()
+
+    with ScriptedUpstream([GOOD]) as upstream:
+        http = httpx2.Client(event_hooks={"request": [interrupt]})
+        with wrap(make_client(SYNC, upstream.url, http_client=http)) as client:
+            with pytest.raises(KeyboardInterrupt):
+                client.chat.completions.create(model="m", messages=ASKED)
+            reply = client.chat.completions.create(model="m", messages=ASKED, tools=[TOOL])
+        assert reply.choices[0].message.tool_calls[0].function.name == "price"
+        assert len(upstream.requests) == 1

@@ -91,8 +91,12 @@ def house_of(
     controls: Controls | None,
     rules: Sequence[GroundingRule],
 ) -> House:
-    """Return the settings of every turn, checked; raise `ConfigError`."""
-    settings = controls or Controls()
+    """Return the settings of every turn, checked; raise `ConfigError`.
+
+    Without `controls` no failure is remembered: who asks again in the same process means it (rule 144 is about clients
+    that send a failed request again by themselves, and SDKs are told not to).
+    """
+    settings = controls or Controls(remember_failures=0.0)
     if protocol is not None:
         try:
             settings = msgspec.structs.replace(settings, protocol=Protocol(protocol))
