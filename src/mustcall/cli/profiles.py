@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.cli.printing import print_json
+from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
 from mustcall.gateway.config.settings import load_ledger
 from mustcall.ledger import FactRow, Ledger, TallyRow
@@ -91,7 +91,8 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
 @click.option("--model", default="", metavar="NAME", help="Only of this model.")
 @click.option("--key", "tenant", default="", metavar="DIGEST", help="Only what this key's turns taught.")
 @click.option("--all", "everything", is_flag=True, help="Of every upstream and model.")
-def forget(place: str | None, upstream: str, model: str, tenant: str, *, everything: bool) -> None:
+@json_option
+def forget(place: str | None, upstream: str, model: str, tenant: str, *, everything: bool, as_json: bool) -> None:
     """Remove learnt facts and counts from the ledger; running gateways forget them within half a minute.
 
     Keys are named by the digest that the list shows, never by themselves.
@@ -99,6 +100,9 @@ def forget(place: str | None, upstream: str, model: str, tenant: str, *, everyth
     if not (upstream or model or tenant or everything):
         raise click.UsageError("say what to forget: --upstream NAME, --model NAME, --key DIGEST, or --all")
     count = on_ledger(place, lambda ledger: ledger.forget_learnt(upstream, model, tenant))
+    if as_json:
+        print_json({"forgotten": count})
+        return
     click.echo(f"forgot {count} {'entry' if count == 1 else 'entries'}")
 
 

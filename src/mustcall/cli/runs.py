@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -99,7 +100,7 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
     agent = load_agent(path, place)
     result = asyncio.run(agent.resume(run_id, take=take, check=False))
     if as_json:
-        click.echo(outcome_of("", result))
+        print_json(msgspec.Raw(outcome_of("", result)))
     else:
         _print_result(result)
     sys.exit(1 if result.stopped in (Stopped.FAILED, Stopped.CANCELLED) else 0)
@@ -108,9 +109,14 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
 @command.command(short_help="End a run.")
 @click.argument("run_id")
 @place_option
-def cancel(run_id: str, place: str | None) -> None:
+@json_option
+def cancel(run_id: str, place: str | None, *, as_json: bool) -> None:
     """End RUN_ID: whoever is at it can write nothing more and stops. Exits with 1 if there is nothing to cancel."""
-    if on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is None:
+    cancelled = on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is not None
+    if as_json:
+        print_json({"run": run_id, "cancelled": cancelled})
+        sys.exit(0 if cancelled else 1)
+    if not cancelled:
         click.echo(f"{plain(run_id)} is not there, or has ended", err=True)
         sys.exit(1)
     click.echo(f"cancelled {plain(run_id)}")
