@@ -33,6 +33,14 @@ def test_words_stay_whole_and_lines_fit(text: str, width: int) -> None:
         assert cell_len(line.rstrip()) <= width or len(line.split()) == 1
 
 
+def test_a_word_is_shown_as_it_comes_where_there_is_room() -> None:
+    """What comes slowly is not held back far from the edge; near it, the word waits for its end."""
+    wrap = WordWrap(40)
+    assert [wrap.feed(piece) for piece in ("Once", " up", "on a", " time ")] == ["Once", " up", "on a", " time"]
+    near = [wrap.feed(piece) for piece in ("there", " was an en", "chanted ", "forest ")]
+    assert near == ["", " there was an", " enchanted", "\nforest"]
+
+
 @pytest.mark.parametrize("pieces", [["one two"], ["o", "ne t", "wo"]])
 def test_where_there_is_no_terminal_nothing_is_held(pieces: list[str]) -> None:
     """Without a width the text goes through as it comes."""

@@ -1,7 +1,7 @@
 """Words as they come, none broken at the edge of the terminal. Pure.
 
-A word is held until it is known where it ends; what does not fit on the line begins the next one. A word that is longer
-than a line stays whole, and the terminal breaks it.
+Near the edge a word is held until it is known where it ends; what does not fit on the line begins the next one. With
+more room a word is written as it comes. One of more letters than that may be broken by the terminal.
 """
 
 import re
@@ -11,6 +11,10 @@ from rich.cells import cell_len
 __all__ = ["WordWrap"]
 
 _PIECE = re.compile(r"\n|[^\S\n]+|\S+")
+
+
+#: Columns that are enough for the rest of a word.
+_ROOM = 24
 
 
 class WordWrap:
@@ -31,6 +35,8 @@ class WordWrap:
             piece = found[0]
             if not piece.isspace():
                 self._word += piece
+                if self._column + self._taken() + _ROOM <= self._width:
+                    out.append(self._placed())
                 continue
             out.append(self._placed())
             if piece == "\n":
@@ -48,13 +54,15 @@ class WordWrap:
 
     def _placed(self) -> str:
         """Return the word that is held with the blanks before it, on the next line if it does not fit on this one."""
-        word, blanks = self._word, self._blanks
+        word, blanks, taken = self._word, self._blanks, self._taken()
         if not word:
             return ""
         self._word = self._blanks = ""
-        taken = cell_len(blanks.expandtabs(8)) + cell_len(word)
-        if self._column and self._column + taken > self._width:
+        if blanks and self._column and self._column + taken > self._width:
             self._column = cell_len(word)
             return f"\n{word}"
         self._column += taken
         return blanks + word
+
+    def _taken(self) -> int:
+        return cell_len(self._blanks.expandtabs(8)) + cell_len(self._word)
