@@ -69,8 +69,8 @@ OWN = (Door("openai", Wire.RESPONSES, "gpt-5"), Door("ollama", Wire.CHAT, "qwen3
     [
         ("gpt-5", Wire.CHAT, Destination("openai", "gpt-5")),
         ("qwen3", Wire.MESSAGES, Destination("ollama", "qwen3")),
-        ("claude-opus-4", Wire.MESSAGES, Destination("openai", "gpt-5")),
-        ("claude-opus-4", Wire.CHAT, Destination("ollama", "qwen3")),
+        ("claude-opus-4", Wire.MESSAGES, Destination("openai", "gpt-5", stands_in=True)),
+        ("claude-opus-4", Wire.CHAT, Destination("ollama", "qwen3", stands_in=True)),
         ("openai/gpt-5-mini", Wire.CHAT, Destination("openai", "gpt-5-mini")),
     ],
 )

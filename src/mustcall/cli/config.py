@@ -7,8 +7,9 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
+from mustcall.cli.printing import json_option, print_json
 from mustcall.gateway.config.budget_settings import describe_budget
-from mustcall.gateway.config.settings import load_settings
+from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.ledger import shown_place
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.failures.backoff import Backoff
@@ -24,51 +25,59 @@ def command() -> None:
 
 @command.command(short_help="Say what the gateway would do.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
-def check(file: Path | None) -> None:
+@json_option
+def check(file: Path | None, *, as_json: bool) -> None:
     """Read FILE (default: mustcall.toml) and the environment, and say what the gateway would do.
 
     Exits with 2 and one line naming the place and the fix if the configuration cannot be used.
     """
-    settings = load_settings(file)
+    lines = list(_lines(load_settings(file)))
+    if as_json:
+        print_json({"ok": True, "settings": [{"about": about, "says": says} for about, says in lines]})
+        return
+    for about, says in lines:
+        click.echo(f"{about:<13}{says}")
+    click.echo("ok")
+
+
+def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what the configuration says, by what it is about."""
     server = settings.server
-    click.echo(f"listens on   {server.host}:{server.port}")
-    click.echo(f"client keys  {f'{len(settings.client_keys)} accepted' if settings.client_keys else 'none wanted'}")
+    yield "listens on", f"{server.host}:{server.port}"
+    yield "client keys", f"{f'{len(settings.client_keys)} accepted' if settings.client_keys else 'none wanted'}"
     for endpoint in settings.endpoints:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
         key = "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         model = f", model {endpoint.model}" if endpoint.model else ""
-        click.echo(f"upstream     {endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})")
+        yield "upstream", f"{endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})"
         for name, value in _waits(endpoint.backoff):
-            click.echo(f"upstream     {endpoint.name}: {name} = {value:g}")
+            yield "upstream", f"{endpoint.name}: {name} = {value:g}"
     for line in settings.notes:
-        click.echo(f"note         {line}")
-    click.echo(f"ledger       {shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}")
+        yield "note", line
+    yield "ledger", f"{shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}"
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""
-        click.echo(f"route        {route.model} -> {route.upstream}{renamed}")
+        yield "route", f"{route.model} -> {route.upstream}{renamed}"
     if not settings.routes:
         for line in _unrouted(settings.endpoints):
-            click.echo(f"route        {line}")
+            yield "route", line
     for name, value in _changed(settings.house.controls):
-        click.echo(f"contract     {name} = {value}")
+        yield "contract", f"{name} = {value}"
     for one in settings.measured:
         about = f"{one.profile.model} at {one.profile.endpoint} ({one.profile.wire})"
         for fact in one.profile.facts:
             value = msgspec.json.encode(fact.value).decode()
-            click.echo(f"measured     {about}: {fact.field} = {value} (measured {fact.measured}, {one.source})")
+            yield ("measured", f"{about}: {fact.field} = {value} (measured {fact.measured}, {one.source})")
     if settings.probe.seconds is not None:
-        click.echo(
-            f"probe        every {settings.probe.every}, at most {settings.probe.max_requests} requests and "
-            f"${settings.probe.max_usd:g} for each model"
-        )
+        most = f"at most {settings.probe.max_requests} requests and ${settings.probe.max_usd:g} for each model"
+        yield "probe", f"every {settings.probe.every}, {most}"
     budget = settings.house.budget
     if budget is not None:
         for line in describe_budget(budget, settings.session_by):
-            click.echo(f"budget       {line}")
+            yield "budget", line
         rule = budget.breaker
         if rule is not None and rule.failures:
-            click.echo(f"breaker      {rule.failures} failures in a row, then {rule.cool_down:g} s without calls")
-    click.echo("ok")
+            yield "breaker", f"{rule.failures} failures in a row, then {rule.cool_down:g} s without calls"
 
 
 def _waits(backoff: Backoff) -> Iterator[tuple[str, float]]:

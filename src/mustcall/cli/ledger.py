@@ -8,6 +8,7 @@ from typing import BinaryIO
 import click
 
 from mustcall.cli.groups import Group
+from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.tables import gateway_ledger, on_ledger
 from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
 from mustcall.gateway.state.trace_keeper import read_age, read_size
@@ -23,13 +24,17 @@ def command() -> None:
 
 @command.command(short_help="Look at the whole ledger.")
 @gateway_ledger
-def check(place: str | None) -> None:
+@json_option
+def check(place: str | None, *, as_json: bool) -> None:
     """Look at the whole ledger and say what is in it. Exits with 1 if it is damaged."""
     try:
         health: Health = on_ledger(place, lambda ledger: ledger.check())
     except LedgerBroken as error:  # damaged so that it does not even open
         click.echo(f"damaged: {error.message}", err=True)
         sys.exit(1)
+    if as_json:
+        print_json(health)
+        sys.exit(1 if health.problems else 0)
     click.echo(f"ledger   {health.place} ({health.store})")
     click.echo(f"steps    {', '.join(health.migrations)}")
     click.echo(f"stored   {health.stored_bytes:,} bytes")
@@ -47,13 +52,17 @@ def check(place: str | None) -> None:
 @click.option("--keep", metavar="AGE", help="Remove entries older than this: 30d, 12h; 0 removes none.")
 @click.option("--max-size", metavar="SIZE", help="Then remove the oldest until this much is left: 500MB; 0 for any.")
 @click.option("--all", "everything", is_flag=True, help="Remove everything that has ended, however new.")
-def prune(place: str | None, keep: str | None, max_size: str | None, *, everything: bool) -> None:
+@json_option
+def prune(place: str | None, keep: str | None, max_size: str | None, *, everything: bool, as_json: bool) -> None:
     """Remove old turns, stored responses and finished runs. Runs under way, budgets and facts stay."""
     if keep is None and max_size is None and not everything:
         raise click.UsageError("say what is to stay: --keep 30d, --max-size 500MB, both, or --all")
     age = float("-inf") if everything else None if keep is None else read_age(keep)
     size = None if max_size is None else read_size(max_size)
     pruned: Pruned = on_ledger(place, lambda ledger: ledger.prune(age=age, size=size))
+    if as_json:
+        print_json(pruned)
+        return
     click.echo(f"removed {pruned.turns} turns, {pruned.responses} responses, {pruned.runs} runs")
 
 
@@ -87,13 +96,17 @@ def export(place: str | None, contents: str, file: str) -> None:
 @command.command(name="import", short_help="Read exported lines back.")
 @gateway_ledger
 @click.argument("file", type=click.File("rb"), default="-")
-def import_(place: str | None, file: BinaryIO) -> None:
+@json_option
+def import_(place: str | None, file: BinaryIO, *, as_json: bool) -> None:
     """Read FILE (default: standard input), as `export` wrote it. What is there already stays."""
     try:
         count = on_ledger(place, lambda ledger: ledger.import_lines(file), make=True)
     except MustcallError as error:
         raise click.ClickException(error.message) from None
-    click.echo(f"{count} rows read", err=True)
+    if as_json:
+        print_json({"rows": count})
+    else:
+        click.echo(f"{count} rows read", err=True)
 
 
 def _private(file: str) -> BinaryIO:

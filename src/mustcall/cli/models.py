@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import click
 
 from mustcall.cli.groups import Group
+from mustcall.cli.printing import json_option, print_json
 from mustcall.upstream.embedded.catalogue import CATALOGUE, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher, pull, pull_default
 from mustcall.upstream.embedded.store import Store, locate, megabytes
@@ -26,7 +27,8 @@ def command() -> None:
 
 @command.command(name="pull", short_help="Fetch weights, once.")
 @click.argument("name", required=False)
-def pull_command(name: str | None) -> None:
+@json_option
+def pull_command(name: str | None, *, as_json: bool) -> None:
     """Fetch the weights called NAME; nothing happens if they are here.
 
     Without NAME it is the default model, or a smaller one where that cannot be fetched or the disk is too small; a line
@@ -38,18 +40,22 @@ def pull_command(name: str | None) -> None:
     store = Store()
     try:
         if name is None:
-            pull_default(lambda weights: _pull_with_progress(weights, store), _note)
+            pull_default(lambda weights: _pull_with_progress(weights, store, as_json=as_json), _note)
         else:
-            _pull_with_progress(find_weights(name), store)
+            _pull_with_progress(find_weights(name), store, as_json=as_json)
     except KeyboardInterrupt:
         click.echo("mustcall: stopped; the same command goes on from there", err=True)
         sys.exit(_INTERRUPTED)
 
 
 @command.command(name="list", short_help="Show the weights there are.")
-def list_command() -> None:
+@json_option
+def list_command(*, as_json: bool) -> None:
     """Show every model that can be fetched, and which are here."""
     store = Store()
+    if as_json:
+        print_json([_facts(weights, store) for weights in CATALOGUE])
+        return
     for weights in CATALOGUE:
         state = "here" if store.holds(weights) else "not here"
         click.echo(f"{weights.name:<20} {megabytes(weights):>7}  {state:<9} {weights.about} ({weights.licence})")
@@ -58,10 +64,14 @@ def list_command() -> None:
 
 @command.command(name="rm", short_help="Remove weights.")
 @click.argument("name")
+@json_option
 @click.pass_context
-def remove_command(ctx: click.Context, name: str) -> None:
+def remove_command(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Remove the weights called NAME from the cache; exit code 1 if they are not there."""
     freed = Store().remove(find_weights(name))
+    if as_json:
+        print_json({"name": name, "freed_bytes": freed})
+        ctx.exit(0 if freed else 1)
     if not freed:
         click.echo(f"{name} is not here", err=True)
         ctx.exit(1)
@@ -70,19 +80,41 @@ def remove_command(ctx: click.Context, name: str) -> None:
 
 @command.command(name="path", short_help="Print where weights are.")
 @click.argument("name", required=False)
-def path_command(name: str | None) -> None:
+@json_option
+def path_command(name: str | None, *, as_json: bool) -> None:
     """Print the file of the weights called NAME (default: those used where none are named); exit code 2 without it."""
-    click.echo(locate("" if name is None else find_weights(name).name).path)
+    found = locate("" if name is None else find_weights(name).name)
+    if as_json:
+        print_json({"path": str(found.path)})
+    else:
+        click.echo(found.path)
 
 
-def _pull_with_progress(weights: Weights, store: Store) -> None:
+def _pull_with_progress(weights: Weights, store: Store, *, as_json: bool) -> None:
     """Fetch weights with a progress bar, and say in a line what came of it."""
     if store.holds(weights):
-        click.echo(f"{weights.name} is here: {store.path(weights)}")
-        return
-    with _bar(weights) as (watch, note):
-        place = pull(weights, store, watch, note)
-    click.echo(f"{weights.name} is ready, {megabytes(weights)}, hash checked: {place}")
+        told = f"{weights.name} is here: {store.path(weights)}"
+    else:
+        with _bar(weights) as (watch, note):
+            place = pull(weights, store, watch, note)
+        told = f"{weights.name} is ready, {megabytes(weights)}, hash checked: {place}"
+    if as_json:
+        print_json(_facts(weights, store))
+    else:
+        click.echo(told)
+
+
+def _facts(weights: Weights, store: Store) -> dict[str, object]:
+    """Return what is said of weights, for programs."""
+    here = store.holds(weights)
+    return {
+        "name": weights.name,
+        "bytes": weights.size,
+        "here": here,
+        "path": str(store.path(weights)) if here else None,
+        "about": weights.about,
+        "licence": weights.licence,
+    }
 
 
 def _note(line: str) -> None:

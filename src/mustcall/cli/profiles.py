@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.cli.printing import print_json
+from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
 from mustcall.gateway.config.probe_settings import Sourced
 from mustcall.gateway.config.settings import load_ledger, load_measured
@@ -109,7 +109,10 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
 @click.option("--key", "tenant", default="", metavar="DIGEST", help="Only what this key's turns taught.")
 @click.option("--all", "everything", is_flag=True, help="Of every upstream and model.")
 @click.option("--measured", is_flag=True, help="What a probe measured, instead of what was learnt.")
-def forget(place: str | None, upstream: str, model: str, tenant: str, *, everything: bool, measured: bool) -> None:
+@json_option
+def forget(
+    place: str | None, upstream: str, model: str, tenant: str, *, everything: bool, measured: bool, as_json: bool
+) -> None:
     """Remove learnt facts and counts from the ledger; running gateways forget them within half a minute.
 
     With --measured what a probe wrote to the ledger is removed instead. What stands in mustcall.toml is removed there.
@@ -127,6 +130,9 @@ def forget(place: str | None, upstream: str, model: str, tenant: str, *, everyth
         return await ledger.forget_learnt(upstream, model, tenant)
 
     count = on_ledger(place, remove)
+    if as_json:
+        print_json({"forgotten": count})
+        return
     click.echo(f"forgot {count} {'entry' if count == 1 else 'entries'}")
 
 

@@ -11,6 +11,7 @@ from mustcall.cli.printing import print_json
 from mustcall.cli.screen import Screen
 from mustcall.cli.session import Session, flags_from, opened, session_options
 from mustcall.core.errors import ConfigError
+from mustcall.engine.agent.events import TextDelta
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.toolkit.files import plain
 from mustcall.toolkit.summary import run_as_json
@@ -40,7 +41,8 @@ def command(question: str, *, force: str | None, as_json: bool, quiet: bool, **g
         raise ConfigError("the question is empty")
     try:
         with opened(flags_from(given)) as session:
-            result = _ask(session, text, force, quiet=quiet)
+            streams = sys.stdout.isatty() and not as_json
+            result, said = _ask(session, text, force, quiet=quiet, streams=streams)
             shown = run_as_json(
                 result,
                 session.kit.reports,
@@ -52,14 +54,20 @@ def command(question: str, *, force: str | None, as_json: bool, quiet: bool, **g
         sys.exit(_CODES[Stopped.CANCELLED])
     if as_json:
         print_json(shown)
-    elif result.error is None:
+    elif result.error is None and not (said and said.endswith(result.text)):
         click.echo(plain(result.text, keep="\n\t") if sys.stdout.isatty() else result.text)
     sys.exit(_code(result, demanded=force is not None))
 
 
-def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> RunResult[Any]:
-    """Ask, and show how it goes on standard error."""
-    screen = Screen(Console(stderr=True, highlight=False), session.kit.reports, words=False)
+def _ask(
+    session: Session, question: str, force: str | None, *, quiet: bool, streams: bool
+) -> tuple[RunResult[Any], str]:
+    """Ask, and show how it goes on standard error; where it `streams`, the answer on standard output as it comes.
+
+    Return the result and what of the answer was shown.
+    """
+    answers = Console(highlight=False) if streams else None
+    screen = Screen(Console(stderr=True, highlight=False), session.kit.reports, words=streams, answers=answers)
     demand: bool | str | None = True if force == _ANY else force
     names = [tool.name for tool in session.kit.tools]
     if force is not None and force not in (_ANY, *names):
@@ -72,7 +80,7 @@ def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> 
     try:
         with contextlib.closing(events):
             for event in events:
-                if not quiet:
+                if not quiet or (streams and isinstance(event, TextDelta)):
                     screen.show(event)
     finally:
         screen.settle()
@@ -80,7 +88,7 @@ def _ask(session: Session, question: str, force: str | None, *, quiet: bool) -> 
     assert result is not None  # a question was asked
     if quiet and result.error is not None:
         screen.fail(result.error)
-    return result
+    return result, screen.said
 
 
 def _code(result: RunResult[Any], *, demanded: bool) -> int:

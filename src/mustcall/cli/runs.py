@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -102,7 +103,7 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
     agent = load_agent(path, place)
     result = asyncio.run(agent.resume(run_id, take=take, check=False))
     if as_json:
-        click.echo(outcome_of("", result))
+        print_json(msgspec.Raw(outcome_of("", result)))
     else:
         _print_result(result)
     sys.exit(1 if result.stopped in (Stopped.FAILED, Stopped.CANCELLED) else 0)
@@ -111,9 +112,14 @@ def resume(run_id: str, path: str, place: str | None, *, take: bool, as_json: bo
 @command.command(short_help="End a run.")
 @click.argument("run_id")
 @place_option
-def cancel(run_id: str, place: str | None) -> None:
+@json_option
+def cancel(run_id: str, place: str | None, *, as_json: bool) -> None:
     """Cancel RUN_ID. The process that carries it out stops. Exits with 1 if there is nothing to cancel."""
-    if on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is None:
+    cancelled = on_ledger(place, lambda ledger: ledger.cancel_run(run_id)) is not None
+    if as_json:
+        print_json({"run": run_id, "cancelled": cancelled})
+        sys.exit(0 if cancelled else 1)
+    if not cancelled:
         click.echo(f"{plain(run_id)} is not there, or has ended", err=True)
         sys.exit(1)
     click.echo(f"cancelled {plain(run_id)}")

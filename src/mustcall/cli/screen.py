@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from mustcall.cli.wrapping import WordWrap
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.events import (
@@ -45,8 +46,15 @@ _ENDINGS = {
 class Screen:
     """Shows the events of runs on a console; `words` says whether the model's text is shown as it comes."""
 
-    def __init__(self, console: Console, reports: Reports, *, words: bool = True) -> None:
+    def __init__(
+        self, console: Console, reports: Reports, *, words: bool = True, answers: Console | None = None
+    ) -> None:
+        """Show calls and notes on `console`, and words on `answers` if that is another one."""
         self._console = console
+        self._answers = answers or console
+        self._wrap = WordWrap(self._answers.width if self._answers.is_terminal else 0)
+        #: What the model said since its last call, as it was shown.
+        self.said = ""
         self._reports = reports
         self._words = words
         self._status: Status | None = None
@@ -65,10 +73,11 @@ class Screen:
     def settle(self) -> None:
         """End the line and whatever moves."""
         self._still()
-        if self._midline:
+        held = self._wrap.end()
+        if held or self._midline:
             self._midline = False
-            self._console.file.write("\n")
-            self._console.file.flush()
+            self._answers.file.write(f"{held}\n")
+            self._answers.file.flush()
 
     def note(self, text: str, style: str = "dim") -> None:
         """Show a line of our own."""
@@ -80,6 +89,7 @@ class Screen:
         match event:
             case TextDelta(text=text):
                 if self._words:
+                    self.said += text
                     self._write(text)
             case ReasoningDelta(text=text):
                 if self._words:
@@ -91,6 +101,7 @@ class Screen:
                     verdicts = ", ".join(str(one.verdict) for one in record.attempts if one.verdict is not None)
                     self.note(f"  {len(record.attempts)} attempts: {verdicts}")
             case CallStarted(call=call):
+                self.said = ""
                 self.note(f"{self._call} {call.name}({_arguments(call)})", style="cyan")
                 self.wait()
             case CallFinished():
@@ -107,11 +118,12 @@ class Screen:
         if not shown:
             return
         self._still()
+        wrapped = self._wrap.feed(shown)
         if style is None:
-            self._console.file.write(shown)
-            self._console.file.flush()
+            self._answers.file.write(wrapped)
+            self._answers.file.flush()
         else:
-            self._console.print(Text(shown, style=style), end="", soft_wrap=True)
+            self._answers.print(Text(wrapped, style=style), end="", soft_wrap=True)
         self._midline = not shown.endswith("\n")
 
     def _finished(self, event: CallFinished) -> None:

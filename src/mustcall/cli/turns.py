@@ -150,7 +150,8 @@ def show(turn_id: str, place: str | None, *, as_json: bool) -> None:
 @gateway_ledger
 @click.option("--redact", is_flag=True, help="Mask secrets and personal marks, also where the ledger keeps them.")
 @click.option("--force", "-f", is_flag=True, help="Replace the file if it is there.")
-def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: bool) -> None:
+@json_option
+def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: bool, as_json: bool) -> None:
     """Write TURN_ID with all that is kept of it to FILE, for `mustcall replay FILE` or for a bug report.
 
     Only its owner can read the file.
@@ -161,7 +162,10 @@ def export(turn_id: str, file: Path, place: str | None, *, redact: bool, force: 
     bundle = as_bundle(turn, __version__)
     with written(file, private=True) as part:
         part.write_bytes(redacted(bundle) if redact else bundle)
-    click.echo(f"wrote {file}")
+    if as_json:
+        print_json({"turn": turn.id, "file": str(file)})
+    else:
+        click.echo(f"wrote {file}")
     if b"[redacted " not in bundle and not redact:
         click.echo("note: it holds what was said as it was said; --redact masks secrets", err=True)
 

@@ -63,6 +63,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     fields: Fields | None = None
     #: The trace it belongs to, where somebody traces.
     trace: TraceContext | None = None
+    #: What was changed before the turn began.
+    noted: tuple[Adaptation, ...] = ()
 
     def stamp(self, created: int) -> Stamp:
         """Return the identity of the reply."""

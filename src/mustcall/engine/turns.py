@@ -240,7 +240,8 @@ class Turns:
                 inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits, record=record
             )
             lost = lost_force(controls)
-            return passed if lost is None else msgspec.structs.replace(passed, adaptations=(*passed.adaptations, lost))
+            noted = inbound.noted if lost is None else (*inbound.noted, lost)
+            return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, *noted)) if noted else passed
         turn = await self.begin(
             inbound,
             endpoint,
@@ -286,6 +287,8 @@ class Turns:
             deadline=deadline,
             takes_bytes=takes_bytes,
         )
+        if inbound.noted:
+            turn.log.extend(inbound.noted)
         turn.record.model, turn.record.place, turn.record.wire = sent, endpoint.base_url, endpoint.wire
         return turn
 

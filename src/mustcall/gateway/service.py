@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError
+from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError, UnknownModel
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
@@ -57,6 +57,10 @@ _LONGEST_NAME = 256
 _NO_TRIES = Backoff(retries=0)
 
 
+#: Where a model is served, the name it goes under if that is another one, and what is said of that.
+_Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
+
+
 class Service:
     """The operations behind the routes."""
 
@@ -84,7 +88,7 @@ class Service:
         if learnt is None and settings.ledger is not None:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         #: Where names that came before are served.
-        self._routed: Bounded[tuple[str, Wire], tuple[Endpoint, str | None]] = Bounded(256)
+        self._routed: Bounded[tuple[str, Wire], _Routed] = Bounded(256)
         self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, measured=measured, events=events)
         self._memory = memory
         self._failures = Failures() if failures is None else failures
@@ -159,7 +163,7 @@ class Service:
         seen = _seen(wire, body, fields)
         if seen.stream and progress.streams is not None:
             progress.streams()
-        endpoint, model = self._route(seen.model, wire)
+        endpoint, model, noted = self._route(seen.model, wire)
         if repeats:
             endpoint = msgspec.structs.replace(endpoint, backoff=_NO_TRIES)
         progress.model, progress.upstream = seen.model, endpoint.name
@@ -180,6 +184,7 @@ class Service:
             previous=keeps.parent.id if keeps is not None and keeps.parent is not None else None,
             fields=fields if body is came else None,
             trace=progress.trace,
+            noted=noted,
         )
         deadline = self.clock.monotonic() + self._settings.server.request_timeout
         metered: Metered | None = None
@@ -264,7 +269,7 @@ class Service:
         codec = codec_for(Wire.MESSAGES)
         await check_elements(body, self._settings.limits.body_elements)
         _opened(body)
-        endpoint, model = self._route(codec.peek(body).model, Wire.MESSAGES)
+        endpoint, model, _ = self._route(codec.peek(body).model, Wire.MESSAGES)
         if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
             return _estimated_count(body)
         call = UpstreamCall(
@@ -354,13 +359,21 @@ class Service:
             "capabilities": describe_capabilities(known),
         }
 
-    def _route(self, model: str, wire: Wire) -> tuple[Endpoint, str | None]:
-        """Return where a model is served, and the name it goes under if that is another one."""
+    def _route(self, model: str, wire: Wire) -> _Routed:
+        """Return where a model is served, the name it goes under if that is another one, and what to say of that."""
         known = self._routed.get((model, wire))
         if known is not None:
             return known
         destination = choose(model, wire, self._settings.routes, self._doors)
-        route = self._endpoints[destination.upstream], None if destination.model == model else destination.model
+        noted: tuple[Adaptation, ...] = ()
+        if destination.stands_in:
+            if self._settings.server.unknown_model == "refuse":
+                served = ", ".join(door.model for door in self._doors)
+                raise UnknownModel(f"the model {model[:80]!r} is not served here; served are: {served}", param="model")
+            told = f"{model[:80]!r} is not served here; {destination.model!r} answers"
+            noted = (Adaptation(AdaptationKind.FIELD_MAPPED, "model", told),)
+        sent = None if destination.model == model else destination.model
+        route = self._endpoints[destination.upstream], sent, noted
         if len(model) <= _LONGEST_NAME:
             self._routed.keep((model, wire), route)
         return route

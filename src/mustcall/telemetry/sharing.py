@@ -7,6 +7,7 @@ that ended, so that counts never fall and files do not pile up. A page is not re
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -37,8 +38,7 @@ class SharedDirectory:
         try:
             for kind, size in _ROOM.items():
                 made.append(self.path / f"{kind}_{pid}.db")
-                with made[-1].open("ab") as file:
-                    os.posix_fallocate(file.fileno(), 0, size)
+                _set_aside(made[-1], size)
         except OSError as error:
             for file in made:
                 file.unlink(missing_ok=True)
@@ -76,7 +76,9 @@ class SharedDirectory:
                 for kind in ("counter", "histogram"):
                     mine = self.path / f"{kind}_{pid}.db"
                     if mine.exists():
-                        ended = mapped(str(self.path / f"{kind}_ended.db"))
+                        together = self.path / f"{kind}_ended.db"
+                        _set_aside(together, _used(together) + max(_ROOM[kind], _used(mine)))
+                        ended = mapped(str(together))
                         for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
                             ended.write_value(key, ended.read_value(key)[0] + value, at)
                         ended.close()
@@ -100,6 +102,21 @@ class SharedDirectory:
             yield
         finally:
             os.close(descriptor)
+
+
+def _set_aside(file: Path, size: int) -> None:
+    """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had."""
+    with file.open("ab") as opened:
+        os.posix_fallocate(opened.fileno(), 0, size)
+
+
+def _used(file: Path) -> int:
+    """Return how many bytes of a mapped file are in use, as it says itself; 0 where there is none."""
+    try:
+        with file.open("rb") as opened:
+            return int.from_bytes(opened.read(4), sys.byteorder)
+    except FileNotFoundError:
+        return 0
 
 
 def make_directory() -> SharedDirectory | None:

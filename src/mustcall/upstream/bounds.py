@@ -29,6 +29,7 @@ async def read_bounded(chunks: AsyncGenerator[bytes], limits: Limits) -> bytes:
                 raise failures.answer_too_large(limits.reply_bytes)
             pieces.append(piece)
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    pieces.clear()  # a large body is not held twice while it is looked at
     await check_body(body, limits)
     return body
 

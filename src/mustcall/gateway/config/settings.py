@@ -99,6 +99,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     client_keys_env: str | None = None
     #: Origins of web pages that may call the gateway; none by default.
     cors_origins: tuple[str, ...] = ()
+    #: A model that nobody serves, where every upstream has a model of its own: that one answers, or the request is
+    #: refused.
+    unknown_model: Literal["answer", "refuse"] = "answer"
     #: Who may read `/metrics`: whoever may call, everybody, or nobody.
     metrics: MetricsAccess = "key"
     #: Whether the page at `/ui` is served.

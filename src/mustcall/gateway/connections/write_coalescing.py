@@ -27,6 +27,8 @@ _LENGTH = b"content-length"
 _FRAMING = frozenset({_LENGTH, b"transfer-encoding", b"connection"})
 #: Bytes that a header cannot hold.
 _CONTROLS = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
+#: Bytes of a piece that is not joined with others: to copy it costs more than one more system call.
+_LARGE = 256 * 1024
 _name_of = itemgetter(0)
 
 
@@ -68,8 +70,12 @@ class _JoiningTransport:
         held = self._held
         if held:
             self._held = []
-            if not self._transport.is_closing():
-                self._transport.write(held[0] if len(held) == 1 else b"".join(held))
+            if self._transport.is_closing():
+                return
+            if len(held) > 1 and max(map(len, held)) < _LARGE:
+                held = [b"".join(held)]
+            for piece in held:
+                self._transport.write(piece)
 
 
 class _Answering:

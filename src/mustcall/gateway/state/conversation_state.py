@@ -9,9 +9,9 @@ conversation itself.
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
+from mustcall.engine.aside import LARGE, heavily
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.gateway.state.response_ids import Renamer
 from mustcall.ledger import Ledger, StoredResponse
@@ -29,6 +30,8 @@ from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
 __all__ = ["Memory", "Remembering", "tenant_of", "tenant_of_key", "without_threads"]
+
+T = TypeVar("T")
 
 #: What an id can be made of.
 _ID = re.compile(r"[!-~]{1,256}")
@@ -181,12 +184,12 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
             return reply
         renamer = Renamer(self.wire, self.token)
         if isinstance(reply, WholeReply):
-            reply = msgspec.structs.replace(reply, body=renamer.body(reply.body))
+            reply = msgspec.structs.replace(reply, body=await _aside(renamer.body, reply.body))
             await self._store(reply.body)
             return reply
         listener = _ResponseListener() if self.wire is Wire.RESPONSES else _MessageListener(self.token)
-        first = renamer.events(reply.first)
-        body = listener.hear(first)
+        first = await _aside(renamer.events, reply.first)
+        body = await _aside(listener.hear, first)
         if body is not None:
             await self._store(body)
         return msgspec.structs.replace(reply, first=first, chunks=self._listen(reply.chunks, listener, renamer))
@@ -196,15 +199,19 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
     ) -> AsyncGenerator[bytes]:
         async with aclosing(chunks):
             async for chunk in chunks:
-                renamed = renamer.events(chunk)
-                body = listener.hear(renamed)
+                if len(chunk) > LARGE:
+                    renamed = await heavily(renamer.events, chunk)
+                    body = await heavily(listener.hear, renamed)
+                else:
+                    renamed = renamer.events(chunk)
+                    body = listener.hear(renamed)
                 if body is not None:
                     await self._store(body)
                 yield renamed
 
     async def _store(self, body: bytes) -> None:
         try:
-            response = self._response(body)
+            response = await _aside(self._response, body)
             if response is not None:
                 await self.ledger.put_response(response)
         except MustcallError as error:
@@ -231,6 +238,11 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
             settings=self.settings,
             items=tuple(dict.fromkeys(item.id for item in reply.output if item.id and _ID.fullmatch(item.id))),
         )
+
+
+async def _aside(function: Callable[[bytes], T], data: bytes) -> T:
+    """Return what a function makes of data; in a thread where that may take long."""
+    return await heavily(function, data) if len(data) > LARGE else function(data)
 
 
 class _Item(msgspec.Struct):

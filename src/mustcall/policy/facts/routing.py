@@ -28,10 +28,14 @@ class Door(msgspec.Struct, frozen=True):
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a request goes and the model name it goes under."""
+    """Where a request goes and the model name it goes under.
+
+    `stands_in`: no route and no upstream knows the name that was asked for; the upstream's own model answers instead.
+    """
 
     upstream: str
     model: str
+    stands_in: bool = False
 
 
 def choose(
@@ -61,7 +65,8 @@ def choose(
             return Destination(door.name, model)
     open_doors = [door for door in doors if not door.model] or doors
     for door in (*(door for door in open_doors if door.wire is caller), *open_doors):
-        return Destination(door.name, model if verbatim else door.model or model)
+        own = "" if verbatim else door.model
+        return Destination(door.name, own or model, stands_in=bool(own and model))
     raise UnknownModel(f"no upstream is configured, so the model {model!r} cannot be served", param="model")
 
 
