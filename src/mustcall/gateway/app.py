@@ -212,6 +212,7 @@ class Gateway:
                 holders=keeper.holders if keeper is not None else None,
                 learnt=None if before is None else before.learnt,
                 failures=None if before is None else before.failures,
+                caches=None if before is None else before.caches,
                 events=self.events,
             )
         return self._service

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.caches import Caches
-from mustcall.wire.conversations import Tenant
+from mustcall.wire.conversations import Conversations, Tenant
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
@@ -70,7 +71,7 @@ class Service:
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
-        self._caches = Caches() if caches is None else caches
+        self._caches = Caches(Conversations(lock=Lock())) if caches is None else caches
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -94,6 +95,11 @@ class Service:
     def learnt(self) -> Learnt:
         """What refusals taught this process."""
         return self._turns.learnt
+
+    @property
+    def caches(self) -> Caches:
+        """What is kept of the requests that were read."""
+        return self._caches
 
     @property
     def failures(self) -> Failures:
