@@ -23,11 +23,11 @@ from mustcall.core.origin import Wire
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
-_MOST_BYTES = 24 * 1024 * 1024
+_MOST_BYTES = 48 * 1024 * 1024
 #: One body larger than this is a document rather than a conversation.
 _LONGEST = 4 * 1024 * 1024
 #: What a message takes beside its bytes: the values that were read from it, and what is known of it.
-_OVERHEAD = 1024
+_OVERHEAD = 4096
 #: A leaf shorter than this grows in place; a longer one gets a child.
 _GROWS = 32 * 1024
 _BRACE, _BRACE_END, _COMMA = b"{},"
