@@ -1,11 +1,12 @@
 """Rule 139: arguments of an upstream that has earned it flow as they come; of any other they wait."""
 
 import json
+from typing import Any
 
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.engine.exchange import StreamedReply
+from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import Progress
 from mustcall.engine.turns import House, Turns
 from mustcall.policy.facts.controls import Controls
@@ -21,7 +22,16 @@ from support.sending import with_steps
 GOOD = Turn(Call("weather", {"city": "Bern"}))
 BAD = Turn(Call("weather", {"city": 7}))
 MENDED = Turn(Call("weather", '"{\\"city\\": \\"Bern\\"}"'))
+#: Right up to its last field.
+LATE = Turn(Call("weather", {"note": "Bern " * 20, "city": 7}))
+#: What says on each wire that a call is there to be run.
+DONE = {Wire.CHAT: b'"tool_calls"}', Wire.RESPONSES: b"response.completed", Wire.MESSAGES: b'"stop_reason":"tool_use"'}
 DAY = 86_400.0
+FIELDS: dict[Wire, dict[str, Any]] = {
+    Wire.CHAT: {},
+    Wire.RESPONSES: {"store": False},
+    Wire.MESSAGES: {"max_tokens": 500},
+}
 
 
 class Model:
@@ -33,13 +43,18 @@ class Model:
         self.learnt = Learnt()
         self.house = house or House()
 
-    async def ask(self, *answers: Turn) -> int:
-        """Take a streamed turn; return in how many pieces its last answer's events went out."""
-        fields = {Wire.CHAT: {}, Wire.RESPONSES: {"store": False}, Wire.MESSAGES: {"max_tokens": 500}}[self.wire]
-        body = {**asked(self.wire, stream=True, tools=True), **fields}
-        frames = [stream_reply(turn, self.wire, body, Stamp(0)) for turn in answers]
-        transport = FakeTransport([FakeReply(*pieces, headers=SSE) for pieces in frames])
-        got = await Turns(transport, self.clock, self.house, self.learnt).take(
+    async def read(self, answer: Turn) -> bytes:
+        """Take a streamed turn of one attempt; return what went out."""
+        body = {**asked(self.wire, stream=True, tools=True), **FIELDS[self.wire]}
+        transport = FakeTransport([FakeReply(*stream_reply(answer, self.wire, body, Stamp(0)), headers=SSE)])
+        got = await self._take(transport, body)
+        assert isinstance(got, StreamedReply)
+        written = got.first + b"".join([piece async for piece in got.chunks])
+        assert len(transport.calls) == 1
+        return written
+
+    async def _take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
+        return await Turns(transport, self.clock, self.house, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
             endpoint(self.wire),
             None,
@@ -48,6 +63,13 @@ class Model:
             progress=Progress(),
             deadline=self.clock.monotonic() + 100,
         )
+
+    async def ask(self, *answers: Turn) -> int:
+        """Take a streamed turn; return in how many pieces its last answer's events went out."""
+        body = {**asked(self.wire, stream=True, tools=True), **FIELDS[self.wire]}
+        frames = [stream_reply(turn, self.wire, body, Stamp(0)) for turn in answers]
+        transport = FakeTransport([FakeReply(*pieces, headers=SSE) for pieces in frames])
+        got = await self._take(transport, body)
         assert isinstance(got, StreamedReply)
         told = Wording().bad_arguments.format(problem="weather: city: string")
         sends = [body, with_steps(self.wire, body, told)][: len(answers)]
@@ -73,6 +95,19 @@ async def test_one_fault_is_one_too_many(wire: Wire, fault: Turn) -> None:
         await model.ask(GOOD)
     await model.ask(*((BAD, GOOD) if fault is BAD else (fault,)))
     assert [await model.ask(GOOD) for _ in range(40)] == [1] * 40
+
+
+@wires
+async def test_a_late_fault_ends_the_stream_and_the_trust(wire: Wire) -> None:
+    """Rule 139: of a trusted call that turns out bad nothing behind the fault goes out, and the next call is held."""
+    model = Model(wire)
+    for _ in range(50):
+        await model.ask(GOOD)
+    written = await model.read(LATE)
+    assert b"Bern" in written or b"note" in written
+    assert DONE[wire] not in written
+    assert b"error" in written
+    assert await model.ask(GOOD) == 1
 
 
 async def test_the_operator_decides() -> None:

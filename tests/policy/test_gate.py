@@ -1,6 +1,8 @@
 """The gate and what went through it: any reply, released up to any point, is completed to the same reply."""
 
+import json
 from collections.abc import Iterable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -26,7 +28,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.unroll import unroll
-from mustcall.policy.reply.gate import Gate, Shown
+from mustcall.policy.reply.gate import EVERY, Gate, Shown
 from support.values import replied
 
 CALL = ToolCall(id="c1", name="search", arguments_json='{"q":"x"}')
@@ -96,7 +98,7 @@ replies = st.builds(
     st.sampled_from(FinishReason),
     st.sampled_from([None, Usage(input_tokens=3, output_tokens=4)]),
 )
-gates = st.builds(Gate, closed=st.booleans(), trusted=st.booleans())
+gates = st.builds(Gate, closed=st.booleans(), trusted=st.sampled_from((None, EVERY, {CALL.name: None})))
 
 
 @given(replies, gates, st.integers(0, 80), st.booleans())
@@ -211,9 +213,59 @@ def test_text_between_calls_waits() -> None:
 def test_trusted_arguments_stream() -> None:
     """Design, streaming: where the profile trusts the upstream, a call's arguments go out as they come."""
     events = list(unroll(replied(Text(text="Hi"), CALL, reported="tool_calls")))
-    out = released(Gate(closed=False, trusted=True), events)
+    out = released(Gate(closed=False, trusted={CALL.name: {"type": "object"}}), events)
     assert [event for event in out if isinstance(event, ArgumentsDelta)] == [ArgumentsDelta(1, CALL.arguments_json)]
     assert not any(isinstance(event, Finished) for event in out)
+
+
+WEATHER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "units": {"enum": ["metric", "imperial"]}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "released_pieces"),
+    [
+        (['{"city": "Be', 'rn"', ', "days": 3', "}"], 4),
+        (['{"city": "Be', 'rn", "to', 'wn"', ": 1}"], 2),
+        (['{"city": ', "7", "}"], 2),
+        (['{"units": "me', "tro", 'nome"'], 1),
+        (['{"units": "me', 'tric"', "}"], 2),
+        (["{'city'", ": 1}"], 0),
+    ],
+    ids=["valid", "wrong key", "wrong type", "wrong enum", "missing key", "no JSON"],
+)
+def test_the_first_wrong_byte_stops_the_release(pieces: list[str], released_pieces: int) -> None:
+    """Rule 139: arguments flow while they may become valid; the piece that ends that stays, and all behind it."""
+    gate = Gate(closed=False, trusted={"weather": WEATHER})
+    call = ToolCall(id="c", name="weather", arguments="")
+    deltas = [ArgumentsDelta(0, piece) for piece in pieces]
+    out = released(gate, [STARTED, PartStarted(0, call), *deltas, PartEnded(0)])
+    assert [event for event in out if isinstance(event, ArgumentsDelta)] == deltas[:released_pieces]
+    assert gate.stopped == (released_pieces != len(pieces))
+    assert (PartEnded(0) in out) == (not gate.stopped)
+
+
+def test_every_piece_flows_at_once() -> None:
+    """Rule 139: with trust, the first argument byte goes out with the upstream's first, one event for one event."""
+    gate = Gate(closed=False, trusted={"weather": WEATHER})
+    gate.feed(STARTED)
+    call = ToolCall(id="c", name="weather", arguments="")
+    assert len(gate.feed(PartStarted(0, call))) == 2
+    text = json.dumps({"city": "B" * 5000})
+    for start in range(0, len(text), 4):
+        piece = ArgumentsDelta(0, text[start : start + 4])
+        assert gate.feed(piece) == [piece]
+
+
+def test_a_tool_that_is_not_offered_waits() -> None:
+    """Rule 139: trust is in the arguments of tools that are there."""
+    gate = Gate(closed=False, trusted={"weather": WEATHER})
+    released(gate, [STARTED, PartStarted(0, ToolCall(id="c", name="other", arguments=""))])
+    assert gate.stopped
 
 
 @pytest.mark.parametrize(

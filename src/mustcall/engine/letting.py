@@ -1,10 +1,15 @@
 """What of a reply may go out before its verdict, and what its upstream keeps: from the request and the plan alone."""
 
-from mustcall.core.origin import Wire
+from collections.abc import Mapping
+
+from mustcall.core.memo import Remembered
+from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.request import Request
+from mustcall.core.tools import functions_of
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import odd_tools
+from mustcall.policy.reply.gate import EVERY
 from mustcall.policy.turn.state import Course
 from mustcall.upstream.endpoint import Endpoint
 
@@ -19,12 +24,17 @@ def holds(course: Course, request: Request, controls: Controls) -> bool:
     return course.plan.demand.forced or course.rung.constrains or controls.hold or bool(unsure)
 
 
-def trusts(course: Course, request: Request, *, readable: bool) -> bool:
-    """Tell whether calls go out as they come: never where some of them may not be delivered."""
+def trusts(course: Course, request: Request, *, readable: bool) -> Mapping[str, JsonObject | None] | None:
+    """Return the tools whose calls go out as they come, with their schemas; None where some may not be delivered."""
     if course.plan.protocol is Protocol.OFF:
-        return True
+        return EVERY
     restricted = course.plan.demand.forbids or request.parallel_tool_calls is False
-    return course.profile.trusted_arguments and readable and not restricted
+    if restricted or not readable or not course.profile.trusted_arguments:
+        return None
+    return _schemas.get(request.tools, make=lambda: {one.name: one.parameters for one in functions_of(request.tools)})
+
+
+_schemas: Remembered[Mapping[str, JsonObject | None]] = Remembered()
 
 
 def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:

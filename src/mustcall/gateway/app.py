@@ -216,6 +216,7 @@ class Gateway:
                 learnt=None if before is None else before.learnt,
                 measured=None if before is None else before.measured,
                 failures=None if before is None else before.failures,
+                caches=None if before is None else before.caches,
                 events=self.events,
             )
         return self._service

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from copy import copy
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
 from mustcall.wire.caches import Caches
 from mustcall.wire.codec import Peek
-from mustcall.wire.conversations import Tenant
+from mustcall.wire.conversations import Conversations, Tenant
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
@@ -80,7 +81,7 @@ class Service:
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
-        self._caches = Caches() if caches is None else caches
+        self._caches = Caches(Conversations(lock=Lock())) if caches is None else caches
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -116,6 +117,11 @@ class Service:
     def measured(self) -> Measurements:
         """What probes measured, as the ledger has it."""
         return self._turns.measured
+
+    @property
+    def caches(self) -> Caches:
+        """What is kept of the requests that were read."""
+        return self._caches
 
     @property
     def failures(self) -> Failures:

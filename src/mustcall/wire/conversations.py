@@ -13,7 +13,8 @@ Cost: of what came before, a comparison; of what is new, its bytes.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from threading import Lock
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import msgspec
 
@@ -22,11 +23,11 @@ from mustcall.core.origin import Wire
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
-_MOST_BYTES = 24 * 1024 * 1024
+_MOST_BYTES = 48 * 1024 * 1024
 #: One body larger than this is a document rather than a conversation.
 _LONGEST = 4 * 1024 * 1024
 #: What a message takes beside its bytes: the values that were read from it, and what is known of it.
-_OVERHEAD = 1024
+_OVERHEAD = 4096
 #: A leaf shorter than this grows in place; a longer one gets a child.
 _GROWS = 32 * 1024
 _BRACE, _BRACE_END, _COMMA = b"{},"
@@ -93,16 +94,16 @@ class New(msgspec.Struct, frozen=True, gc=False):
 
 
 class Conversations:
-    """The conversations of all tenants and wires."""
+    """The conversations of all tenants and wires. Threads that share one give it a `lock`."""
 
     __slots__ = ("_leaves", "_lock", "_most_bytes", "_roots", "size")
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = _MOST_BYTES, lock: AbstractContextManager[Any] | None = None) -> None:
         self._most_bytes = most_bytes
         self._roots: dict[tuple[str, Wire], _Node] = {}
         #: The tree's leaves with their tenants, the one that was not used for longest first.
         self._leaves: OrderedDict[_Node, tuple[str, Wire]] = OrderedDict()
-        self._lock = Lock()
+        self._lock = nullcontext() if lock is None else lock
         #: The bytes that are counted.
         self.size = 0
 

@@ -1,11 +1,13 @@
 """Which parts of a streamed reply may go out before its verdict (rules 53, 113, 135).
 
 Text and reasoning go out as they come, once there is something to see. From the first call on everything waits for
-the verdict, and where a force is unmet everything waits from the start. `Shown` knows what went out, so that the rest
+the verdict, and where a force is unmet everything waits from the start. Calls of an upstream that is trusted go out as
+they come while their arguments may still become valid (rule 139): the first wrong byte and everything behind it wait,
+and so does the end of a call that is not complete. `Shown` knows what went out, so that the rest
 of an accepted reply can follow it; what went out is never taken back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import UpstreamGarbage
@@ -23,20 +25,29 @@ from mustcall.core.events import (
     TextDelta,
     UsageUpdated,
 )
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.core.unroll import unroll, unroll_part
+from mustcall.policy.schema.growing import Growing
 
-__all__ = ["Gate", "Shown"]
+__all__ = ["EVERY", "Gate", "Shown"]
+
+#: Stands for every tool, whatever its calls are.
+EVERY: Mapping[str, JsonObject | None] = {}
 
 
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_trusted", "_waiting", "begun", "stopped")
+    __slots__ = ("_calls", "_trusted", "_waiting", "begun", "stopped")
 
-    def __init__(self, *, closed: bool, trusted: bool = False, begun: bool = False) -> None:
+    def __init__(
+        self, *, closed: bool, trusted: Mapping[str, JsonObject | None] | None = None, begun: bool = False
+    ) -> None:
+        #: The tools whose calls go out as they come, with their schemas; None if those of no tool do.
         self._trusted = trusted
+        self._calls: dict[int, Growing] = {}
         self._waiting: list[Event] = []
         #: Whether anything a reader sees has gone out.
         self.begun = begun
@@ -57,7 +68,13 @@ class Gate:
                 if self.begun:
                     return [event]
                 shows = bool(text) and not text.isspace()
-            case PartStarted(part=ToolCall()) if not self._trusted:
+            case PartStarted(part=ToolCall() as call) if not self._admits(event.index, call):
+                self.stop()
+                return []
+            case ArgumentsDelta(index=index, text=text) if index in self._calls and not self._calls[index].feed(text):
+                self.stop()
+                return []
+            case PartEnded(index=index) if index in self._calls and not self._calls[index].done:
                 self.stop()
                 return []
             case PartStarted(part=part):
@@ -75,6 +92,17 @@ class Gate:
         self.begun = True
         out, self._waiting = self._waiting, []
         return out
+
+    def _admits(self, index: int, call: ToolCall) -> bool:
+        """Tell whether a call that begins may go out; its arguments are read from here on."""
+        if self._trusted is EVERY:
+            return True
+        if self._trusted is None or call.name not in self._trusted:
+            return False
+        if call.kind is not CallKind.FUNCTION:
+            return True
+        growing = self._calls[index] = Growing(self._trusted[call.name])
+        return growing.feed(call.arguments)
 
 
 class _Progress:
