@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.testing.gateway import RunningGateway
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fetching import pull
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 
 WIRES = ("chat", "responses", "messages")
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
@@ -232,14 +232,14 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Ask everything and print the table."""
     options = read_options()
-    pull(find_weights(FALLBACK), Store())
+    pull(find_weights(FALLBACK), WeightStore())
     flag = f"local:chat=embedded:{FALLBACK}"
     asked = prompts(options.prompts)
     scores = {name: Score() for name in (*WIRES, "all")}
     with RunningGateway(flag) as gateway:
         _run(gateway, asked, scores, most=400)
     bare = {name: Score() for name in (*WIRES, "all")}
-    with RunningGateway(flag, house=House(controls=Controls(protocol=Protocol.OFF))) as gateway:
+    with RunningGateway(flag, house=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as gateway:
         _run(gateway, asked[: options.bare], bare, most=100)
     print("| | prompts | valid call | right tool | right arguments | time each |")
     print("|---|---|---|---|---|---|")

@@ -32,10 +32,10 @@ from mustcall.policy.history.mended import mend_history
 from mustcall.policy.reply.judge import judge
 from mustcall.policy.request.demand import settle_demand
 from mustcall.policy.request.plan import make_plan
-from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.schema.tool_schemas import compile_tools
-from mustcall.policy.turn.state import Course
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.policy.turn.state import TurnState
+from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
@@ -80,7 +80,7 @@ def build_request(messages: int, tools: int, nonce: str) -> bytes:
     return json.dumps({"model": "m", "messages": said, "tools": offered}).encode()
 
 
-def course_of(request: Request) -> Course:
+def course_of(request: Request) -> TurnState:
     """Plan a turn for a request."""
     return set_course(request, Profile(), "bench", controls=Controls(), wording=Wording())
 
@@ -120,7 +120,7 @@ def judging(request: Request, reply: Reply) -> Callable[[], object]:
     course = course_of(request)
 
     def work() -> object:
-        return judge(course.case(TOKEN, 0), reply, Lens(course.lookout(), TOKEN).read(reply))
+        return judge(course.case(TOKEN, 0), reply, ReplyScanner(course.lookout(), TOKEN).read(reply))
 
     return work
 
@@ -144,7 +144,7 @@ def argument_steps(size: int, nonce: str) -> Iterator[tuple[str, Step]]:
     yield "judge the call", judging(request, reply)
     for wire in Wire:
         codec = codec_for(wire)
-        stamp = Stamp(token=TOKEN, created=1)
+        stamp = ReplyStamp(token=TOKEN, created=1)
         yield (
             f"encode reply {wire}",
             lambda codec=codec, stamp=stamp: codec.encode_reply(reply, request, stamp, AdaptationLog()),
@@ -203,16 +203,16 @@ def decode(raw: list[bytes]) -> list[Event]:
     return found + decoder.close()
 
 
-def look(events: list[Event], course: Course) -> None:
+def look(events: list[Event], course: TurnState) -> None:
     """See a stream through the lens, as a turn does while it comes."""
-    lens = Lens(course.lookout(), TOKEN)
+    lens = ReplyScanner(course.lookout(), TOKEN)
     for event in events:
         lens.feed(event)
 
 
 def encode(events: list[Event], wire: Wire, request: Request) -> None:
     """Write a stream for a caller."""
-    encoder = codec_for(wire).stream_encoder(request, Stamp(token=TOKEN, created=1), AdaptationLog())
+    encoder = codec_for(wire).stream_encoder(request, ReplyStamp(token=TOKEN, created=1), AdaptationLog())
     for event in events:
         encoder.feed(event)
 

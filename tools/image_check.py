@@ -28,7 +28,7 @@ from dockerfile import Copy, Run, Stage, read
 
 from mustcall.testing import Call, ScriptedUpstream, Turn
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 
 ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE = 120.0
@@ -321,7 +321,7 @@ def _check_confinement(server: int, stage: Stage, environment: dict[str, str]) -
 
 def check_embedded(image: Path, stage: Stage, folder: Path) -> None:
     """Check the image as it is started with nothing set: the model in the process, its weights in the volume."""
-    weights = Store().path(find_weights(FALLBACK))
+    weights = WeightStore().path(find_weights(FALLBACK))
     if not weights.exists():
         print(f"not checked: the embedded model; `mustcall models pull {FALLBACK}` fetches its weights")
         return

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.probe import Level, Prober, ProbeResult, Subject, Verdict, cells_for, plan_probe
+from mustcall.probe import CellVerdict, Level, Prober, ProbeResult, Subject, cells_for, plan_probe
 from mustcall.testing import FakeClock, RunningGateway
 from mustcall.testing.probed import LIES, Lie, LyingServer
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
 
-FINE = (Verdict.HELD, Verdict.UNMEASURED)
+FINE = (CellVerdict.HELD, CellVerdict.UNMEASURED)
 
 
 async def measure(transport: Transport, lie: Lie, base_url: str) -> ProbeResult:

@@ -21,7 +21,7 @@ from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
 from mustcall.dialects.names import names_markdown
-from mustcall.engine.aside import MOST_TOGETHER
+from mustcall.engine.off_loop import MOST_TOGETHER
 from mustcall.gateway.passing import MOST_PASSED
 from mustcall.gateway.passing import markdown as withheld
 from mustcall.policy.facts.controls import Controls

@@ -22,7 +22,7 @@ from PIL import Image, PngImagePlugin
 
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import Contents
+from mustcall.ledger import ContentsKept
 from mustcall.testing import Answer, Delayed, LlamaServer, RawStream, RunningGateway, ScriptedUpstream
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -125,7 +125,7 @@ async def _draw() -> list[float]:
     kept = json.loads(RECORDING.read_text(encoding="utf-8"))
     answers = [Delayed(RawStream([one["raw"].encode()]), one["seconds"]) for one in kept["streams"]]
     with tempfile.TemporaryDirectory() as state, ScriptedUpstream(answers) as upstream:
-        ledger = LedgerSettings(place=f"{state}/ledger.db", contents=Contents.FULL)
+        ledger = LedgerSettings(place=f"{state}/ledger.db", contents=ContentsKept.FULL)
         settings = settings_from_flags(f"local:chat={upstream.base_url}", ledger=ledger)
         with RunningGateway(settings=settings) as gateway:
             asked = await asyncio.to_thread(post, f"{gateway.url}/v1/chat/completions", kept["request"])

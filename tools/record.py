@@ -20,8 +20,8 @@ import jsonschema_rs
 from mustcall.core.errors import MustcallError
 from mustcall.evals.journal import RunFacts, read_journal
 from mustcall.evals.loading import open_suite
-from mustcall.evals.questions import Demand, Question
-from mustcall.evals.rows import Arm, Form, Row
+from mustcall.evals.questions import AskedCall, Question
+from mustcall.evals.rows import Arm, EvalRow, Form
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
@@ -74,9 +74,9 @@ def _call(value: dict[str, Any]) -> dict[str, Any]:
     return {"name": value["name"], "arguments": value["arguments"]}
 
 
-def make_record(facts: RunFacts, row: Row, question: Question, server: str) -> dict[str, Any] | None:
+def make_record(facts: RunFacts, row: EvalRow, question: Question, server: str) -> dict[str, Any] | None:
     """Return the record of a reply, None where plain reading cannot tell what it must become."""
-    choice = question.named or "required" if row.choice is Demand.NAMED else str(row.choice)
+    choice = question.named or "required" if row.choice is AskedCall.NAMED else str(row.choice)
     schemas = {tool.name: tool.parameters or {} for tool in question.tools}
     expected = expect(row.text, choice, schemas)
     if expected is None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from PIL import Image
 
-from mustcall.engine.spending.purse import BreakerRule, Budget, Caps, ModelPrice, Price
-from mustcall.engine.turns import House
+from mustcall.engine.spending.budget_account import BreakerRule, Budget, Caps, ModelPrice, Price
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import Contents
+from mustcall.ledger import ContentsKept
 from mustcall.testing import Answer, Call, Delayed, Fail, RunningGateway, Say, ScriptedUpstream, Think, Turn
 
 _ROOT = Path(__file__).parents[1]
@@ -128,8 +128,8 @@ async def main(folder: Path) -> None:
         settings = settings_from_flags(
             f"local:chat={upstream.base_url}",
             "down:chat=http://127.0.0.1:9/v1",
-            ledger=LedgerSettings(place=f"{state}/ledger.db", contents=Contents.FULL),
-            house=House(budget=budget),
+            ledger=LedgerSettings(place=f"{state}/ledger.db", contents=ContentsKept.FULL),
+            house=OperatorSettings(budget=budget),
         )
         with RunningGateway(settings=settings) as gateway:
             turn = await asyncio.to_thread(_fill, gateway.url)

@@ -20,7 +20,7 @@ from mustcall.adapters.contract import Contract
 from mustcall.adapters.httpx_answers import AsyncContractTransport, ContractTransport
 from mustcall.adapters.wrapping import OPENAI_ROUTES
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.profile import Protocol
 from mustcall.telemetry.events import Event, TurnEnded
 from mustcall.telemetry.stream import PROCESS
@@ -314,7 +314,7 @@ def test_both_http_packages(http: Any) -> None:
     for stream in (False, True):
         with ScriptedUpstream([Turn(Say("No.")), GOOD]) as upstream:
             endpoint = Endpoint(name="u/chat", wire=Wire.CHAT, base_url=upstream.base_url)
-            contract, gate = Contract((endpoint,), House()), Turnstile()
+            contract, gate = Contract((endpoint,), OperatorSettings()), Turnstile()
             inner = http.Client()
             transport = ContractTransport(http, inner, contract, OPENAI_ROUTES, gate)
             with http.Client(transport=transport) as client:
@@ -326,7 +326,7 @@ def test_both_http_packages(http: Any) -> None:
             endpoint = Endpoint(name="u/chat", wire=Wire.CHAT, base_url=upstream.base_url)
 
             async def post(asked: str = asked, endpoint: Endpoint = endpoint, *, stream: bool = stream) -> bytes:
-                contract = Contract((endpoint,), House())
+                contract = Contract((endpoint,), OperatorSettings())
                 transport = AsyncContractTransport(http, http.AsyncClient(), contract, OPENAI_ROUTES)
                 async with http.AsyncClient(transport=transport) as client:
                     return (await client.post(asked, json={**body, "stream": stream})).content

@@ -5,11 +5,11 @@ import math
 import msgspec
 
 from mustcall.bench.figures import peer_ratios, rows_of, verdicts
-from mustcall.bench.results import Run, Streams
+from mustcall.bench.results import BenchResults, Streams
 from support.benching import measured, run_of, whole_run
 
 
-def verdict(run: Run, begins: str) -> tuple[bool, str]:
+def verdict(run: BenchResults, begins: str) -> tuple[bool, str]:
     """The one goal whose line begins so."""
     found = [(one.met, one.text) for one in verdicts(run) if one.text.startswith(begins)]
     assert len(found) == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.bench.results import read_run, write_run
-from mustcall.bench.workloads import WORKLOADS, Plan
+from mustcall.bench.workloads import WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 from support.benching import whole_run
 
@@ -40,7 +40,7 @@ def test_every_connection_makes_as_many_requests() -> None:
 
 def test_a_quick_plan_is_smaller() -> None:
     """Quick leaves out workloads, concurrency and requests, not rounds."""
-    assert set(Plan.quick().workloads) < set(Plan().workloads)
-    assert Plan.quick().concurrency < Plan().concurrency
-    assert Plan.quick().share < Plan().share
-    assert Plan.quick().rounds == Plan().rounds >= 5
+    assert set(BenchPlan.quick().workloads) < set(BenchPlan().workloads)
+    assert BenchPlan.quick().concurrency < BenchPlan().concurrency
+    assert BenchPlan.quick().share < BenchPlan().share
+    assert BenchPlan.quick().rounds == BenchPlan().rounds >= 5

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, named_request
-from mustcall.bench.check import Broken, ask, fetch, streamed_call
+from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
 from mustcall.bench.figures import verdicts
-from mustcall.bench.load import Order
+from mustcall.bench.load import LoadOrder
 from mustcall.bench.peers import read_peers
 from mustcall.bench.processes import Fleet, Variant, serve_knows
-from mustcall.bench.running import Options, run_bench, run_memory, settings_variant
+from mustcall.bench.running import BenchOptions, run_bench, run_memory, settings_variant
 from mustcall.bench.tables import plain
-from mustcall.bench.workloads import WORKLOADS, Plan
+from mustcall.bench.workloads import WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 from mustcall.testing import RunningGateway
 from support.benching import knows_every_flag, knows_no_flag
@@ -37,8 +37,8 @@ def test_a_whole_run() -> None:
         port = probe.getsockname()[1]
     with RunningGateway(f"chat=http://{LOOPBACK}:{port}/v1") as peer:
         run = run_bench(
-            Options(
-                plan=Plan(
+            BenchOptions(
+                plan=BenchPlan(
                     share=0.001,
                     concurrency=1,
                     rounds=1,
@@ -102,7 +102,7 @@ def test_a_peer_that_is_not_there() -> None:
         port = probe.getsockname()[1]
     peers = tuple(read_peers({"gone": f"http://{LOOPBACK}:{port}"}, {}, {}))
     with pytest.raises(ConfigError, match="gone"):
-        run_bench(Options(plan=Plan(), peers=peers), "0.1.0", silent)
+        run_bench(BenchOptions(plan=BenchPlan(), peers=peers), "0.1.0", silent)
 
 
 def test_flags_of_serve() -> None:
@@ -137,7 +137,7 @@ def test_the_upstream() -> None:
             assert streamed_call(raw) == long_arguments(size)
         raw = ask(address, PATHS["chat"], {}, named_request("chat", "bench-groups", stream=False))
         assert msgspec.json.decode(raw)["choices"][0]["message"]["content"] == "".join(DELTAS)
-        with pytest.raises(Broken, match="404"):
+        with pytest.raises(WrongAnswer, match="404"):
             ask(address, PATHS["chat"], {}, named_request("chat", "bench-nonsense", stream=False))
 
 
@@ -196,9 +196,9 @@ def drop(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
 
 
-def order(port: int, concurrency: int, requests: int) -> Order:
+def order(port: int, concurrency: int, requests: int) -> LoadOrder:
     """So many requests on so many connections, each answered with two bytes."""
-    return Order(
+    return LoadOrder(
         host=LOOPBACK,
         port=port,
         path="/",
@@ -248,5 +248,5 @@ def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler],
     with answering(answer) as port, Fleet() as fleet:
         fleet.start_generator()
         for _ in range(2):
-            with pytest.raises(Broken, match=words):
+            with pytest.raises(WrongAnswer, match=words):
                 fleet.carry_out(order(port, 1, 3))

@@ -13,8 +13,8 @@ import pytest
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.prompts import load_prompts
-from mustcall.evals.questions import Demand
-from mustcall.evals.results import Run
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.evaluating import right_arguments
@@ -55,7 +55,7 @@ def test_a_run_with_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
         code, out, _ = demo(capsys, "--upstream", f"chat={upstream.base_url}", "--model", "m", "--prompts", "8", *files)
     assert code == 0
     data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
-    run = msgspec.convert(data["run"], Run)
+    run = msgspec.convert(data["run"], EvalResults)
     figures = add_up(run)
     assert len(run.pairs) == 8
     assert json.loads(msgspec.json.encode(figures)) == data["figures"]
@@ -63,7 +63,7 @@ def test_a_run_with_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert sentence in out
     assert sentence in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
-    assert figures.by_demand[Demand.AUTO][Arm.BARE][Measure.VALID].hits == 2
+    assert figures.by_demand[AskedCall.AUTO][Arm.BARE][Measure.VALID].hits == 2
     assert sum(figures.cost[arm].calls for arm in Arm) == len(upstream.requests) - 1  # the greeting
     for file in ("r.html", "r.png", "r.json"):
         assert f"wrote {file}" in out

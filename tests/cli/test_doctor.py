@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from mustcall.cli import cli
 from mustcall.testing import RunningGateway, ScriptedUpstream
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.providers import PROVIDERS
 from support.loopback import PROXY_VARIABLES
 
@@ -145,7 +145,7 @@ def test_no_engine(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_file_that_is_no_model(doctor: Doctor) -> None:
     """A file of the right size with other contents is found, with the commands that replace it."""
-    store = Store()
+    store = WeightStore()
     store.directory.mkdir(parents=True)
     with store.path(find_weights(FALLBACK)).open("wb") as file:
         file.truncate(find_weights(FALLBACK).size)

@@ -19,7 +19,7 @@ from mustcall.evals.bfcl.source import PACKAGE
 from mustcall.evals.journal import read_journal
 from mustcall.evals.prompts import load_prompts
 from mustcall.evals.rows import Arm
-from mustcall.evals.summary import Column, Summary
+from mustcall.evals.summary import Column, EvalSummary
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.bfcl import perfect_calls, read_set, readied_package
 from support.evaluating import right_arguments
@@ -51,9 +51,9 @@ def evaluate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
     return int(ended.value.code or 0), printed.out, printed.err
 
 
-def summary_in(file: str) -> Summary:
+def summary_in(file: str) -> EvalSummary:
     """What `--json` wrote."""
-    return msgspec.json.decode(Path(file).read_bytes(), type=Summary)
+    return msgspec.json.decode(Path(file).read_bytes(), type=EvalSummary)
 
 
 def writes_fences(request: Recorded) -> Answer:

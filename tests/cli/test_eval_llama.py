@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mustcall.cli import main
-from mustcall.evals.summary import Column, Summary
+from mustcall.evals.summary import Column, EvalSummary
 from mustcall.upstream.embedded.catalogue import find_weights
 from support.embedded import NAME, readied
 
@@ -22,7 +22,7 @@ def test_a_server_of_its_own(
         with pytest.raises(SystemExit) as ended:
             main([*arguments, "--via", "gateway", "--out", "r.jsonl", "--json", "r.json"])
         assert not ended.value.code, capsys.readouterr().err
-    summary = msgspec.json.decode(Path("r.json").read_bytes(), type=Summary)
+    summary = msgspec.json.decode(Path("r.json").read_bytes(), type=EvalSummary)
     assert summary.facts.address.startswith("llama.cpp")
     assert summary.facts.model == NAME
     assert summary.facts.weights == find_weights(NAME).sha256

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from mustcall.cli import cli, main
-from mustcall.ledger import Contents, RunEnd, RunStatus, StoredResponse, open_ledger
+from mustcall.ledger import ContentsKept, RunEnd, RunStatus, StoredResponse, open_ledger
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_export_and_import(place: str, tmp_path: Path) -> None:
     """Out and in again; what goes out is redacted unless asked otherwise."""
     shown, whole = tmp_path / "shown.jsonl", tmp_path / "whole.jsonl"
     run("export", "--ledger", place, str(shown))
-    run("export", "--ledger", place, "--contents", str(Contents.FULL), str(whole))
+    run("export", "--ledger", place, "--contents", str(ContentsKept.FULL), str(whole))
     assert [file.stat().st_mode & 0o777 for file in (shown, whole)] == [0o600, 0o600]
     assert "ann@example.com" not in shown.read_text()
     assert "ann@example.com" in whole.read_text()

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from mustcall.cli import cli, main
 from mustcall.core.origin import Wire
-from mustcall.replay import Recorded as Sent
+from mustcall.replay import RecordedRequest as Sent
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn

@@ -9,16 +9,16 @@ from mustcall.cli import cli, main, models
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 
 WEIGHTS = find_weights(FALLBACK)
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightStore:
     """An empty cache of the user's own choice."""
     monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
-    return Store()
+    return WeightStore()
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -27,14 +27,14 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def place(store: Store, name: str = FALLBACK) -> None:
+def place(store: WeightStore, name: str = FALLBACK) -> None:
     """Put a file of the right size where the weights would be."""
     store.directory.mkdir(parents=True, exist_ok=True)
     with store.path(find_weights(name)).open("wb") as file:
         file.truncate(find_weights(name).size)
 
 
-def test_list_says_what_is_here(cache: Store) -> None:
+def test_list_says_what_is_here(cache: WeightStore) -> None:
     """Every model is listed with its size, its licence and whether it is here."""
     code, said = run("list")
     assert code == 0
@@ -46,7 +46,7 @@ def test_list_says_what_is_here(cache: Store) -> None:
     assert run("list")[1].count("not here") == len(CATALOGUE) - 1
 
 
-def test_path_and_rm(cache: Store) -> None:
+def test_path_and_rm(cache: WeightStore) -> None:
     """`path` prints the file, `rm` removes it once and says so; a second time it exits with 1."""
     place(cache)
     assert run("path") == (0, f"{cache.path(WEIGHTS)}\n")
@@ -68,7 +68,7 @@ def test_what_is_not_here_is_said_with_the_command(capsys: pytest.CaptureFixture
     assert "mustcall models pull" in said
 
 
-def test_pull_of_what_is_here_does_nothing(cache: Store) -> None:
+def test_pull_of_what_is_here_does_nothing(cache: WeightStore) -> None:
     """Nothing is fetched twice."""
     for name in (DEFAULT, FALLBACK):
         place(cache, name)
@@ -80,7 +80,7 @@ def test_pull_of_what_is_here_does_nothing(cache: Store) -> None:
 def without_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world that has the smaller model only."""
 
-    def pull(weights: Weights, store: Store, watch: Watcher, note: Note) -> Path:
+    def pull(weights: Weights, store: WeightStore, watch: Watcher, note: Note) -> Path:
         if weights.name == DEFAULT:
             note("the hub cannot be reached; fetching it from the package index instead")
             raise FetchFailed(f"cannot fetch {DEFAULT}: nobody has it")
@@ -92,7 +92,7 @@ def without_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_default")
-def test_pull_falls_back_to_the_smaller_model(cache: Store) -> None:
+def test_pull_falls_back_to_the_smaller_model(cache: WeightStore) -> None:
     """Without a name a line says what could not be fetched and what is used instead; the exit code is 0."""
     code, said = run("pull")
     assert code == 0
@@ -146,7 +146,9 @@ def test_help_names_the_argument() -> None:
     assert "Usage: cli models pull [OPTIONS] [NAME]\n" in run("pull", "--help")[1]
 
 
-def test_pull_that_fails(cache: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pull_that_fails(
+    cache: WeightStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An index that does not have the package is one line and exit code 2; nothing half is left."""
     for name in ("PIP_NO_INDEX", "UV_NO_INDEX", "UV_OFFLINE"):
         monkeypatch.setenv(name, "1")

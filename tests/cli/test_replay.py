@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from mustcall.cli import cli, main
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import Contents
+from mustcall.ledger import ContentsKept
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post
 from support.terminal import CTRL_C, PseudoTerminal
@@ -43,7 +43,7 @@ def model(recorded: Recorded) -> Answer:
     return TALK if asked.get("tool_choice") == "required" else CALL
 
 
-def keep_turn(place: Path, contents: Contents = Contents.FULL) -> str:
+def keep_turn(place: Path, contents: ContentsKept = ContentsKept.FULL) -> str:
     """Let a gateway take one turn of two attempts, and return its id."""
     with ScriptedUpstream(model) as upstream:
         settings = settings_from_flags(f"up:chat={upstream.base_url}")
@@ -127,7 +127,7 @@ def test_settings_are_changed_before_the_request_is_sent(
 def test_what_cannot_be_replayed_is_said_and_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown id, contents that were not kept, an unknown setting, a file that is not there."""
     place = tmp_path / "l.db"
-    turn = keep_turn(place, Contents.NONE)
+    turn = keep_turn(place, ContentsKept.NONE)
     file = tmp_path / "request.json"
     file.write_text(json.dumps(ASKED), encoding="utf-8")
     cases = {
@@ -213,7 +213,7 @@ def test_an_export_can_mask_secrets(tmp_path: Path) -> None:
     key = "sk-" + "a1B2" * 8
     with ScriptedUpstream(default=CALL) as upstream:
         settings = settings_from_flags(f"up:chat={upstream.base_url}")
-        ledger = LedgerSettings(place=str(place), contents=Contents.FULL)
+        ledger = LedgerSettings(place=str(place), contents=ContentsKept.FULL)
         with RunningGateway(settings=msgspec.structs.replace(settings, ledger=ledger)) as gateway:
             asked = ASKED | {"messages": [{"role": "user", "content": f"My key is {key}."}]}
             turn = post(gateway.url + "/v1/chat/completions", asked).headers["x-mustcall-trace"]

@@ -8,18 +8,18 @@ from mustcall.cli.session import Flags, connector, opened, settings_of
 from mustcall.core.errors import ConfigError
 from mustcall.testing import ScriptedUpstream
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.schemes import SchemeTransport
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightStore:
     """A cache with the default model and the smallest one, as far as their sizes say, and nothing configured."""
     monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM"):
         monkeypatch.delenv(name, raising=False)
-    store = Store()
+    store = WeightStore()
     store.directory.mkdir()
     for name in (DEFAULT, FALLBACK):
         with store.path(find_weights(name)).open("wb") as file:
@@ -45,14 +45,14 @@ def test_an_upstream_that_is_named_keeps_its_models() -> None:
     assert addresses(flags) == ["http://127.0.0.1:9/v1"]
 
 
-def test_a_named_model_that_is_not_here(cache: Store) -> None:
+def test_a_named_model_that_is_not_here(cache: WeightStore) -> None:
     """The command that fetches it is said; no other model stands in."""
     cache.path(find_weights(FALLBACK)).unlink()
     with pytest.raises(ConfigError, match=f"mustcall models pull {FALLBACK}"):
         settings_of(Flags(model=FALLBACK))
 
 
-async def test_another_model_in_the_middle_of_a_conversation(cache: Store) -> None:
+async def test_another_model_in_the_middle_of_a_conversation(cache: WeightStore) -> None:
     """`/model NAME` changes to the weights of that name, if they are here."""
     transport = SchemeTransport()
     try:

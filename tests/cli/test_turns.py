@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from mustcall.cli import cli, main
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.ledger import AttemptTrace, Contents, TallyRow, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, ContentsKept, TallyRow, TurnTrace, open_ledger
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
 from support.http import post
@@ -40,7 +40,7 @@ SCRIPT = [
 ]
 
 
-def three_attempts(place: Path, contents: Contents) -> str:
+def three_attempts(place: Path, contents: ContentsKept) -> str:
     """Let a gateway take one turn of three attempts, and return its id."""
     ledger = LedgerSettings(place=str(place), contents=contents)
     with ScriptedUpstream(SCRIPT) as upstream:
@@ -62,7 +62,7 @@ def run(*arguments: str) -> str:
 def test_a_turn_is_followed_from_its_header_to_its_attempts(tmp_path: Path) -> None:
     """Rule 117: what each attempt sent and got back, its verdict and its remedy, found by the trace of the answer."""
     place = tmp_path / "l.db"
-    turn = three_attempts(place, Contents.FULL)
+    turn = three_attempts(place, ContentsKept.FULL)
     told = json.loads(run("show", turn, "--ledger", str(place), "--json"))
     assert (told["outcome"], told["force"], told["status"]) == ("calls", "met", 200)
     verdicts = [attempt["verdict"] for attempt in told["attempts"]]
@@ -83,7 +83,7 @@ def test_a_turn_is_followed_from_its_header_to_its_attempts(tmp_path: Path) -> N
 def test_contents_are_shown_only_if_they_are_kept(tmp_path: Path) -> None:
     """Rule 117: by default nothing of what was said is kept, and the page says how to keep it."""
     place = tmp_path / "l.db"
-    turn = three_attempts(place, Contents.NONE)
+    turn = three_attempts(place, ContentsKept.NONE)
     shown = run("show", turn, "--ledger", str(place))
     assert "contents are not kept" in shown
     assert "Oslo" not in shown
@@ -153,7 +153,7 @@ def test_secrets_are_masked_in_attempts_too(tmp_path: Path) -> None:
     )
 
     async def fill() -> TurnTrace | None:
-        async with open_ledger(place, contents=Contents.REDACTED) as ledger:
+        async with open_ledger(place, contents=ContentsKept.REDACTED) as ledger:
             await ledger.put_turns([a_turn("t", attempts=(attempt,))])
             return await ledger.get_turn("t")
 

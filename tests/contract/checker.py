@@ -17,7 +17,7 @@ from contract.client import Outcome
 from contract.scenario import FIRST_PARTY, Scenario
 from contract.sse import find_disorder, read_events, readable
 from mustcall.testing import Recorded
-from mustcall.testing.adversary import Told
+from mustcall.testing.adversary import AttemptTruth
 from mustcall.testing.offers import as_object, choice_of
 
 __all__ = ["CEILING", "check"]
@@ -62,7 +62,9 @@ class _ErrorBody(msgspec.Struct):
     type: str | None = None
 
 
-def check(scenario: Scenario, outcome: Outcome, told: Sequence[Told], requests: Sequence[Recorded]) -> list[str]:
+def check(
+    scenario: Scenario, outcome: Outcome, told: Sequence[AttemptTruth], requests: Sequence[Recorded]
+) -> list[str]:
     """Return what was violated, each in a sentence."""
     turn = _Turn(scenario, outcome, told, requests)
     return list(turn.violations())
@@ -72,7 +74,7 @@ class _Turn:
     """One turn and everything known about it."""
 
     def __init__(
-        self, scenario: Scenario, outcome: Outcome, told: Sequence[Told], requests: Sequence[Recorded]
+        self, scenario: Scenario, outcome: Outcome, told: Sequence[AttemptTruth], requests: Sequence[Recorded]
     ) -> None:
         self.scenario = scenario
         self.outcome = outcome
@@ -280,7 +282,7 @@ class _Turn:
             if good and one.marks.error in self.seen:
                 yield f"leak: the error of attempt {k} ({one.what})"
 
-    def _check_text(self, k: int, one: Told, *, good: bool) -> Iterator[str]:
+    def _check_text(self, k: int, one: AttemptTruth, *, good: bool) -> Iterator[str]:
         outcome, stream = self.outcome, self.scenario.stream
         if not good:
             if not stream and not _UNMET.search(self.seen):

@@ -13,7 +13,7 @@ from contract.scenario import Scenario, build
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
-from mustcall.testing.adversary import Adversary, Told
+from mustcall.testing.adversary import Adversary, AttemptTruth
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.seam import Timeouts
 
@@ -45,7 +45,7 @@ class Report:
 
     scenario: Scenario
     outcome: Outcome
-    told: list[Told]
+    told: list[AttemptTruth]
     requests: list[Recorded]
     violations: list[str]
 

@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any
 
 from mustcall.dialects import DIALECTS, Standing, WrittenCall
-from mustcall.testing.adversary import Demand
+from mustcall.testing.adversary import CallerIntent
 from mustcall.testing.adversary_values import sample
-from mustcall.testing.offers import Choice, Offer
+from mustcall.testing.offers import Choice, OfferedTool
 
 __all__ = ["COMBINATIONS", "FIRST_PARTY", "Scenario", "Step", "build"]
 
@@ -151,7 +151,7 @@ class Scenario:
     stale: str
     impossible: bool
     controls: dict[str, str]
-    demand: Demand
+    demand: CallerIntent
 
     @property
     def asked_model(self) -> str:
@@ -212,9 +212,9 @@ def build(seed: int) -> Scenario:
         stale=stale,
         impossible=missing and not answered,
         controls=_pick_controls(source),
-        demand=Demand(
+        demand=CallerIntent(
             seed=seed,
-            tools=tuple(Offer(name, parameters) for name, parameters in tools),
+            tools=tuple(OfferedTool(name, parameters) for name, parameters in tools),
             choice=wanted,
             parallel=parallel,
             schema=schema,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from contract.scenario import build
 from mustcall.core.origin import Wire
 from mustcall.testing import Fail, Recorded, Turn
-from mustcall.testing.adversary import Adversary, Demand, Marks, answer_request
+from mustcall.testing.adversary import Adversary, CallerIntent, ContentMarks, answer_request
 from mustcall.testing.adversary_content import lie
 from mustcall.testing.adversary_values import sample, spoil
 from mustcall.testing.adversary_wire import STREAM_BENDS, Effect, parse_events, write_events
 from mustcall.testing.delivery import plan_delivery
-from mustcall.testing.offers import Choice, Offer
+from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.testing.render import Stamp, stream_reply
 
 SCHEMA: dict[str, Any] = {
@@ -72,10 +72,11 @@ def test_spoilt_samples_do_not_fit(seed: int) -> None:
 @given(seed=seeds, wire=wires, stream=st.booleans(), honest=st.booleans())
 def test_any_answer_can_be_sent(seed: int, wire: Wire, stream: bool, honest: bool) -> None:
     """Every lie can be written on every wire, and the same seed tells it again byte for byte."""
-    demand = Demand(seed=seed, tools=(Offer("look", SCHEMA),), honest_from=0 if honest else None)
+    demand = CallerIntent(seed=seed, tools=(OfferedTool("look", SCHEMA),), honest_from=0 if honest else None)
     body = request(wire, stream=stream)
     deliveries = [
-        plan_delivery(answer_request(demand, Marks(seed, 0), wire, body)[1], wire, body, Stamp(1)) for _ in range(2)
+        plan_delivery(answer_request(demand, ContentMarks(seed, 0), wire, body)[1], wire, body, Stamp(1))
+        for _ in range(2)
     ]
     assert deliveries[0] == deliveries[1]
     assert deliveries[0].status >= 200
@@ -84,8 +85,10 @@ def test_any_answer_can_be_sent(seed: int, wire: Wire, stream: bool, honest: boo
 @given(seed=seeds, wire=wires)
 def test_honest_answers_do_what_is_asked(seed: int, wire: Wire) -> None:
     """Asked for a named tool, an honest attempt calls it with fitting arguments."""
-    demand = Demand(seed=seed, tools=(Offer("look", SCHEMA),), choice=Choice("named", "look"), honest_from=0)
-    told, answer = answer_request(demand, Marks(seed, 0), wire, request(wire))
+    demand = CallerIntent(
+        seed=seed, tools=(OfferedTool("look", SCHEMA),), choice=Choice("named", "look"), honest_from=0
+    )
+    told, answer = answer_request(demand, ContentMarks(seed, 0), wire, request(wire))
     assert isinstance(answer, Turn)
     assert [call.name for call in answer.calls] == ["look"]
     assert all(jsonschema_rs.is_valid(SCHEMA, call.arguments) for call in answer.calls)
@@ -96,8 +99,8 @@ def test_honest_answers_do_what_is_asked(seed: int, wire: Wire) -> None:
 @given(seed=seeds)
 def test_the_truth_about_lies(seed: int) -> None:
     """A lie whose calls are promised exactly has those calls fit the schema."""
-    demand = Demand(seed=seed, tools=(Offer("look", SCHEMA),))
-    spoken = lie(demand, Marks(seed, 0), random.Random(seed))
+    demand = CallerIntent(seed=seed, tools=(OfferedTool("look", SCHEMA),))
+    spoken = lie(demand, ContentMarks(seed, 0), random.Random(seed))
     for name, arguments in spoken.calls:
         assert name == "look"
         assert jsonschema_rs.is_valid(SCHEMA, arguments)
@@ -108,7 +111,7 @@ def test_the_truth_about_lies(seed: int) -> None:
 def test_bends_leave_events(seed: int, wire: Wire) -> None:
     """Any stream can be bent in any way; bends that keep the meaning keep the end of the stream."""
     source = random.Random(seed)
-    spoken = lie(Demand(seed=seed, tools=(Offer("look", SCHEMA),)), Marks(seed, 0), source)
+    spoken = lie(CallerIntent(seed=seed, tools=(OfferedTool("look", SCHEMA),)), ContentMarks(seed, 0), source)
     frames = stream_reply(spoken.turn, wire, request(wire, stream=True), Stamp(1))
     for bend, effect in STREAM_BENDS[wire]:
         bent = write_events(bend(parse_events(frames), source))
@@ -120,7 +123,7 @@ def test_bends_leave_events(seed: int, wire: Wire) -> None:
 
 def test_events_are_written_as_they_were_read() -> None:
     """Unbent events say the same as before."""
-    spoken = lie(Demand(seed=3), Marks(3, 0), random.Random(3))
+    spoken = lie(CallerIntent(seed=3), ContentMarks(3, 0), random.Random(3))
     frames = stream_reply(spoken.turn, Wire.MESSAGES, request(Wire.MESSAGES, stream=True), Stamp(1))
     events = parse_events(frames)
     assert parse_events(write_events(events)) == events
@@ -140,7 +143,7 @@ def test_turns_are_kept_apart() -> None:
     for _ in range(2):
         adversary(recorded(Wire.CHAT, scenario.model))
         adversary(recorded(Wire.RESPONSES, "unannounced"))
-    assert [told.marks for told in adversary.told[scenario.model]] == [Marks(5, 0), Marks(5, 1)]
+    assert [told.marks for told in adversary.told[scenario.model]] == [ContentMarks(5, 0), ContentMarks(5, 1)]
     assert len(adversary.told["unannounced"]) == 2
     assert len(adversary.forget(scenario.model)) == 2
     assert scenario.model not in adversary.told
@@ -156,6 +159,6 @@ def test_off_the_wires() -> None:
 @pytest.mark.parametrize("letter", ["text", "markup", "argument", "reasoning", "error", "loose"])
 def test_marks_differ(letter: str) -> None:
     """A mark names its turn, its attempt and its kind."""
-    marks = {getattr(Marks(seed, attempt), letter) for seed in (1, 11) for attempt in (0, 1)}
+    marks = {getattr(ContentMarks(seed, attempt), letter) for seed in (1, 11) for attempt in (0, 1)}
     assert len(marks) == 4
-    assert Marks(1, 0).text not in Marks(11, 0).text
+    assert ContentMarks(1, 0).text not in ContentMarks(11, 0).text

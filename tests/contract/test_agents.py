@@ -17,8 +17,8 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import ScriptedModel, ScriptedUpstream
-from mustcall.testing.adversary import Adversary, Demand, Told
-from mustcall.testing.offers import Choice, Offer
+from mustcall.testing.adversary import Adversary, AttemptTruth, CallerIntent
+from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
 
@@ -94,7 +94,7 @@ async def take(
     return events.result, ran
 
 
-def violations(result: RunResult, ran: Ran, told: list[Told], requests: int) -> list[str]:
+def violations(result: RunResult, ran: Ran, told: list[AttemptTruth], requests: int) -> list[str]:
     """What of the contract was not kept."""
     found: list[str] = []
     for name, arguments in ran.made:
@@ -153,11 +153,11 @@ async def test_runs_of_two_models_keep_the_contract(wire: Wire, stream: bool, ro
 async def run_many(wire: Wire, count: int, *, stream: bool, role: str = "alone") -> list[str]:
     """Run agents side by side; return what of the contract was not kept."""
     adversary = Adversary()
-    offers = tuple(Offer(name, schema) for name, schema in SCHEMAS.items())
+    offers = tuple(OfferedTool(name, schema) for name, schema in SCHEMAS.items())
     models = [f"unknown-{number}" for number in range(count)]
     for number, model in enumerate(models):
         honest = None if number % 4 else 2
-        adversary.expect(model, Demand(seed=number + 7, tools=offers, choice=Choice("auto"), honest_from=honest))
+        adversary.expect(model, CallerIntent(seed=number + 7, tools=offers, choice=Choice("auto"), honest_from=honest))
     with ScriptedUpstream(adversary) as upstream:
         limit = asyncio.Semaphore(8)
 

@@ -11,19 +11,19 @@ from contract.client import Capture, Outcome
 from contract.scenario import Scenario, build
 from mustcall.core.origin import Wire
 from mustcall.testing import Recorded
-from mustcall.testing.adversary import Demand, Marks, Told
-from mustcall.testing.offers import Choice, Offer
+from mustcall.testing.adversary import AttemptTruth, CallerIntent, ContentMarks
+from mustcall.testing.offers import Choice, OfferedTool
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = (("get_weather", SCHEMA),)
-MARKS = (Marks(1, 0), Marks(1, 1))
+MARKS = (ContentMarks(1, 0), ContentMarks(1, 1))
 GOOD_CALL = ("c1", "get_weather", json.dumps({"city": MARKS[0].argument}))
 
 
 def scenario(mode: Any = "auto", **changes: Any) -> Scenario:
     """A plain turn: chat to chat, whole, one tool."""
     choice = Choice(mode, "get_weather" if mode == "named" else None)
-    demand = Demand(seed=1, tools=(Offer("get_weather", SCHEMA),), choice=choice)
+    demand = CallerIntent(seed=1, tools=(OfferedTool("get_weather", SCHEMA),), choice=choice)
     plain: dict[str, Any] = {
         "caller": "chat",
         "upstream": "chat",
@@ -56,14 +56,16 @@ def request(text: str = "", choice: str | None = None, **fields: Any) -> Recorde
     return Recorded("POST", "/v1/chat/completions", {}, Wire.CHAT, {}, json.loads(raw), raw)
 
 
-CALLED = Told(what="calls", marks=MARKS[0], calls=(("get_weather", {"city": MARKS[0].argument}),), calls_may=True)
-SAID = Told(what="text", marks=MARKS[0], text=f"So {MARKS[0].text}.", text_may=True, clean=True)
+CALLED = AttemptTruth(
+    what="calls", marks=MARKS[0], calls=(("get_weather", {"city": MARKS[0].argument}),), calls_may=True
+)
+SAID = AttemptTruth(what="text", marks=MARKS[0], text=f"So {MARKS[0].text}.", text_may=True, clean=True)
 ANSWER = outcome(text=f"So {MARKS[0].text}.", finish="stop")
 CALLS = outcome(calls=(GOOD_CALL,), finish="tool_calls")
 ERROR = '{"error": {"message": "no", "type": "server_error", "param": null, "code": "upstream_unavailable"}}'
 FAILURE = outcome("failed", body=ERROR, message="no", status=502)
-BAD = Told(what="bad arguments", marks=MARKS[0])
-LATER = Told(what="text", marks=MARKS[1], text=f"So {MARKS[1].text}.", text_may=True)
+BAD = AttemptTruth(what="bad arguments", marks=MARKS[0])
+LATER = AttemptTruth(what="text", marks=MARKS[1], text=f"So {MARKS[1].text}.", text_may=True)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ LATER = Told(what="text", marks=MARKS[1], text=f"So {MARKS[1].text}.", text_may=
         (scenario("required", controls={"on-unmet": "answer"}), ANSWER, SAID),
     ],
 )
-def test_kept(turn: Scenario, seen: Outcome, told: Told) -> None:
+def test_kept(turn: Scenario, seen: Outcome, told: AttemptTruth) -> None:
     """Each of the three outcomes is accepted as it should be."""
     assert check(turn, seen, [told], [request(choice=turn.demand.choice.mode)]) == []
 
@@ -86,8 +88,8 @@ def call(arguments: str, name: str = "get_weather") -> Outcome:
     return outcome(calls=(("c1", name, arguments),), finish="tool_calls")
 
 
-OTHER = Told(what="calls", marks=MARKS[1], calls=(("get_weather", {"city": "x"}),), calls_may=True)
-VIOLATIONS: dict[str, tuple[Scenario, Outcome, list[Told], str]] = {
+OTHER = AttemptTruth(what="calls", marks=MARKS[1], calls=(("get_weather", {"city": "x"}),), calls_may=True)
+VIOLATIONS: dict[str, tuple[Scenario, Outcome, list[AttemptTruth], str]] = {
     "a foreign exception": (scenario(), outcome("broken", message="TypeError"), [SAID], "broken"),
     "our own crash": (
         scenario(),
@@ -151,13 +153,13 @@ VIOLATIONS: dict[str, tuple[Scenario, Outcome, list[Told], str]] = {
     "a good attempt repeated": (
         scenario(),
         outcome(text=f"So {MARKS[1].text}.", finish="stop"),
-        [Told(what="text", marks=MARKS[0], honest=True, text_may=True), LATER],
+        [AttemptTruth(what="text", marks=MARKS[0], honest=True, text_may=True), LATER],
         "wasteful",
     ),
     "a good attempt lost": (
         scenario(),
         FAILURE,
-        [Told(what="text", marks=MARKS[0], honest=True, text_may=True)],
+        [AttemptTruth(what="text", marks=MARKS[0], honest=True, text_may=True)],
         "lifeless",
     ),
 }
@@ -181,7 +183,7 @@ def test_too_many_requests() -> None:
 @pytest.mark.parametrize("kind", ["argument", "markup", "text"])
 def test_what_is_discarded_stays_out_of_the_next_request(kind: str) -> None:
     """Rule 45: nothing of a bad attempt is sent on; clean text may be, where a call is demanded."""
-    told = [Told(what="bad", marks=MARKS[0]), LATER]
+    told = [AttemptTruth(what="bad", marks=MARKS[0]), LATER]
     seen = outcome(text=f"So {MARKS[1].text}.", finish="stop")
     sent = [request(), request(getattr(MARKS[0], kind))]
     assert f"{kind} of attempt 0 (bad) was sent on" in check(scenario(), seen, told, sent)[0]
@@ -189,7 +191,7 @@ def test_what_is_discarded_stays_out_of_the_next_request(kind: str) -> None:
 
 def test_clean_text_may_stay_in_a_forced_turn() -> None:
     """Rule 25: the clean text of a missed force stays in context."""
-    told = [SAID, Told(what="calls", marks=MARKS[1], calls_may=True, exact=False)]
+    told = [SAID, AttemptTruth(what="calls", marks=MARKS[1], calls_may=True, exact=False)]
     seen = outcome(calls=(("c1", "get_weather", json.dumps({"city": MARKS[1].argument})),), finish="tool_calls")
     sent = [request(choice="required"), request(MARKS[0].text)]
     assert check(scenario("required"), seen, told, sent) == []

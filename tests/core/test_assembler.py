@@ -13,11 +13,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import Wire
@@ -38,13 +38,13 @@ def test_interleaved_parts() -> None:
     reply = _assembled(
         Started("r1", "m"),
         PartStarted(0, Reasoning()),
-        ReasoningDelta(0, "hm"),
+        PartReasoningDelta(0, "hm"),
         PartStarted(1, Text(text="a")),
         PartStarted(2, ToolCall(id="c", name="f", arguments_json="{")),
-        TextDelta(1, "b"),
+        PartTextDelta(1, "b"),
         ArgumentsDelta(2, "}"),
         StateDelta(0, OpaqueState(Wire.MESSAGES, "sig", "up")),
-        TextDelta(1, "c"),
+        PartTextDelta(1, "c"),
         PartEnded(0),
         PartEnded(2),
         PartEnded(1),
@@ -72,10 +72,10 @@ def test_summaries_are_kept_apart() -> None:
     part = _assembled(
         Started("", ""),
         PartStarted(0, Reasoning(id="rs")),
-        ReasoningDelta(0, "one", 0),
-        ReasoningDelta(0, "two", 1),
-        ReasoningDelta(0, "!", 0),
-        ReasoningDelta(0, "raw"),
+        PartReasoningDelta(0, "one", 0),
+        PartReasoningDelta(0, "two", 1),
+        PartReasoningDelta(0, "!", 0),
+        PartReasoningDelta(0, "raw"),
     ).part(0)
     assert part == Reasoning(id="rs", text="raw", summary=("one!", "two"))
 
@@ -83,7 +83,7 @@ def test_summaries_are_kept_apart() -> None:
 def test_final_word_wins() -> None:
     """`PartEnded.part` wins over the deltas."""
     parts = _assembled(
-        Started("", ""), PartStarted(0, Text(text="")), TextDelta(0, "wrng"), PartEnded(0, Text(text="right"))
+        Started("", ""), PartStarted(0, Text(text="")), PartTextDelta(0, "wrng"), PartEnded(0, Text(text="right"))
     ).parts()
     assert parts == (Text(text="right"),)
 
@@ -180,6 +180,6 @@ def test_unrolled_reply_assembles_to_itself(parts: list[Part], reason: FinishRea
 )
 def test_a_final_text_that_is_not_what_was_streamed(streamed: tuple[str, ...], final: str, contradicted: bool) -> None:
     """A part's last form may add to what was streamed of it; anything else takes something back."""
-    deltas = [TextDelta(0, text) for text in streamed]
+    deltas = [PartTextDelta(0, text) for text in streamed]
     assembler = _assembled(PartStarted(0, Text(text="")), *deltas, PartEnded(0, Text(text=final)))
     assert assembler.contradicted is contradicted

@@ -11,10 +11,10 @@ from mustcall.core.events import (
     Event,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
-    TextDelta,
 )
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
@@ -22,9 +22,9 @@ from mustcall.core.reply import FinishReason, Reply
 _PARTS = (Text(text=""), ToolCall(id="c", name="f", arguments_json=""), Reasoning())
 _DELTAS = st.lists(
     st.one_of(
-        st.builds(TextDelta, st.just(0), st.text(max_size=3)),
+        st.builds(PartTextDelta, st.just(0), st.text(max_size=3)),
         st.builds(ArgumentsDelta, st.just(1), st.text(max_size=3)),
-        st.builds(ReasoningDelta, st.just(2), st.text(max_size=3), st.sampled_from([None, 0, 1])),
+        st.builds(PartReasoningDelta, st.just(2), st.text(max_size=3), st.sampled_from([None, 0, 1])),
     ),
     max_size=12,
 )
@@ -33,24 +33,24 @@ _DELTAS = st.lists(
 def test_neighbours_are_joined() -> None:
     """Text with text, arguments with arguments of the same call; borders between parts stay."""
     events: list[Event] = [
-        TextDelta(0, "a"),
-        TextDelta(0, "b"),
+        PartTextDelta(0, "a"),
+        PartTextDelta(0, "b"),
         ArgumentsDelta(1, "{"),
         ArgumentsDelta(2, "["),
         Ended(),
     ]
-    assert coalesce(events) == [TextDelta(0, "ab"), ArgumentsDelta(1, "{"), ArgumentsDelta(2, "["), Ended()]
+    assert coalesce(events) == [PartTextDelta(0, "ab"), ArgumentsDelta(1, "{"), ArgumentsDelta(2, "["), Ended()]
 
 
 def test_summaries_stay_apart() -> None:
     """Thinking is joined only within one summary."""
-    events: list[Event] = [ReasoningDelta(0, "a", 0), ReasoningDelta(0, "b", 0), ReasoningDelta(0, "c", 1)]
-    assert coalesce(events) == [ReasoningDelta(0, "ab", 0), ReasoningDelta(0, "c", 1)]
+    events: list[Event] = [PartReasoningDelta(0, "a", 0), PartReasoningDelta(0, "b", 0), PartReasoningDelta(0, "c", 1)]
+    assert coalesce(events) == [PartReasoningDelta(0, "ab", 0), PartReasoningDelta(0, "c", 1)]
 
 
 def test_other_events_keep_their_place() -> None:
     """An event between two deltas keeps them apart."""
-    events: list[Event] = [TextDelta(0, "a"), PartEnded(1), TextDelta(0, "b")]
+    events: list[Event] = [PartTextDelta(0, "a"), PartEnded(1), PartTextDelta(0, "b")]
     assert coalesce(events) == events
 
 

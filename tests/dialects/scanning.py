@@ -14,10 +14,10 @@ from mustcall.dialects import (
     CallEnd,
     Dialect,
     Malformed,
-    Reasoning,
     ScanEvent,
+    ScannedReasoning,
+    ScannedText,
     Scanner,
-    Text,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -106,10 +106,10 @@ def join(events: Iterable[ScanEvent]) -> list[ScanEvent]:
     for event in events:
         last = joined[-1] if joined else None
         match last, event:
-            case (Text(), Text()):
-                joined[-1] = Text(last.text + event.text)
-            case (Reasoning(), Reasoning()):
-                joined[-1] = Reasoning(last.text + event.text)
+            case (ScannedText(), ScannedText()):
+                joined[-1] = ScannedText(last.text + event.text)
+            case (ScannedReasoning(), ScannedReasoning()):
+                joined[-1] = ScannedReasoning(last.text + event.text)
             case (ArgumentDelta(), ArgumentDelta()) if last.index == event.index:
                 joined[-1] = ArgumentDelta(last.index, last.text + event.text)
             case _:
@@ -148,12 +148,12 @@ def dialects_of(events: Iterable[ScanEvent]) -> list[str]:
 
 def text_of(events: Iterable[ScanEvent]) -> str:
     """Return the text that remains."""
-    return "".join(event.text for event in events if isinstance(event, Text))
+    return "".join(event.text for event in events if isinstance(event, ScannedText))
 
 
 def reasoning_of(events: Iterable[ScanEvent]) -> str:
     """Return the text of the reasoning sections."""
-    return "".join(event.text for event in events if isinstance(event, Reasoning))
+    return "".join(event.text for event in events if isinstance(event, ScannedReasoning))
 
 
 def reasons_of(events: Iterable[ScanEvent]) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialects.scanning import TOOLS, cuts, scan
-from mustcall.dialects import CallEnd, Malformed, Scanner, Text
+from mustcall.dialects import CallEnd, Malformed, ScannedText, Scanner
 from mustcall.dialects.candidate import Candidate
 from mustcall.dialects.fences import Unfenced
 
@@ -27,7 +27,7 @@ def names(text: str, **options: object) -> list[str]:
 
 def text_of(text: str, **options: object) -> str:
     """Return what of a text stays text."""
-    return "".join(event.text for event in scan([text], **options) if isinstance(event, Text))  # pyright: ignore[reportArgumentType]
+    return "".join(event.text for event in scan([text], **options) if isinstance(event, ScannedText))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,8 @@ def test_other_fences_flow_line_by_line() -> None:
     """Rule 113: the text of a fence that cannot become a call is released as it comes."""
     scanner = Scanner(tools=TOOLS)
     out = [
-        len("".join(e.text for e in scanner.feed(c) if isinstance(e, Text))) for c in '```json\n{"key": 1,\n"b": 2}\n'
+        len("".join(e.text for e in scanner.feed(c) if isinstance(e, ScannedText)))
+        for c in '```json\n{"key": 1,\n"b": 2}\n'
     ]
     assert sum(out[:20]) >= 12
     assert sum(out) == len(out)
@@ -169,7 +170,7 @@ def test_no_character_is_lost(lead: str, body: str, tail: str, seed: int) -> Non
     place = seed % (len(text) + 1)
     assert scan([text[:place], text[place:]]) == whole
     if not any(isinstance(event, CallEnd) for event in whole):
-        assert "".join(event.text for event in whole if isinstance(event, Text)) == text
+        assert "".join(event.text for event in whole if isinstance(event, ScannedText)) == text
 
 
 @pytest.mark.parametrize("alone", ["reply", "anywhere"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dialects.scanning import TOOLS, calls_of, dialects_of, reasoning_of, reasons_of, scan, text_of
-from mustcall.dialects import ScanEvent, Scanner, Text
+from mustcall.dialects import ScanEvent, ScannedText, Scanner
 
 PARIS: dict[str, Any] = {"name": "get_weather", "arguments": {"city": "P"}}
 OBJECT = '{"city":"P"}'
@@ -117,4 +117,4 @@ def test_other_headers_are_text(text: str) -> None:
 def test_prose_is_not_held_at_the_beginning() -> None:
     """A reply that begins with a word is out as soon as it can be no header."""
     scanner = Scanner(tools=TOOLS)
-    assert [scanner.feed(character) for character in "tea"] == [[], [Text("te")], [Text("a")]]
+    assert [scanner.feed(character) for character in "tea"] == [[], [ScannedText("te")], [ScannedText("a")]]

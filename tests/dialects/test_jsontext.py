@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import MAX_DEPTH, read_string, read_value, read_wrapped_object
-from mustcall.dialects.reader import Fault, Parse, Reader
+from mustcall.dialects.reader import NotACall, Parse, Reader
 
 
 def drive(make: Callable[[Reader], Parse[Any]], pieces: list[str]) -> tuple[Any, str]:
@@ -24,7 +24,7 @@ def drive(make: Callable[[Reader], Parse[Any]], pieces: list[str]) -> tuple[Any,
             next(parse)
         except StopIteration as stop:
             return stop.value, reader.buffer[reader.position :] + "".join(rest)
-        except Fault as fault:
+        except NotACall as fault:
             return fault.reason, reader.buffer[reader.position :] + "".join(rest)
         reader.settle()
         if rest:

@@ -4,7 +4,7 @@ import pytest
 
 from dialects.scanning import calls_of, cuts, scan, text_of
 from mustcall.core.tools import Tool
-from mustcall.dialects import ArgumentDelta, CallEnd, CallStart, Malformed, ScanEvent, Text
+from mustcall.dialects import ArgumentDelta, CallEnd, CallStart, Malformed, ScanEvent, ScannedText
 
 TOOLS = (
     Tool(name="ping", parameters={"type": "object", "properties": {}}),
@@ -181,10 +181,10 @@ def test_calls_taken_back_together() -> None:
     events = read(text, loose=False)
     assert [type(event) for event in events] == [
         *(CallStart, ArgumentDelta) * 2,
-        Text,
+        ScannedText,
         Malformed,
         Malformed,
-        Text,
+        ScannedText,
     ]
     assert [(event.index, event.raw) for event in events if isinstance(event, Malformed)] == [
         (0, "[ping()"),

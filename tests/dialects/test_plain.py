@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mustcall.core.tools import Tool
-from mustcall.dialects import DIALECTS, Scanner, Text, is_plain
+from mustcall.dialects import DIALECTS, ScannedText, Scanner, is_plain
 from mustcall.dialects.examples import example_of
 
 TOOLS = (
@@ -31,8 +31,8 @@ def test_plain_means_that_a_scanner_finds_nothing(loose: bool, text: str) -> Non
         return
     scanner = Scanner(tools=TOOLS, loose=loose)
     found = [*scanner.feed(text), *scanner.close()]
-    assert all(isinstance(event, Text) for event in found)
-    assert "".join(event.text for event in found if isinstance(event, Text)) == text
+    assert all(isinstance(event, ScannedText) for event in found)
+    assert "".join(event.text for event in found if isinstance(event, ScannedText)) == text
 
 
 @pytest.mark.parametrize(

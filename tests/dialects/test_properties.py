@@ -17,8 +17,8 @@ from mustcall.dialects import (
     Dialect,
     LateReasoningEnd,
     Malformed,
-    Reasoning,
     ScanEvent,
+    ScannedReasoning,
     Standing,
     WrittenCall,
 )
@@ -151,7 +151,7 @@ def test_cutting_changes_nothing(text: str, loose: bool, offered: bool) -> None:
         assert events == whole
     assert whole is not None
     assert is_accounted_for(text, whole)
-    if not any(isinstance(event, CallEnd | Reasoning | LateReasoningEnd) for event in whole) and not any(
+    if not any(isinstance(event, CallEnd | ScannedReasoning | LateReasoningEnd) for event in whole) and not any(
         token in text for token in NEVER_TEXT
     ):
         assert text_of(whole) == text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.pyliteral import read_literal
-from mustcall.dialects.reader import Fault, Reader
+from mustcall.dialects.reader import NotACall, Reader
 
 
 def translate(pieces: list[str]) -> str | Reason:
@@ -24,7 +24,7 @@ def translate(pieces: list[str]) -> str | Reason:
             next(parse)
         except StopIteration:
             return "".join(out)
-        except Fault as fault:
+        except NotACall as fault:
             return fault.reason
         reader.settle()
     reader.closed = True
@@ -32,7 +32,7 @@ def translate(pieces: list[str]) -> str | Reason:
         next(parse)
     except StopIteration:
         return "".join(out)
-    except Fault as fault:
+    except NotACall as fault:
         return fault.reason
     return Reason.TRUNCATED
 

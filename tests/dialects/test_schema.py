@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.dialects.schema import Kind, Parameter, child_schema
+from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema
 
 ROOT: dict[str, Any] = {
     "type": "object",
@@ -55,7 +55,7 @@ ROOT: dict[str, Any] = {
 )
 def test_conversion(declared: dict[str, Any] | None, text: str, said: str) -> None:
     """Rule 131: only what the text plainly says in the declared type is converted."""
-    assert Parameter(declared, {}).convert(text) == said
+    assert DeclaredParameter(declared, {}).convert(text) == said
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_conversion(declared: dict[str, Any] | None, text: str, said: str) -> No
 )
 def test_what_has_to_wait(declared: dict[str, Any] | None, kind: Kind) -> None:
     """Strings and structures go out as they come; only what needs its end to be typed is held."""
-    assert Parameter(declared, {}).kind is kind
+    assert DeclaredParameter(declared, {}).kind is kind
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_what_has_to_wait(declared: dict[str, Any] | None, kind: Kind) -> None:
 )
 def test_declarations_are_found(key: str, said: str) -> None:
     """Rule 106: references are followed (not for ever), and a key may differ in case and separators."""
-    assert Parameter(child_schema(ROOT, key, ROOT), ROOT).convert("3") == said
+    assert DeclaredParameter(child_schema(ROOT, key, ROOT), ROOT).convert("3") == said
 
 
 def test_additional_properties() -> None:
     """An undeclared key takes the type declared for all others."""
-    assert Parameter(child_schema(ROOT, "extra", ROOT), ROOT).convert("false") == "false"
-    assert Parameter(child_schema({"properties": {}}, "extra", {}), {}).convert("false") == '"false"'
+    assert DeclaredParameter(child_schema(ROOT, "extra", ROOT), ROOT).convert("false") == "false"
+    assert DeclaredParameter(child_schema({"properties": {}}, "extra", {}), {}).convert("false") == '"false"'
 
 
 @pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
@@ -94,7 +94,7 @@ def test_branches_that_lead_back(word: str) -> None:
     """A schema whose branches refer to itself is read once, not once for every way through it."""
     loop: dict[str, Any] = {word: [{"$ref": "#/$defs/Loop"}] * 8 + [{"type": "integer"}]}
     root: dict[str, Any] = {"properties": {"loop": {"$ref": "#/$defs/Loop"}}, "$defs": {"Loop": loop}}
-    assert Parameter(child_schema(root, "loop", root), root).convert("42") == "42"
+    assert DeclaredParameter(child_schema(root, "loop", root), root).convert("42") == "42"
 
 
 def test_ambiguous_keys_mean_nothing() -> None:
@@ -109,5 +109,5 @@ def test_numbers_no_reader_can_hold(text: str) -> None:
     """A number that is not finite is no number: it stays a string. Long integers are as long as they are."""
     for kind in ("number", "integer"):
         root: dict[str, Any] = {"properties": {"a": {"type": kind}}}
-        assert Parameter(child_schema(root, "a", root), root).convert(text) == f'"{text}"'
-        assert Parameter(child_schema(root, "a", root), root).convert("1" * 400) == "1" * 400
+        assert DeclaredParameter(child_schema(root, "a", root), root).convert(text) == f'"{text}"'
+        assert DeclaredParameter(child_schema(root, "a", root), root).convert("1" * 400) == "1" * 400

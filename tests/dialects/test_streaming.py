@@ -16,11 +16,11 @@ from mustcall.dialects import (
     Malformed,
     Opener,
     Reason,
-    Reasoning,
     ScanEvent,
+    ScannedReasoning,
+    ScannedText,
     Scanner,
     Standing,
-    Text,
 )
 from mustcall.dialects.catalogue import BY_NAME
 from mustcall.dialects.reader import Parse
@@ -38,7 +38,7 @@ def test_prose_is_not_held(text: str) -> None:
     scanner = Scanner(tools=TOOLS, loose=True)
     scanner.feed("So. ")
     for character in text:
-        assert scanner.feed(character) == [Text(character)]
+        assert scanner.feed(character) == [ScannedText(character)]
 
 
 @pytest.mark.parametrize("marker", ["<tool_call>", "[TOOL_REQUEST]", "<|tool_call_begin|>", "<x:function_calls>"])
@@ -46,11 +46,11 @@ def test_only_the_ambiguous_suffix_is_held(marker: str) -> None:
     """The beginning of a marker is held, and goes out at once when it turns out to be none, or at the end."""
     for size in range(1, len(marker)):
         scanner = Scanner(tools=TOOLS)
-        assert scanner.feed("So " + marker[:size]) == [Text("So ")]
-        assert join(scanner.feed("?")) == [Text(marker[:size] + "?")]
+        assert scanner.feed("So " + marker[:size]) == [ScannedText("So ")]
+        assert join(scanner.feed("?")) == [ScannedText(marker[:size] + "?")]
         scanner = Scanner(tools=TOOLS)
         scanner.feed("So " + marker[:size])
-        assert join(scanner.close()) == [Text(marker[:size])]
+        assert join(scanner.close()) == [ScannedText(marker[:size])]
 
 
 # Of these a call is read whole before it is one: VCP's name may come last, Sarashina's call is a Python literal.
@@ -92,10 +92,10 @@ def test_a_started_call_is_taken_back() -> None:
     """Rule 40: a call that is cut is malformed under its own index, its span is text, and no end comes."""
     events = scan(['ok <tool_call>{"name": "now", "arguments": {"a": 1'])
     assert events == [
-        Text("ok "),
+        ScannedText("ok "),
         CallStart(0, "now", "hermes", "now"),
         ArgumentDelta(0, '{"a": 1'),
-        Text('<tool_call>{"name": "now", "arguments": {"a": 1'),
+        ScannedText('<tool_call>{"name": "now", "arguments": {"a": 1'),
         Malformed(Reason.TRUNCATED, '<tool_call>{"name": "now", "arguments": {"a": 1', "hermes", index=0, name="now"),
     ]
 
@@ -107,7 +107,7 @@ def test_text_of_a_refused_call_waits_for_its_report() -> None:
     assert scanner.feed("/tmp") == []  # noqa: S108 - a text, not a path
     text = '<tool_call>{"name": "rm", "arguments": {"path": "/tmp"}}'
     shown, reported, *_ = scanner.feed('"}}</tool_call>')
-    assert shown == Text(text)
+    assert shown == ScannedText(text)
     assert reported == Malformed(Reason.UNKNOWN_TOOL, text, "hermes", name="rm")
 
 
@@ -165,18 +165,18 @@ class TestReasoning:
     def test_opened_by_the_prompt(self) -> None:
         """A section that the prompt opened is reasoning from the first character."""
         events = scan(["hm</think>\n\nHi."], reasoning="opened")
-        assert events == [Reasoning("hm"), Text("Hi.")]
+        assert events == [ScannedReasoning("hm"), ScannedText("Hi.")]
 
     def test_separated_by_the_upstream(self) -> None:
         """Where the upstream separates reasoning, the tags are text."""
         text = "<think>hm</think>Hi."
-        assert scan([text], reasoning="separated") == [Text(text)]
+        assert scan([text], reasoning="separated") == [ScannedText(text)]
 
     def test_an_end_without_a_start(self) -> None:
         """A late end says that all text so far was reasoning; the tag itself is no text."""
-        assert scan(["hm\n</think>\nHi."]) == [Text("hm\n"), LateReasoningEnd(), Text("Hi.")]
-        assert scan(["hm.</think>Hi."]) == [Text("hm."), LateReasoningEnd(), Text("Hi.")]
-        assert scan(["the </think> tag"]) == [Text("the </think> tag")]
+        assert scan(["hm\n</think>\nHi."]) == [ScannedText("hm\n"), LateReasoningEnd(), ScannedText("Hi.")]
+        assert scan(["hm.</think>Hi."]) == [ScannedText("hm."), LateReasoningEnd(), ScannedText("Hi.")]
+        assert scan(["the </think> tag"]) == [ScannedText("the </think> tag")]
 
     def test_an_unclosed_section_is_known(self) -> None:
         """Rule 65: after the end the scanner tells that a section never closed."""
@@ -193,7 +193,7 @@ class TestReasoning:
         """Reasoning text is released as it comes."""
         scanner = Scanner(tools=TOOLS)
         scanner.feed("<think>")
-        assert scanner.feed("so ") == [Reasoning("so ")]
+        assert scanner.feed("so ") == [ScannedReasoning("so ")]
 
 
 class TestChoice:
@@ -220,12 +220,12 @@ class TestChoice:
 
         mine = Dialect("mine", "mine", "mine", (Opener("@@now ", read, ("{",)),), (), str)
         events = scan(["Go @@now {} on"], dialects=[mine, BY_NAME["hermes"]])
-        assert [type(event) for event in events] == [Text, CallStart, ArgumentDelta, CallEnd, Text]
+        assert [type(event) for event in events] == [ScannedText, CallStart, ArgumentDelta, CallEnd, ScannedText]
 
     def test_loose_dialects_need_permission(self) -> None:
         """Rule 64: loose formats are off unless allowed."""
         text = "Tool: now()"
-        assert scan([text]) == [Text(text)]
+        assert scan([text]) == [ScannedText(text)]
         assert isinstance(scan([text], loose=True)[-1], CallEnd)
 
     def test_standings(self) -> None:

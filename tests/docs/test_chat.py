@@ -10,7 +10,7 @@ from mustcall.cli.chat import command as chat
 from mustcall.cli.run import command as run
 from mustcall.testing import ScriptedUpstream, demo_turn
 from mustcall.toolkit.builtin import RULES, VARIABLES, builtin_tools
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.roots import roots_at
 from mustcall.toolkit.search import Documents
 
@@ -46,7 +46,7 @@ def test_every_exit_code_is_documented() -> None:
 
 def test_every_tool_and_variable_is_documented(tmp_path: Path) -> None:
     """Each built-in tool has its row, and the allowlist is the one in the code."""
-    tools = builtin_tools(roots_at([tmp_path]), documents=Documents(tmp_path), reports=Reports())
+    tools = builtin_tools(roots_at([tmp_path]), documents=Documents(tmp_path), reports=ChangeReports())
     for tool in tools:
         assert f"\n| `{tool.name}` |" in PAGE
     assert "`, `".join(VARIABLES) in PAGE

@@ -8,7 +8,7 @@ import click
 from mustcall.cli.demo import command
 from mustcall.evals.figures import Measure
 from mustcall.evals.prompts import Items, OneOf, Same, SameText, Words, load_prompts
-from mustcall.evals.questions import Demand
+from mustcall.evals.questions import AskedCall
 
 PAGE = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
 
@@ -35,7 +35,7 @@ def test_the_numbers_are_those_of_the_data() -> None:
     told = re.search(r"In (\d+) the caller.*?in (\d+) to.*?in (\d+) to", PAGE, re.DOTALL)
     assert told is not None
     assert [int(told[place]) for place in (1, 2, 3)] == [
-        sum(prompt.demand is demand for prompt in prompts) for demand in Demand
+        sum(prompt.demand is demand for prompt in prompts) for demand in AskedCall
     ]
 
 

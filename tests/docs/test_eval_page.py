@@ -8,7 +8,7 @@ import click
 from mustcall.cli.eval import command
 from mustcall.evals.bfcl.entries import SETS
 from mustcall.evals.loading import SUITES
-from mustcall.evals.questions import Demand
+from mustcall.evals.questions import AskedCall
 from mustcall.evals.summary import Column
 from support.bfcl import read_set
 
@@ -37,7 +37,7 @@ def test_every_suite_and_set_is_documented() -> None:
         assert f"\n| `{name}` | " in PAGE
     for name in SETS:
         assert f"`{name}` {len(read_set(name))}" in PAGE
-    for demand in Demand:
+    for demand in AskedCall:
         assert f"`{demand}`" in PAGE
 
 

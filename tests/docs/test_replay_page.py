@@ -12,7 +12,7 @@ import click
 import pytest
 
 from mustcall.cli import cli
-from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, ContentsKept, TurnTrace, open_ledger
 from mustcall.replay.changes import SETTINGS
 from mustcall.replay.reducing import CONFIRMED, CONFIRMING, NEEDED, TRIALS
 from mustcall.testing import Say, ScriptedUpstream, Turn
@@ -58,7 +58,7 @@ async def fill(place: Path) -> None:
         attempts=(attempt,),
         request=json.dumps(ASKED).encode(),
     )
-    async with open_ledger(place, contents=Contents.FULL) as ledger:
+    async with open_ledger(place, contents=ContentsKept.FULL) as ledger:
         await ledger.put_turns([turn])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from mustcall.cli import COMMANDS, cli, completion, doctor, init
-from mustcall.gateway.config.checkup import State
+from mustcall.gateway.config.checkup import CheckState
 from mustcall.gateway.config.settings import load_settings
 from mustcall.upstream.address import read_address
 from mustcall.upstream.providers import PROVIDERS
@@ -62,5 +62,5 @@ def test_every_check_is_explained() -> None:
     told = CliRunner().invoke(cli, ["doctor", "--json", "--upstream", "up:chat=http://127.0.0.1:9/v1", "--port", "0"])
     for check in json.loads(told.stdout)["checks"]:
         assert f"`{check['name'].replace('upstream up', 'upstream NAME')}`" in PAGE
-    for state in State:
+    for state in CheckState:
         assert f"`{state}`" in PAGE

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.parts import Reasoning, Text, ToolCall
-from mustcall.engine.aside import LARGE, Aside, heavily, heft, here
+from mustcall.engine.off_loop import LARGE, Aside, heavily, heft, here
 from mustcall.policy.limits.work_allowance import spend
 from support.values import replied
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mustcall.core.errors import CallerError
 from mustcall.core.origin import Wire
 from mustcall.engine.explaining import explain, guess_wire
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, RemedyLimits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.request.plan import RungKind
 from mustcall.policy.words.grounding import GroundingRule
@@ -63,7 +63,7 @@ RULE = GroundingRule(name="weather", triggers="weather", tool="get_weather", dir
 
 
 def settle(
-    body: Mapping[str, Any], wire: Wire, upstream: ScriptedUpstream, flag: str, house: House
+    body: Mapping[str, Any], wire: Wire, upstream: ScriptedUpstream, flag: str, house: OperatorSettings
 ) -> tuple[list[Any], list[Any]]:
     """Return the bodies that were shown, and those a gateway sent to an upstream that never calls the tool."""
     leave(upstream, "what was sent is compared with what is shown, both without a provider's stamps")
@@ -93,7 +93,7 @@ def test_what_is_shown_is_sent(wire: Wire, upstream_wire: Wire, model: str) -> N
     script = [Turn(Say(f"(what the model said in attempt {number})")) for number in range(1, 8)]
     with ScriptedUpstream(script, strict=False) as upstream:
         flag = f"{upstream_wire}={upstream.base_url}"
-        shown, sent = settle({"model": model, **FORCED[wire]}, wire, upstream, flag, House())
+        shown, sent = settle({"model": model, **FORCED[wire]}, wire, upstream, flag, OperatorSettings())
     assert shown == sent
 
 
@@ -101,15 +101,15 @@ def test_what_is_shown_is_sent(wire: Wire, upstream_wire: Wire, model: str) -> N
 @pytest.mark.parametrize(
     "house",
     [
-        House(controls=Controls(force_tools=True)),
-        House(controls=Controls(protocol=Protocol.PROMPT)),
-        House(controls=Controls(protocol=Protocol.OFF)),
-        House(controls=Controls(limits=Limits(extra_calls=1))),
-        House(rules=(RULE,)),
+        OperatorSettings(controls=Controls(force_tools=True)),
+        OperatorSettings(controls=Controls(protocol=Protocol.PROMPT)),
+        OperatorSettings(controls=Controls(protocol=Protocol.OFF)),
+        OperatorSettings(controls=Controls(limits=RemedyLimits(extra_calls=1))),
+        OperatorSettings(rules=(RULE,)),
     ],
     ids=["forced", "prompt", "off", "one extra call", "grounded"],
 )
-def test_settings_are_seen(wire: Wire, house: House) -> None:
+def test_settings_are_seen(wire: Wire, house: OperatorSettings) -> None:
     """Rules 9, 12, 71, 96: settings, limits and grounding rules shape what is shown as they shape what is sent."""
     body = {"model": "nobody-knows", **FORCED[wire]}
     if house.rules or house.controls.force_tools:
@@ -135,7 +135,7 @@ def test_answers_beside_tools_are_shown_as_sent(wire: Wire, upstream_wire: Wire,
     body = {"model": model, **FORCED[wire], **ANSWERS[wire]}
     del body["tool_choice"]
     with ScriptedUpstream(default=Turn(Say('{"city": "Paris"}')), strict=False) as upstream:
-        shown, sent = settle(body, wire, upstream, f"{upstream_wire}={upstream.base_url}", House())
+        shown, sent = settle(body, wire, upstream, f"{upstream_wire}={upstream.base_url}", OperatorSettings())
     assert shown == sent
 
 
@@ -143,10 +143,10 @@ def test_untouched() -> None:
     """Rule 105: a request that needs nothing is said to be sent as it is."""
     endpoint = settings_from_flags("chat=http://upstream.invalid/v1").endpoints[0]
     body = json.dumps({"model": "m", "messages": [QUESTION], "mine": 1}).encode()
-    (rung,) = explain(body, Wire.CHAT, endpoint, "m", House()).rungs
+    (rung,) = explain(body, Wire.CHAT, endpoint, "m", OperatorSettings()).rungs
     assert rung.untouched
     assert rung.rung.kind is RungKind.PLAIN
-    (renamed,) = explain(body, Wire.CHAT, endpoint, "n", House()).rungs
+    (renamed,) = explain(body, Wire.CHAT, endpoint, "n", OperatorSettings()).rungs
     assert not renamed.untouched
     assert renamed.body == {"model": "n", "messages": [QUESTION], "mine": 1}
 
@@ -155,7 +155,7 @@ def test_mended() -> None:
     """Rules 101, 103: what is mended is told apart from what a rung does."""
     endpoint = settings_from_flags("chat=http://upstream.invalid/v1").endpoints[0]
     body = json.dumps({"model": "m", **FORCED[Wire.CHAT]}).encode()
-    explained = explain(body, Wire.CHAT, endpoint, "m", House())
+    explained = explain(body, Wire.CHAT, endpoint, "m", OperatorSettings())
     assert [f"{entry.kind} {entry.subject}" for entry in explained.mended] == [
         "history_mended assistant",
         "history_mended user",
@@ -196,4 +196,4 @@ def test_any_body(body: bytes) -> None:
     """Whatever the body is, it is explained or refused as the caller's fault."""
     endpoint = settings_from_flags("chat=http://upstream.invalid/v1").endpoints[0]
     with suppress(CallerError):
-        assert explain(body, guess_wire(body), endpoint, "m", House()).rungs
+        assert explain(body, guess_wire(body), endpoint, "m", OperatorSettings()).rungs

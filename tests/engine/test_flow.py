@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import Tool
-from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.testing import Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
@@ -37,7 +37,7 @@ _ANNOUNCED = re.compile(rb"event: (?:response.output_item.added|content_block_st
 
 def carried(wire: Wire, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
     """What goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""
-    return Flowing(wire, Lookout(tools=TOOLS)).carry(list(pieces))
+    return Flowing(wire, ScanTargets(tools=TOOLS)).carry(list(pieces))
 
 
 def text_of(wire: Wire, stream: bytes) -> str:

@@ -9,8 +9,8 @@ from mustcall.core.assembler import Assembler
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text
 from mustcall.core.tools import Tool
-from mustcall.engine.flow import Flow
-from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.engine.stream_relay import StreamRelay
+from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.testing import Say, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
@@ -24,12 +24,12 @@ CALL = '<tool_call>\n{"name": "f", "arguments": {"q": "x"}}\n</tool_call>'
 WORDS = "Sunny, as it was all week and will be for some days more."
 
 
-def flow_of(wire: Wire) -> Flow[bytes]:
+def flow_of(wire: Wire) -> StreamRelay[bytes]:
     """A stream between two sides of one wire, looked through for calls."""
-    return Flowing(wire, Lookout(tools=TOOLS)).flow
+    return Flowing(wire, ScanTargets(tools=TOOLS)).flow
 
 
-def carried(flow: Flow[bytes], *pieces: bytes) -> bytes:
+def carried(flow: StreamRelay[bytes], *pieces: bytes) -> bytes:
     """What goes out of these pieces before the verdict."""
     return b"".join([flow.feed(piece) for piece in pieces])
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from mustcall.core.errors import UpstreamRejected
-from mustcall.core.events import Failed, TextDelta
+from mustcall.core.events import Failed, PartTextDelta
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
-from mustcall.engine.records import Progress
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
@@ -59,13 +59,13 @@ async def take(wire: Wire, *answers: FakeReply, streams: bool, retries: int = 0)
     kept = {"store": False} if wire is Wire.RESPONSES else {}
     body = json.dumps({**asked(wire, stream=streams, tools=True), **room, **kept}).encode()
     transport = FakeTransport(answers)
-    got = await Turns(transport, FakeClock(), House()).take(
+    got = await Turns(transport, FakeClock(), OperatorSettings()).take(
         inbound(wire, body, stream=streams),
         endpoint(wire, retries=retries),
         None,
         asked="m",
         controls=Controls(),
-        progress=Progress(),
+        progress=TurnProgress(),
         deadline=2_000_000.0,
     )
     match got:
@@ -105,7 +105,7 @@ async def test_behind_shown_text_it_stays_an_error(wire: Wire) -> None:
     assert isinstance(events[-1], Failed)
     assert b"tool_call>" not in body
     assert b"Bern" not in body
-    shown = "".join(event.text for event in events if isinstance(event, TextDelta))
+    shown = "".join(event.text for event in events if isinstance(event, PartTextDelta))
     assert shown == "I will look it up for you now. "
 
 

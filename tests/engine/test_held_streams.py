@@ -11,8 +11,8 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import StreamedReply
-from mustcall.engine.records import Progress
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.wording import Wording
@@ -26,7 +26,7 @@ from support.sending import carried
 
 SAID = "Let me look that up.\n\n"
 CALL = Turn(Call("weather", {"city": "Bern"}))
-TRUSTED = House(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}]))
+TRUSTED = OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}]))
 
 
 def asking(wire: Wire, *, stream: bool = True, **fields: object) -> bytes:
@@ -57,12 +57,12 @@ async def take(
     clock: FakeClock,
     *,
     stream: bool = True,
-    house: House | None = None,
-    seen: Progress | None = None,
-) -> tuple[bytes, Progress]:
+    house: OperatorSettings | None = None,
+    seen: TurnProgress | None = None,
+) -> tuple[bytes, TurnProgress]:
     """Take a turn on one wire with 100 s of time and read its answer to the end."""
-    progress = seen or Progress()
-    got = await Turns(transport, clock, house or House()).take(
+    progress = seen or TurnProgress()
+    got = await Turns(transport, clock, house or OperatorSettings()).take(
         inbound(wire, asking(wire, stream=stream), stream=stream),
         endpoint(wire, retries=1),
         None,
@@ -150,9 +150,9 @@ async def test_the_limit_that_was_sent_decides(mine: Wire, theirs: Wire, stream:
     full = Turn(Call("weather", {"city": "Bern"}), usage=Usage(input_tokens=5, output_tokens=64))
     word = {Wire.CHAT: "max_completion_tokens", Wire.RESPONSES: "max_output_tokens", Wire.MESSAGES: "max_tokens"}[mine]
     transport = FakeTransport([answer(theirs, full, stream=stream), answer(theirs, CALL, stream=stream)])
-    progress = Progress()
+    progress = TurnProgress()
     capped = msgspec.structs.replace(endpoint(theirs), max_output_tokens=64)
-    got = await Turns(transport, clock, House()).take(
+    got = await Turns(transport, clock, OperatorSettings()).take(
         inbound(mine, asking(mine, stream=stream, **{word: 64 if mine is theirs else 9000}), stream=stream),
         capped,
         None,
@@ -176,7 +176,7 @@ async def test_the_limit_that_was_sent_decides(mine: Wire, theirs: Wire, stream:
 @pytest.mark.parametrize("broken", [False, True], ids=["refused", "broken"])
 async def test_a_stream_that_is_tried_again_needs_signs_of_life(wire: Wire, stream: bool, broken: bool) -> None:
     """Rule 113: a caller of a stream gets signs of life while a refused or broken attempt is waited out."""
-    progress = Progress()
+    progress = TurnProgress()
     seen: list[bool] = []
 
     class Watched(FakeClock):
@@ -196,13 +196,13 @@ async def test_a_stream_that_is_tried_again_needs_signs_of_life(wire: Wire, stre
 async def test_a_force_that_is_passed_through_is_reported(stream: bool) -> None:
     """Rule 8: under `off` nothing is forced, and whoever asked for a force reads that."""
     clock = FakeClock()
-    got = await Turns(FakeTransport([answer(Wire.CHAT, CALL, stream=stream)]), clock, House()).take(
+    got = await Turns(FakeTransport([answer(Wire.CHAT, CALL, stream=stream)]), clock, OperatorSettings()).take(
         inbound(Wire.CHAT, asking(Wire.CHAT, stream=stream), stream=stream),
         endpoint(Wire.CHAT),
         None,
         asked="m",
         controls=Controls(protocol=Protocol.OFF, force_tools="weather"),
-        progress=Progress(),
+        progress=TurnProgress(),
         deadline=clock.monotonic() + 100,
     )
     if isinstance(got, StreamedReply):

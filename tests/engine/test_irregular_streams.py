@@ -14,7 +14,7 @@ from mustcall.engine.delivery import Delivery
 from mustcall.testing import Call, RawStream, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.registry import codec_for
 from support.flowing import Flowing
 from support.sdk import Ask, Seen, ask
@@ -126,7 +126,7 @@ def test_the_gateway_writes_it_anew(wire: Wire, name: str) -> None:
 def test_our_own_bytes_begin_on_a_new_line() -> None:
     """Rule 135: forwarded bytes may end inside a CRLF; what follows of ours is still an event of its own."""
     codec = codec_for(Wire.CHAT)
-    delivery = Delivery(codec, Request(model="m", messages=()), Stamp(token="t", created=0), AdaptationLog())
+    delivery = Delivery(codec, Request(model="m", messages=()), ReplyStamp(token="t", created=0), AdaptationLog())
     delivery.forward(b"data: {}\r\n\r", [])
     assert delivery.fail(UpstreamGarbage("broken")).startswith(b"\ndata: ")
     assert delivery.fail(UpstreamGarbage("broken")).startswith(b"data: ")

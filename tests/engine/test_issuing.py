@@ -8,7 +8,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.engine.issuing import Issued
+from mustcall.engine.issuing import IssuedStates
 
 STATES = {
     "thinking": OpaqueState(Wire.MESSAGES, {"type": "thinking", "thinking": "hm", "signature": "s1"}),
@@ -39,7 +39,7 @@ def issuers(request: Request) -> list[str]:
 @pytest.mark.parametrize("kind", STATES)
 def test_another_issuers_state_is_marked(kind: str) -> None:
     """Rule 124: state is known again by what only its issuer can write, and marked only for another upstream."""
-    issued, request = Issued(), asked(STATES[kind])
+    issued, request = IssuedStates(), asked(STATES[kind])
     assert issued.marked(request, "two/m") is request
     issued.note(reply(STATES[kind]), "one/m")
     assert issued.marked(request, "one/m") is request
@@ -49,14 +49,14 @@ def test_another_issuers_state_is_marked(kind: str) -> None:
 
 def test_state_that_anybody_can_write_is_not_kept() -> None:
     """Rule 124: plain reasoning text has no issuer to be told by."""
-    issued = Issued()
+    issued = IssuedStates()
     issued.note(reply(PLAIN), "one/m")
     assert len(issued) == 0
 
 
 def test_state_that_is_marked_stays_as_it_is() -> None:
     """Rule 124: a seal that names its issuer is believed."""
-    issued = Issued()
+    issued = IssuedStates()
     issued.note(reply(*STATES.values()), "one/m")
     request = asked(msgspec.structs.replace(STATES["thinking"], issuer="three/m"))
     assert issued.marked(request, "two/m") is request
@@ -64,7 +64,7 @@ def test_state_that_is_marked_stays_as_it_is() -> None:
 
 def test_the_oldest_are_forgotten_first() -> None:
     """Rule 124: the memory is bounded; what is seen again is new again."""
-    issued = Issued(most=2)
+    issued = IssuedStates(most=2)
     for state in (STATES["thinking"], STATES["redacted"], STATES["thinking"], STATES["encrypted"]):
         issued.note(reply(state), "one/m")
     assert len(issued) == 2

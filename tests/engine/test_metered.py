@@ -12,12 +12,12 @@ from mustcall import Agent, Budget, Caps, Upstream
 from mustcall.core.errors import MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
+from mustcall.engine.spending.budget_account import Metering, ModelPrice, Price
 from mustcall.engine.spending.metered import breaker_name
-from mustcall.engine.spending.purse import Metering, ModelPrice, Price
-from mustcall.engine.turns import House, Turns
-from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.policy.facts.controls import Controls, RemedyLimits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.failures.breaker_classes import FailureClass
@@ -47,7 +47,7 @@ async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = F
     inbound = Inbound(
         wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
     )
-    progress = Progress()
+    progress = TurnProgress()
     metered = turns.metered(metering, "s", inbound, endpoint, "m", progress=progress)
     taking = turns.take(
         inbound, endpoint, None, asked="m", controls=Controls(), progress=progress, deadline=1e12, metered=metered
@@ -78,7 +78,7 @@ def test_output_that_was_delivered_is_never_free(wire: str, protocol: Protocol) 
     statuses: list[int] = []
     got = b""
     with ScriptedUpstream(default=Hang(Turn(Say("word " * 4000)), after=60_000)) as upstream:
-        house = House(budget=budget, controls=Controls(protocol=protocol))
+        house = OperatorSettings(budget=budget, controls=Controls(protocol=protocol))
         with RunningGateway(f"{wire}={upstream.base_url}", house=house) as gateway:
             while len(statuses) < 10 and 429 not in statuses:
                 status, got = _read_some(gateway, wire, 50_000)
@@ -234,7 +234,11 @@ async def test_a_failing_caller_does_not_block_the_planner() -> None:
         planner, caller = (Upstream(f"here:chat={each.base_url}", model="m") for each in (well, down))
         budget = Budget(breaker=BreakerRule(failures=2, cool_down=600))
         agent = Agent(
-            planner=planner, caller=caller, tools=[look], budget=budget, controls=Controls(limits=Limits(extra_calls=1))
+            planner=planner,
+            caller=caller,
+            tools=[look],
+            budget=budget,
+            controls=Controls(limits=RemedyLimits(extra_calls=1)),
         )
         for _ in range(3):
             with pytest.raises(MustcallError):

@@ -5,7 +5,7 @@ import json
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.reply import Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
+from mustcall.engine.records import AttemptRecord, TurnProgress, TurnRecord
 from mustcall.policy.request.plan import Rung, RungKind
 from mustcall.policy.turn.remedy import Remedy
 
@@ -71,5 +71,5 @@ def test_the_turn_as_its_caller_may_see_it() -> None:
 
 def test_progress_begins_unheld() -> None:
     """Rule 113: until a turn says that it holds, no sign of life is due."""
-    progress = Progress()
+    progress = TurnProgress()
     assert (progress.holding, progress.record) == (False, None)

@@ -9,7 +9,7 @@ from mustcall.core.events import Failed
 from mustcall.core.limits import Limits
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
@@ -49,7 +49,7 @@ async def take(
         None,
         asked="m",
         controls=Controls(protocol=protocol),
-        progress=Progress(),
+        progress=TurnProgress(),
         deadline=clock.monotonic() + 100,
     )
     assert isinstance(got, StreamedReply)

@@ -7,8 +7,8 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply, WholeReply
-from mustcall.engine.records import Progress
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt, read_overrides
@@ -37,11 +37,11 @@ FIELDS: dict[Wire, dict[str, Any]] = {
 class Model:
     """A model that answers turns on one wire, and what is learnt of it."""
 
-    def __init__(self, wire: Wire, house: House | None = None) -> None:
+    def __init__(self, wire: Wire, house: OperatorSettings | None = None) -> None:
         self.wire = wire
         self.clock = FakeClock()
         self.learnt = Learnt()
-        self.house = house or House()
+        self.house = house or OperatorSettings()
 
     async def read(self, answer: Turn) -> bytes:
         """Take a streamed turn of one attempt; return what went out."""
@@ -60,7 +60,7 @@ class Model:
             None,
             asked="m",
             controls=Controls(),
-            progress=Progress(),
+            progress=TurnProgress(),
             deadline=self.clock.monotonic() + 100,
         )
 
@@ -112,7 +112,7 @@ async def test_a_late_fault_ends_the_stream_and_the_trust(wire: Wire) -> None:
 
 async def test_the_operator_decides() -> None:
     """Rule 139: what is configured is not overridden by what was learnt."""
-    house = House(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
     model = Model(Wire.CHAT, house)
     assert {await model.ask(GOOD) for _ in range(60)} == {1}
 

@@ -23,9 +23,9 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress, TurnRecord
-from mustcall.engine.turns import House, Turns
-from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import read_overrides
@@ -123,7 +123,7 @@ async def take(
     controls: Controls | None = None,
     retries: int = 0,
     turns: Turns | None = None,
-    progress: Progress | None = None,
+    progress: TurnProgress | None = None,
     model: str = "m",
     sends: Sequence[dict[str, Any]] | None = None,
     left: str | None = None,
@@ -135,9 +135,9 @@ async def take(
     transport = FakeTransport(answers)
     if left is not None:
         leave(transport, left)
-    turns = turns or Turns(transport, FakeClock(), House())
+    turns = turns or Turns(transport, FakeClock(), OperatorSettings())
     turns._transport = transport  # pyright: ignore[reportPrivateUsage]
-    progress = progress or Progress()
+    progress = progress or TurnProgress()
     try:
         got = await turns.take(
             request,
@@ -354,10 +354,10 @@ async def test_a_refusal_after_released_text_is_an_event(mine: Wire, theirs: Wir
 @streaming
 async def test_the_ceiling_bounds_everything(wire: Wire, stream: bool) -> None:
     """Rule 96: whatever the limits of the classes, one call and as many extra ones as the ceiling says."""
-    controls = Controls(limits=Limits(extra_calls=3, text_call=9, truncated=9, empty=9, bad_arguments=9))
+    controls = Controls(limits=RemedyLimits(extra_calls=3, text_call=9, truncated=9, empty=9, bad_arguments=9))
     cycle = [Turn(Say(" ")), Turn(Call("weather", '{"city')), Turn(Call("weather", {"city": [1]})), Turn(Say(" "))]
     answers = [answer(wire, turn, stream=stream) for turn in cycle]
-    progress, body = Progress(), body_of(wire, stream=stream)
+    progress, body = TurnProgress(), body_of(wire, stream=stream)
     misfit = WORDS.bad_arguments.format(problem="weather: city: string")
     sends = [body, *[with_steps(wire, body, words) for words in (WORDS.empty, WORDS.truncated, misfit)]]
     with pytest.raises(MustcallError) as caught:
@@ -417,7 +417,7 @@ async def test_a_missed_force_is_held_and_climbs(mine: Wire, theirs: Wire, strea
 async def test_an_answer_stays_in_context_of_a_directive(mine: Wire, theirs: Wire, stream: bool) -> None:
     """Rules 25, 53: without schema output a directive follows the ignored choice, the answer before it; prose stays."""
     answers = [answer(theirs, turn, stream=True, number=number) for number, turn in enumerate([TEXT, CALL])]
-    house = House(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
     turns = Turns(FakeTransport(()), FakeClock(), house)
     first, second = (words.format(tool="weather") for words in WORDS.call_named[:2])
     sends = [
@@ -469,7 +469,7 @@ async def test_a_refused_force_is_learnt_for_the_process(configured: bool) -> No
     """
     model = "claude-haiku-5-5"  # its profile says that it can be forced while it thinks
     facts = read_overrides([{"models": [model], "forced": "always"}]) if configured else ()
-    turns = Turns(FakeTransport(()), FakeClock(), House(overrides=facts))
+    turns = Turns(FakeTransport(()), FakeClock(), OperatorSettings(overrides=facts))
     fields: dict[str, Any] = {
         "model": model,
         "tool_choice": force(Wire.MESSAGES),
@@ -516,7 +516,7 @@ async def test_streams_cut_after_every_event(wire: Wire) -> None:
 async def test_a_deadline_for_all_attempts(wire: Wire, stream: bool) -> None:
     """Rule 97: no attempt starts with less than the least time left."""
     clock = FakeClock()
-    progress = Progress()
+    progress = TurnProgress()
 
     class Slow(FakeTransport):
         async def send(self, call: UpstreamCall) -> FakeReply:
@@ -524,14 +524,14 @@ async def test_a_deadline_for_all_attempts(wire: Wire, stream: bool) -> None:
             return await super().send(call)
 
     transport = Slow([answer(wire, Turn(Say(" ")), stream=stream) for _ in range(3)])
-    turns = Turns(transport, clock, House())
+    turns = Turns(transport, clock, OperatorSettings())
     with pytest.raises(UpstreamTimeout):
         await turns.take(
             request_of(wire, stream=stream),
             endpoint(wire),
             None,
             asked="m",
-            controls=Controls(limits=Limits(least_seconds=500)),
+            controls=Controls(limits=RemedyLimits(least_seconds=500)),
             progress=progress,
             deadline=clock.monotonic() + 1050,
         )
@@ -545,9 +545,9 @@ async def test_a_deadline_for_all_attempts(wire: Wire, stream: bool) -> None:
 @wires
 async def test_no_first_attempt_without_the_least_time(wire: Wire, stream: bool, left: float, sent: int) -> None:
     """Rule 97: the first attempt, too, starts only with the least time left; with less nothing is sent."""
-    clock, progress = FakeClock(), Progress()
+    clock, progress = FakeClock(), TurnProgress()
     transport = FakeTransport([answer(wire, Turn(Say("hi")), stream=stream)])
-    taking = Turns(transport, clock, House()).take(
+    taking = Turns(transport, clock, OperatorSettings()).take(
         request_of(wire, stream=stream),
         endpoint(wire),
         None,
@@ -568,11 +568,11 @@ async def test_no_first_attempt_without_the_least_time(wire: Wire, stream: bool,
 @wires
 async def test_no_retry_without_the_least_time(wire: Wire, left: float, sent: int) -> None:
     """Rules 97, 111: what the transport would send again after its wait is not sent with less than the least time."""
-    clock, progress = FakeClock(), Progress()
+    clock, progress = FakeClock(), TurnProgress()
     busy = refusal(wire, Fail(503, "Overloaded"))
     transport = FakeTransport([busy, answer(wire, Turn(Say("hi")), stream=False)])
     request = request_of(wire)
-    taken = await Turns(transport, clock, House()).take(
+    taken = await Turns(transport, clock, OperatorSettings()).take(
         request,
         endpoint(wire, retries=2),
         None,
@@ -590,7 +590,7 @@ async def test_transport_retries_count_under_the_ceiling(wire: Wire) -> None:
     """Rules 96, 111: retries of the transport have their own counter, and the one ceiling over both."""
     busy = [refusal(wire, Fail(529, "Overloaded")) for _ in range(2)]
     empty = [answer(wire, Turn(Say(" ")), stream=False) for _ in range(1)]
-    controls = Controls(limits=Limits(extra_calls=2, empty=9))
+    controls = Controls(limits=RemedyLimits(extra_calls=2, empty=9))
     sends = [body_of(wire)] * 3
     with pytest.raises(MustcallError) as caught:
         await take(request_of(wire), wire, *busy, *empty, retries=2, controls=controls, sends=sends)
@@ -602,14 +602,14 @@ async def test_leaving_closes_the_upstream(wire: Wire) -> None:
     """Rule 116: a caller that goes away in mid-stream ends the upstream's reply, and no attempt follows."""
     upstream = answer(wire, TEXT, stream=True)
     transport = FakeTransport([upstream])
-    turns = Turns(transport, FakeClock(), House())
+    turns = Turns(transport, FakeClock(), OperatorSettings())
     got = await turns.take(
         request_of(wire, stream=True),
         endpoint(wire),
         None,
         asked="m",
         controls=Controls(),
-        progress=Progress(),
+        progress=TurnProgress(),
         deadline=DEADLINE,
     )
     assert isinstance(got, StreamedReply)

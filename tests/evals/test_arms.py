@@ -9,12 +9,12 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
-from mustcall.evals.arms import GatewayPath, Subject, ask_bare, ask_engine, ask_gateway, settle_form
-from mustcall.evals.asking import ask
+from mustcall.evals.arms import EvalSubject, GatewayPath, ask_bare, ask_engine, ask_gateway, settle_form
+from mustcall.evals.client_requests import ask
 from mustcall.evals.counting import CountedTransport
 from mustcall.evals.prompts import as_question
-from mustcall.evals.questions import Demand, Question, Role, Said
-from mustcall.evals.rows import Arm, Ending, Form, Row
+from mustcall.evals.questions import AskedCall, Question, Said, Speaker
+from mustcall.evals.rows import Arm, Ending, EvalRow, Form
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Answer, Call, Fail, RunningGateway, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
@@ -30,14 +30,14 @@ RIGHT = Turn(Call(OSLO.wants, right_arguments(OSLO)))
 @asynccontextmanager
 async def measuring(
     script: Script | list[Answer], wire: Wire = Wire.CHAT, *, stream: bool = False
-) -> AsyncGenerator[tuple[Subject, ScriptedUpstream]]:
+) -> AsyncGenerator[tuple[EvalSubject, ScriptedUpstream]]:
     """A subject on a scripted upstream."""
     transport, clock = HttpTransport(), FakeClock()
     with ScriptedUpstream(script, strict=True) as upstream:
         endpoint = Endpoint(
             name="it", wire=wire, base_url=f"{upstream.url}/v1", api_key="any", backoff=Backoff(retries=0)
         )
-        subject = Subject(
+        subject = EvalSubject(
             endpoint=endpoint,
             model="m",
             turns=Turns(transport, clock),
@@ -55,13 +55,13 @@ async def measuring(
 @pytest.mark.parametrize("wire", Wire)
 @pytest.mark.parametrize("asked", [ask_bare, ask_engine], ids=["bare", "engine"])
 async def test_streams_are_read_like_whole_replies(
-    wire: Wire, asked: Callable[[Subject, Question, int], Awaitable[Row]]
+    wire: Wire, asked: Callable[[EvalSubject, Question, int], Awaitable[EvalRow]]
 ) -> None:
     """Streamed or not, on each wire, a row has the same calls, text, finish and tokens."""
     found: list[tuple[object, ...]] = []
     for stream in (False, True):
         for answer in (RIGHT, PROSE):
-            question = msgspec.structs.replace(QUESTION, demand=Demand.AUTO)
+            question = msgspec.structs.replace(QUESTION, demand=AskedCall.AUTO)
             async with measuring(lambda _, answer=answer: answer, wire, stream=stream) as (subject, upstream):
                 row = await asked(subject, question, 3)
             assert upstream.requests[0].body == ask(question, wire, "m", SAMPLING, stream=stream)
@@ -101,13 +101,13 @@ async def test_tools_in_words() -> None:
 
 
 @pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize("demand", Demand)
-def test_words_join_a_system_message(wire: Wire, demand: Demand) -> None:
+@pytest.mark.parametrize("demand", AskedCall)
+def test_words_join_a_system_message(wire: Wire, demand: AskedCall) -> None:
     """The words stand before a question's own system message, wherever the wire has that."""
     question = Question(
         id="q",
         set="s",
-        messages=(Said(Role.SYSTEM, "Be brief."), Said(Role.USER, "Weather?"), Said(Role.ASSISTANT, "Where?")),
+        messages=(Said(Speaker.SYSTEM, "Be brief."), Said(Speaker.USER, "Weather?"), Said(Speaker.ASSISTANT, "Where?")),
         tools=OSLO.tools,
         demand=demand,
         named=OSLO.wants,
@@ -116,7 +116,7 @@ def test_words_join_a_system_message(wire: Wire, demand: Demand) -> None:
     system = body["messages"][0]["content"] if wire is Wire.CHAT else body.get("instructions") or body.get("system")
     assert isinstance(system, str)
     assert system.endswith("\n\nBe brief.")
-    assert (f"the function {OSLO.wants};" in system) is (demand is Demand.NAMED)
+    assert (f"the function {OSLO.wants};" in system) is (demand is AskedCall.NAMED)
     turns = body["input"] if wire is Wire.RESPONSES else body["messages"]
     assert [turn["role"] for turn in turns[-2:]] == ["user", "assistant"]
 
@@ -140,7 +140,7 @@ async def test_settling_how_tools_are_given(answer: Answer, form: Form) -> None:
 async def test_what_a_gateway_tells() -> None:
     """Verdicts, request id and upstream calls of a turn come from the headers; a counter also works for streams."""
     prompt = PROMPTS["list-tmp"]
-    question = msgspec.structs.replace(as_question(prompt), demand=Demand.REQUIRED)
+    question = msgspec.structs.replace(as_question(prompt), demand=AskedCall.REQUIRED)
     script: list[Answer] = [PROSE, Turn(Call(prompt.wants, right_arguments(prompt)))]
     async with measuring(script * 2) as (subject, upstream):
         counted = CountedTransport(HttpTransport)

@@ -6,18 +6,18 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import ChoiceMode, Tool
-from mustcall.evals.asking import Sampling, ask, greet
-from mustcall.evals.prompts import Prompt, as_question, load_prompts
-from mustcall.evals.questions import Demand
+from mustcall.evals.client_requests import Sampling, ask, greet
+from mustcall.evals.prompts import EvalPrompt, as_question, load_prompts
+from mustcall.evals.questions import AskedCall
 from mustcall.wire.registry import codec_for
 from support.evaluating import OSLO, PROMPTS, SAMPLING
 
-MODES = {Demand.REQUIRED: ChoiceMode.REQUIRED, Demand.NAMED: ChoiceMode.NAMED, Demand.AUTO: ChoiceMode.AUTO}
+MODES = {AskedCall.REQUIRED: ChoiceMode.REQUIRED, AskedCall.NAMED: ChoiceMode.NAMED, AskedCall.AUTO: ChoiceMode.AUTO}
 
 
 @pytest.mark.parametrize("wire", Wire)
 @pytest.mark.parametrize("prompt", load_prompts(), ids=lambda prompt: prompt.id)
-def test_a_prompt_on_a_wire(prompt: Prompt, wire: Wire) -> None:
+def test_a_prompt_on_a_wire(prompt: EvalPrompt, wire: Wire) -> None:
     """What the wire's codec reads is the prompt: its words, tools, schemas and choice, and no hint beside them."""
     read = codec_for(wire).decode_request(msgspec.json.encode(ask(as_question(prompt), wire, "m", SAMPLING)))
     tools = [tool for tool in read.tools if isinstance(tool, Tool)]
@@ -26,7 +26,7 @@ def test_a_prompt_on_a_wire(prompt: Prompt, wire: Wire) -> None:
     ]
     assert read.tool_choice is not None
     assert read.tool_choice.mode is MODES[prompt.demand]
-    assert read.tool_choice.name == (prompt.wants if prompt.demand is Demand.NAMED else None)
+    assert read.tool_choice.name == (prompt.wants if prompt.demand is AskedCall.NAMED else None)
     assert [[part.text for part in message.parts if isinstance(part, Text)] for message in read.messages] == [
         [prompt.says]
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Run
+from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm, Ending, Form
 from support.answered import kept_answers
 from support.embedded import BASE_URL, NAME, readied
@@ -36,7 +36,7 @@ def test_three_prompts_on_the_embedded_model(
     with pytest.raises(SystemExit) as ended:
         main(["demo", "--model", NAME, "--prompts", "3", "--max-tokens", "64", "--json", "r.json", "--html", "r.html"])
     assert not ended.value.code
-    run = msgspec.convert(json.loads((tmp_path / "r.json").read_bytes())["run"], Run)
+    run = msgspec.convert(json.loads((tmp_path / "r.json").read_bytes())["run"], EvalResults)
     figures = add_up(run)
     assert run.circumstances.address == BASE_URL
     assert len(run.pairs) == 3

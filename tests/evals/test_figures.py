@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.prompts import load_prompts
-from mustcall.evals.questions import Demand
-from mustcall.evals.results import Run, Trial
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.results import EvalResults, Trial
 from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
 from mustcall.evals.statistics import wilson
@@ -57,7 +57,7 @@ def test_wilson_known_values() -> None:
 
 
 @given(runs)
-def test_sums_are_the_trials(run: Run) -> None:
+def test_sums_are_the_trials(run: EvalResults) -> None:
     """Every figure can be counted again from the trials, and the demands add up to the whole."""
     figures = add_up(run)
     for arm in Arm:
@@ -75,9 +75,9 @@ def test_sums_are_the_trials(run: Run) -> None:
 
 
 @given(runs)
-def test_results_survive_json(run: Run) -> None:
+def test_results_survive_json(run: EvalResults) -> None:
     """What is written with `--json` can be read again, figures included."""
-    assert msgspec.json.decode(msgspec.json.encode(run), type=Run) == run
+    assert msgspec.json.decode(msgspec.json.encode(run), type=EvalResults) == run
     assert msgspec.json.decode(msgspec.json.encode(add_up(run)))
 
 
@@ -90,7 +90,7 @@ def test_a_small_run() -> None:
     assert (figures.cost[Arm.BARE].extra, figures.cost[Arm.MUSTCALL].extra) == (0, 7)
     assert figures.written == {Arm.BARE: 1, Arm.MUSTCALL: 0}
     assert figures.failed == {Arm.BARE: 1, Arm.MUSTCALL: 1}
-    assert figures.by_demand[Demand.REQUIRED][Arm.MUSTCALL][Measure.VALID].of == 2
+    assert figures.by_demand[AskedCall.REQUIRED][Arm.MUSTCALL][Measure.VALID].of == 2
 
 
 def test_partial_runs_say_so() -> None:

@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.journal import Journal, find_unfinished, read_journal
-from mustcall.evals.rows import Arm, Row
+from mustcall.evals.journal import ReplyJournal, find_unfinished, read_journal
+from mustcall.evals.rows import Arm, EvalRow
 from support.evalrows import LIST, OSLO, facts, failed, row
 
 ROWS = (row(OSLO, Arm.BARE), row(OSLO, Arm.MUSTCALL, right=True, verdicts=("called",)), row(LIST, Arm.BARE, turn=2))
 
 
-def kept(file: Path, *rows: Row) -> bytes:
+def kept(file: Path, *rows: EvalRow) -> bytes:
     """Write a run's file; return its bytes."""
-    with Journal(file, facts()) as journal:
+    with ReplyJournal(file, facts()) as journal:
         for each in rows:
             journal.add(each)
     return file.read_bytes()
@@ -24,7 +24,7 @@ def kept(file: Path, *rows: Row) -> bytes:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """Each reply is a line of JSON of its own, there as soon as it is added, and read back equal."""
     file = tmp_path / "r.jsonl"
-    with Journal(file, facts()) as journal:
+    with ReplyJournal(file, facts()) as journal:
         for count, each in enumerate(ROWS, 2):
             journal.add(each)
             assert file.read_bytes().count(b"\n") == count
@@ -36,7 +36,7 @@ def test_a_run_goes_on(tmp_path: Path) -> None:
     """Opened again under the same circumstances, at another time, the file gives its rows and takes more."""
     file = tmp_path / "r.jsonl"
     kept(file, *ROWS[:2])
-    with Journal(file, facts(started="2027-01-01T00:00:00+00:00")) as journal:
+    with ReplyJournal(file, facts(started="2027-01-01T00:00:00+00:00")) as journal:
         assert journal.rows == ROWS[:2]
         assert journal.done == {(OSLO.id, Arm.BARE), (OSLO.id, Arm.MUSTCALL)}
         journal.add(ROWS[2])
@@ -49,7 +49,7 @@ def test_a_run_goes_on_from_any_cut(tmp_path: Path) -> None:
     whole = kept(file, *ROWS)
     for cut in range(len(whole)):
         file.write_bytes(whole[:cut])
-        with Journal(file, facts()) as journal:
+        with ReplyJournal(file, facts()) as journal:
             there = max(0, whole[:cut].count(b"\n") - 1)
             assert journal.rows == ROWS[:there]
             for each in ROWS[there:]:
@@ -62,7 +62,7 @@ def test_other_circumstances_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     before = kept(file, *ROWS)
     with pytest.raises(ConfigError, match=r'seed 0 instead of 1; model "tiny" instead of "big".*--out') as raised:
-        Journal(file, facts(model="big", seed=1))
+        ReplyJournal(file, facts(model="big", seed=1))
     assert "started" not in raised.value.message
     assert file.read_bytes() == before
 
@@ -70,14 +70,14 @@ def test_other_circumstances_are_refused(tmp_path: Path) -> None:
 def test_other_weights_are_refused(tmp_path: Path) -> None:
     """Rule 149: a run with another model file is another run; one whose weights were not recorded may be."""
     file = tmp_path / "r.jsonl"
-    with Journal(file, facts(weights="aa11")) as journal:
+    with ReplyJournal(file, facts(weights="aa11")) as journal:
         journal.add(ROWS[0])
     with pytest.raises(ConfigError, match=r"weights with the SHA-256 aa11 instead of with the SHA-256 bb22.*--out"):
-        Journal(file, facts(weights="bb22"))
-    with Journal(file, facts(weights="aa11")) as journal:
+        ReplyJournal(file, facts(weights="bb22"))
+    with ReplyJournal(file, facts(weights="aa11")) as journal:
         assert journal.rows == ROWS[:1]
     with pytest.raises(ConfigError, match=r"aa11 instead of that were not recorded"):
-        Journal(file, facts())
+        ReplyJournal(file, facts())
 
 
 def test_files_without_weights_are_read(tmp_path: Path) -> None:
@@ -87,21 +87,21 @@ def test_files_without_weights_are_read(tmp_path: Path) -> None:
     old = {name: value for name, value in msgspec.json.decode(first).items() if name != "weights"}
     file.write_bytes(b"".join([msgspec.json.encode(old), b"\n", *others]))
     assert read_journal(file) == (facts(), ROWS)
-    with Journal(file, facts()) as journal:
+    with ReplyJournal(file, facts()) as journal:
         assert journal.rows == ROWS
     with pytest.raises(ConfigError, match="weights that were not recorded instead of with the SHA-256 aa11"):
-        Journal(file, facts(weights="aa11"))
+        ReplyJournal(file, facts(weights="aa11"))
 
 
 def test_one_process_writes_to_a_file(tmp_path: Path) -> None:
     """A second run on a file that is being written to is refused, and goes on once it is free."""
     file = tmp_path / "r.jsonl"
-    with Journal(file, facts()) as journal:
+    with ReplyJournal(file, facts()) as journal:
         journal.add(ROWS[0])
         with pytest.raises(ConfigError, match="another run is writing to"):
-            Journal(file, facts())
+            ReplyJournal(file, facts())
         journal.add(ROWS[1])
-    with Journal(file, facts()) as again:
+    with ReplyJournal(file, facts()) as again:
         assert again.rows == ROWS[:2]
 
 
@@ -109,14 +109,14 @@ def test_when_a_run_began_is_kept(tmp_path: Path) -> None:
     """A run that goes on is the run that was begun."""
     file = tmp_path / "r.jsonl"
     kept(file, *ROWS)
-    with Journal(file, facts(started="2027-01-01T00:00:00+00:00")) as journal:
+    with ReplyJournal(file, facts(started="2027-01-01T00:00:00+00:00")) as journal:
         assert journal.facts == facts()
 
 
 def test_the_newest_incomplete_run_is_found(tmp_path: Path) -> None:
     """Of the runs with equal facts the newest that is not complete goes on; an outage counts as not answered."""
     assert find_unfinished(tmp_path / "gone", facts()) is None
-    runs: dict[str, tuple[dict[str, str | int], tuple[Row, ...]]] = {
+    runs: dict[str, tuple[dict[str, str | int], tuple[EvalRow, ...]]] = {
         "older": ({"started": "2026-01-01"}, ROWS[:1]),
         "newer": ({"started": "2026-02-01"}, (*ROWS, failed(LIST, Arm.MUSTCALL, upstream=True))),
         "complete": ({"started": "2026-03-01"}, (*ROWS, failed(LIST, Arm.MUSTCALL))),
@@ -124,14 +124,14 @@ def test_the_newest_incomplete_run_is_found(tmp_path: Path) -> None:
         "weights": ({"started": "2026-05-01", "weights": "aa11"}, ROWS[:1]),
     }
     for name, (changes, rows) in runs.items():
-        with Journal(tmp_path / f"{name}.jsonl", facts(**changes)) as journal:
+        with ReplyJournal(tmp_path / f"{name}.jsonl", facts(**changes)) as journal:
             for each in rows:
                 journal.add(each)
     (tmp_path / "broken.jsonl").write_bytes(b"{nonsense\n")
     (tmp_path / "folder.jsonl").mkdir()
     assert find_unfinished(tmp_path, facts()) == tmp_path / "newer.jsonl"
     assert find_unfinished(tmp_path, facts(weights="aa11")) == tmp_path / "weights.jsonl"
-    with Journal(tmp_path / "newer.jsonl", facts()):
+    with ReplyJournal(tmp_path / "newer.jsonl", facts()):
         assert find_unfinished(tmp_path, facts()) == tmp_path / "older.jsonl"
     assert find_unfinished(tmp_path, facts(seed=2)) is None
 
@@ -148,7 +148,7 @@ def test_what_the_upstream_did_not_answer_is_asked_again(tmp_path: Path) -> None
     """An outage is no result when the run goes on; an error of the model is one."""
     file = tmp_path / "r.jsonl"
     kept(file, failed(OSLO, Arm.BARE, upstream=True), failed(OSLO, Arm.MUSTCALL))
-    with Journal(file, facts()) as journal:
+    with ReplyJournal(file, facts()) as journal:
         assert journal.done == {(OSLO.id, Arm.MUSTCALL)}
     assert len(read_journal(file)[1]) == 2
 
@@ -176,7 +176,7 @@ def test_damage_in_the_middle_is_told(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     lines = kept(file, *ROWS).splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[:2], b"{nonsense\n", *lines[2:]]))
-    for read in (lambda: read_journal(file), lambda: Journal(file, facts())):
+    for read in (lambda: read_journal(file), lambda: ReplyJournal(file, facts())):
         with pytest.raises(ConfigError, match="damaged at line 3"):
             read()
 
@@ -186,6 +186,6 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x", encoding="utf-8")
     for place in (tmp_path, tmp_path / "plain" / "r.jsonl"):
         with pytest.raises(ConfigError, match="cannot write"):
-            Journal(place, facts())
+            ReplyJournal(place, facts())
     with pytest.raises(ConfigError, match="cannot read"):
         read_journal(tmp_path / "gone.jsonl")

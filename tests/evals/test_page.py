@@ -6,7 +6,7 @@ import pytest
 
 from mustcall.evals.figures import Measure, add_up
 from mustcall.evals.page import DEFINITIONS, write_page
-from mustcall.evals.results import Run
+from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm
 from mustcall.evals.wording import cost_rows, headline, interval, of, percent
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
@@ -14,7 +14,7 @@ from support.htmlpage import Page
 
 
 @pytest.mark.parametrize("run", [small_run(), small_run(planned=9), run_of()], ids=["whole", "partial", "empty"])
-def test_the_page_is_well_formed(run: Run) -> None:
+def test_the_page_is_well_formed(run: EvalResults) -> None:
     """Every tag is closed in its place, for any run."""
     assert headline(add_up(run)) in Page(write_page(run)).text
 

@@ -9,12 +9,12 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.evals.chart import check_drawable
 from mustcall.evals.picture import draw_picture
-from mustcall.evals.results import Run
+from mustcall.evals.results import EvalResults
 from support.evaluating import run_of, small_run
 
 
 @pytest.mark.parametrize("run", [small_run(), small_run(planned=9), run_of()], ids=["whole", "partial", "empty"])
-def test_a_picture_is_drawn(run: Run, tmp_path: Path) -> None:
+def test_a_picture_is_drawn(run: EvalResults, tmp_path: Path) -> None:
     """A PNG wide enough to read comes out, for any run."""
     file = tmp_path / "chart.png"
     draw_picture(run, file)

@@ -3,8 +3,8 @@
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.prompts import Prompt, choose_prompts, describe_wanted, load_prompts
-from mustcall.evals.questions import Demand
+from mustcall.evals.prompts import EvalPrompt, choose_prompts, describe_wanted, load_prompts
+from mustcall.evals.questions import AskedCall
 from mustcall.evals.scoring import Score, score
 from mustcall.policy.schema.validation import schema_fault
 from support.evaluating import PROMPTS, right_call
@@ -17,11 +17,11 @@ def test_there_are_forty_of_them() -> None:
     prompts = load_prompts()
     assert len(prompts) == len(PROMPTS) == len({prompt.says for prompt in prompts}) == 40
     demands = [prompt.demand for prompt in prompts]
-    assert [demands.count(demand) for demand in Demand] == [20, 10, 10]
+    assert [demands.count(demand) for demand in AskedCall] == [20, 10, 10]
 
 
 @each
-def test_the_right_call_is_right(prompt: Prompt) -> None:
+def test_the_right_call_is_right(prompt: EvalPrompt) -> None:
     """One to four tools are on offer, their schemas compile, and the wanted call scores in full."""
     assert 1 <= len(prompt.tools) <= 4
     assert all(schema_fault(tool.parameters or {}) is None for tool in prompt.tools)
@@ -29,7 +29,7 @@ def test_the_right_call_is_right(prompt: Prompt) -> None:
 
 
 @each
-def test_a_stranger_to_the_prompt_is_not_right(prompt: Prompt) -> None:
+def test_a_stranger_to_the_prompt_is_not_right(prompt: EvalPrompt) -> None:
     """No prompt is so lax that another prompt's right call would do."""
     others = (other for other in load_prompts() if other.id != prompt.id)
     assert not any(score(prompt, [right_call(other)]).right_arguments for other in others)
@@ -45,7 +45,7 @@ def test_the_right_tool_stands_anywhere() -> None:
 
 def test_a_short_run_is_mixed() -> None:
     """The first four prompts have every demand among them."""
-    assert {prompt.demand for prompt in choose_prompts(4)} == set(Demand)
+    assert {prompt.demand for prompt in choose_prompts(4)} == set(AskedCall)
 
 
 def test_a_seed_decides_the_order() -> None:

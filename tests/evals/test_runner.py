@@ -8,11 +8,11 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House, Turns
-from mustcall.evals.arms import Subject, ask_bare, ask_engine, make_askers, warm_up
-from mustcall.evals.asking import ask, greet
+from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.evals.arms import EvalSubject, ask_bare, ask_engine, make_askers, warm_up
+from mustcall.evals.client_requests import ask, greet
 from mustcall.evals.pairs import compare, trial_of
-from mustcall.evals.prompts import Prompt, as_question
+from mustcall.evals.prompts import EvalPrompt, as_question
 from mustcall.evals.results import Pair, Trial
 from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.runner import ask_all
@@ -31,16 +31,16 @@ ALL = Score(valid=True, right_tool=True, right_arguments=True)
 PROSE = Turn(Say("Rainy, I should think."))
 LIST = PROMPTS["list-tmp"]
 TOKYO = PROMPTS["time-tokyo"]
-Way = Callable[[Subject, Prompt], Awaitable[Trial]]
-OBEYS = House(overrides=read_overrides([{"models": ["*"], "forced": "always", "reasoning": "never"}]))
+Way = Callable[[EvalSubject, EvalPrompt], Awaitable[Trial]]
+OBEYS = OperatorSettings(overrides=read_overrides([{"models": ["*"], "forced": "always", "reasoning": "never"}]))
 
 
-def right(prompt: Prompt) -> Turn:
+def right(prompt: EvalPrompt) -> Turn:
     """The turn of a model that calls as it should."""
     return Turn(Call(prompt.wants, right_arguments(prompt)))
 
 
-def leaked(prompt: Prompt) -> Turn:
+def leaked(prompt: EvalPrompt) -> Turn:
     """The turn of a model that writes the right call into its text."""
     written = json.dumps({"name": prompt.wants, "arguments": right_arguments(prompt)})
     return Turn(Say(f"<tool_call>{written}</tool_call>"))
@@ -48,8 +48,8 @@ def leaked(prompt: Prompt) -> Turn:
 
 @asynccontextmanager
 async def measuring(
-    script: Script | list[Answer], wire: Wire = Wire.CHAT, house: House | None = None, retries: int = 0
-) -> AsyncGenerator[tuple[Subject, ScriptedUpstream]]:
+    script: Script | list[Answer], wire: Wire = Wire.CHAT, house: OperatorSettings | None = None, retries: int = 0
+) -> AsyncGenerator[tuple[EvalSubject, ScriptedUpstream]]:
     """A subject on a scripted upstream."""
     transport, clock = HttpTransport(), FakeClock()
     with ScriptedUpstream(script, strict=True) as upstream:
@@ -58,24 +58,26 @@ async def measuring(
         turns = Turns(transport, clock, house)
         try:
             yield (
-                Subject(endpoint=endpoint, model="m", turns=turns, transport=transport, clock=clock, sampling=SAMPLING),
+                EvalSubject(
+                    endpoint=endpoint, model="m", turns=turns, transport=transport, clock=clock, sampling=SAMPLING
+                ),
                 upstream,
             )
         finally:
             await transport.close()
 
 
-async def try_bare(subject: Subject, prompt: Prompt) -> Trial:
+async def try_bare(subject: EvalSubject, prompt: EvalPrompt) -> Trial:
     """Ask the upstream itself."""
     return trial_of(prompt, await ask_bare(subject, as_question(prompt)))
 
 
-async def try_mustcall(subject: Subject, prompt: Prompt) -> Trial:
+async def try_mustcall(subject: EvalSubject, prompt: EvalPrompt) -> Trial:
     """Take a turn."""
     return trial_of(prompt, await ask_engine(subject, as_question(prompt)))
 
 
-async def pairs_of(subject: Subject, *prompts: Prompt) -> list[Pair]:
+async def pairs_of(subject: EvalSubject, *prompts: EvalPrompt) -> list[Pair]:
     """Run to the end."""
     return [pair async for pair in compare(prompts, make_askers(subject), name="it")]
 
@@ -173,7 +175,10 @@ async def test_arms_take_turns_in_going_first() -> None:
 async def test_arms_take_turns_in_each_set() -> None:
     """Rule 149: each question is asked in both arms; in each set they take turns, and the row says who went first."""
     auto, named = as_question(TOKYO), as_question(LIST)
-    async with measuring(lambda _: PROSE, house=House(controls=Controls(protocol=Protocol.OFF))) as (subject, _):
+    async with measuring(lambda _: PROSE, house=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as (
+        subject,
+        _,
+    ):
         rows = [row async for row in ask_all([auto, named] * 2, make_askers(subject), name="it")]
     assert [(row.set, row.arm, row.first) for row in rows] == [
         ("auto", Arm.BARE, True),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words, load_prompts
+from mustcall.evals.prompts import EvalPrompt, Expected, Items, OneOf, Same, SameText, Words, load_prompts
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import Score, matches, score
 from support.evaluating import OSLO, PROMPTS, fitting, right_arguments, right_call
@@ -39,7 +39,7 @@ calls = st.lists(
 
 
 @given(prompts, calls)
-def test_each_measure_implies_the_one_before(prompt: Prompt, made: list[MadeCall]) -> None:
+def test_each_measure_implies_the_one_before(prompt: EvalPrompt, made: list[MadeCall]) -> None:
     """Whatever came back is scored without an exception, and no reply is right without being valid."""
     given_score = score(prompt, made)
     assert given_score.valid >= given_score.right_tool >= given_score.right_arguments
@@ -47,7 +47,7 @@ def test_each_measure_implies_the_one_before(prompt: Prompt, made: list[MadeCall
 
 
 @given(prompts, st.randoms(use_true_random=False), st.sampled_from([None, 2]))
-def test_spelling_of_json_does_not_count(prompt: Prompt, random: Any, indent: int | None) -> None:
+def test_spelling_of_json_does_not_count(prompt: EvalPrompt, random: Any, indent: int | None) -> None:
     """Order of keys, blanks and escapes make no difference."""
     items = list(right_arguments(prompt).items())
     random.shuffle(items)
@@ -56,7 +56,7 @@ def test_spelling_of_json_does_not_count(prompt: Prompt, random: Any, indent: in
 
 
 @given(prompts, st.data())
-def test_a_cut_call_is_no_call(prompt: Prompt, data: st.DataObject) -> None:
+def test_a_cut_call_is_no_call(prompt: EvalPrompt, data: st.DataObject) -> None:
     """A call that was cut off anywhere is not valid."""
     whole = right_call(prompt).arguments
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
@@ -64,7 +64,7 @@ def test_a_cut_call_is_no_call(prompt: Prompt, data: st.DataObject) -> None:
 
 
 @given(prompts, calls)
-def test_a_reply_is_as_good_as_its_worst_call(prompt: Prompt, made: list[MadeCall]) -> None:
+def test_a_reply_is_as_good_as_its_worst_call(prompt: EvalPrompt, made: list[MadeCall]) -> None:
     """The right call beside others scores what the others score; the same call twice is still right."""
     both = score(prompt, [right_call(prompt), *made])
     assert both == (score(prompt, made) if made else ALL)

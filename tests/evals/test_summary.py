@@ -12,16 +12,16 @@ from mustcall.core.errors import ConfigError
 from mustcall.evals.bfcl.suite import BfclSuite
 from mustcall.evals.builtin import BuiltinSuite
 from mustcall.evals.comparing import compare_runs, read_summary
-from mustcall.evals.floors import Floor, check_floors, missed_floors, read_floor
-from mustcall.evals.prompts import Prompt, load_prompts
-from mustcall.evals.rows import Arm, Row
+from mustcall.evals.floors import LeastShare, check_floors, missed_floors, read_floor
+from mustcall.evals.prompts import EvalPrompt, load_prompts
+from mustcall.evals.rows import Arm, EvalRow
 from mustcall.evals.statistics import mcnemar, quantile, share_of
-from mustcall.evals.summary import ALL, Column, Summary, summarise
+from mustcall.evals.summary import ALL, Column, EvalSummary, summarise
 from support.bfcl import readied_package
 from support.evalrows import LIST, OSLO, facts, failed, fenced, row, small_summary
 
 
-def made(prompt: Prompt, arm: Arm, how: str, sends: int, turn: int) -> Row:
+def made(prompt: EvalPrompt, arm: Arm, how: str, sends: int, turn: int) -> EvalRow:
     """A reply to a prompt: its right call, words, or an error."""
     if how == "failed":
         return failed(prompt, arm, sends=sends, turn=turn)
@@ -65,7 +65,7 @@ def test_a_small_run() -> None:
 
 
 @given(rows)
-def test_sums_are_the_rows(given_rows: list[Row]) -> None:
+def test_sums_are_the_rows(given_rows: list[EvalRow]) -> None:
     """Every figure can be counted again from the rows, and the sets add up to the whole."""
     summary = summarise(facts(sets=("required", "named", "auto")), given_rows, BuiltinSuite())
     everything = summary.sets[-1]
@@ -77,7 +77,7 @@ def test_sums_are_the_rows(given_rows: list[Row]) -> None:
         assert figures.right.hits == sum(bool(each.calls) for each in mine)
         assert sum(figures.errors.values()) == sum(each.fault is not None for each in mine)
         assert figures.right.hits == sum(each.columns[column].right.hits for each in summary.sets[:-1])
-    assert msgspec.json.decode(msgspec.json.encode(summary), type=Summary) == summary
+    assert msgspec.json.decode(msgspec.json.encode(summary), type=EvalSummary) == summary
 
 
 def test_times_are_of_who_asked_first() -> None:
@@ -122,13 +122,13 @@ def test_quantile() -> None:
 @pytest.mark.parametrize(
     ("text", "floor"),
     [
-        ("required=0.7", Floor("required", Column.MUSTCALL, 0.7)),
-        ("required=70%", Floor("required", Column.MUSTCALL, 0.7)),
-        ("live_simple.bare=0", Floor("live_simple", Column.BARE, 0.0)),
-        ("all.plain=100 %", Floor("all", Column.PLAIN, 1.0)),
+        ("required=0.7", LeastShare("required", Column.MUSTCALL, 0.7)),
+        ("required=70%", LeastShare("required", Column.MUSTCALL, 0.7)),
+        ("live_simple.bare=0", LeastShare("live_simple", Column.BARE, 0.0)),
+        ("all.plain=100 %", LeastShare("all", Column.PLAIN, 1.0)),
     ],
 )
-def test_reading_floors(text: str, floor: Floor) -> None:
+def test_reading_floors(text: str, floor: LeastShare) -> None:
     """Shares are numbers or percentages; mustcall is meant where no arm is named."""
     assert read_floor(text) == floor
 

@@ -9,7 +9,7 @@ import pytest
 from mustcall.evals.builtin import BuiltinSuite
 from mustcall.evals.comparing import compare_runs
 from mustcall.evals.rows import Form
-from mustcall.evals.summary import Column, Summary, summarise
+from mustcall.evals.summary import Column, EvalSummary, summarise
 from mustcall.evals.summary_page import write_summary_page
 from mustcall.evals.summary_picture import draw_summary_picture
 from mustcall.evals.summary_wording import circumstances, cost_rows, headline, right_rows
@@ -21,7 +21,7 @@ EMPTY = summarise(facts(), [], BuiltinSuite())
 
 
 @pytest.mark.parametrize("summary", [small_summary(), small_summary(planned=9), EMPTY], ids=["whole", "part", "none"])
-def test_the_page_is_well_formed(summary: Summary) -> None:
+def test_the_page_is_well_formed(summary: EvalSummary) -> None:
     """Every tag is closed in its place, for any run, and nothing is fetched."""
     text = write_summary_page(summary, BuiltinSuite())
     page = Page(text)
@@ -77,7 +77,7 @@ def test_circumstances_are_told() -> None:
 
 
 @pytest.mark.parametrize("summary", [small_summary(), small_summary(planned=9), EMPTY], ids=["whole", "part", "none"])
-def test_a_picture_is_drawn(summary: Summary, tmp_path: Path) -> None:
+def test_a_picture_is_drawn(summary: EvalSummary, tmp_path: Path) -> None:
     """A PNG wide enough to read comes out, for any run."""
     file = tmp_path / "chart.png"
     draw_summary_picture(summary, file)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.evals.asking import Sampling
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.journal import Journal, RunFacts
-from mustcall.evals.questions import Demand
-from mustcall.evals.rows import Arm, Form, MadeCall, Row
+from mustcall.evals.client_requests import Sampling
+from mustcall.evals.journal import ReplyJournal, RunFacts
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.rows import Arm, EvalRow, Form, MadeCall
 
 SCHEMAS: dict[str, Any] = {
     "add": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
@@ -84,18 +84,18 @@ def test_records_of_a_run(tool: ModuleType, tmp_path: Path, capsys: pytest.Captu
         started="2026-01-01T00:00:00Z",
     )
     journal, corpus = tmp_path / "replies.jsonl", tmp_path / "corpus.jsonl"
-    kept = Journal(journal, facts)
+    kept = ReplyJournal(journal, facts)
     texts = ["Hello.", f"I will add.\n{ADD}", ""]
     for question, text in zip(questions, texts, strict=True):
         for arm in Arm:
             calls = () if text else (MadeCall("add", "{}"),)
             kept.add(
-                Row(
+                EvalRow(
                     id=question.id,
                     set="auto",
                     arm=arm,
                     wire=Wire.CHAT,
-                    choice=Demand.AUTO,
+                    choice=AskedCall.AUTO,
                     request_id="r",
                     text=text,
                     calls=calls,

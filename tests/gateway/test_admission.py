@@ -5,7 +5,7 @@ import pytest
 
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import DEFAULTS
-from mustcall.gateway.connections.admission import Admission, Held, check_elements
+from mustcall.gateway.connections.admission import Admission, HeldBytes, check_elements
 
 
 def test_no_key_of_several_takes_all_slots() -> None:
@@ -37,7 +37,7 @@ def test_a_single_key_and_no_key_take_all() -> None:
 def test_bytes_of_bodies_are_shared() -> None:
     """One key holds half of the bytes at most; what was refused is not held."""
     admission = Admission(msgspec.structs.replace(DEFAULTS, bodies_bytes=100), most=9, keys=2)
-    first, second, other = Held(admission, "a"), Held(admission, "a"), Held(admission, "b")
+    first, second, other = HeldBytes(admission, "a"), HeldBytes(admission, "a"), HeldBytes(admission, "b")
     first.take(40)
     with pytest.raises(GatewayBusy, match="key_bodies_bytes"):
         second.take(11)
@@ -47,7 +47,7 @@ def test_bytes_of_bodies_are_shared() -> None:
         other.take(1)
     for held in (first, second, other):
         held.give_back()
-    Held(admission, "a").take(50)
+    HeldBytes(admission, "a").take(50)
 
 
 def test_a_reload_changes_the_shares() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mustcall.cli.config import command
 from mustcall.core.errors import ConfigError, InvalidRequest
-from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.gateway.config.settings import Settings, load_settings
+from mustcall.gateway.request_controls import take_controls
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.limits.budget import CapMode, Caps, ModelPrice, Price, TurnCap

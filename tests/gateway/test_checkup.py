@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.gateway.config.checkup import Asked, Check, State, examine
+from mustcall.gateway.config.checkup import Check, CheckState, CheckupRequest, examine
 from mustcall.upstream.http import HttpTransport
 from support.loopback import PROXY_VARIABLES, listening
 
@@ -31,7 +31,7 @@ async def looked_at(answer: bytes, folder: Path, environment: Mapping[str, str],
             file.write_text(
                 f'[[upstream]]\nname = "up"\nwire = "chat"\nbase_url = "{listener.url}/v1"\n{more}', encoding="utf-8"
             )
-            asked = Asked(file=file, ledger="off", port=0, seconds=LONG)
+            asked = CheckupRequest(file=file, ledger="off", port=0, seconds=LONG)
             checks = await examine(asked, transport, environment)
             assert len(listener.requests) == 1
     finally:
@@ -48,38 +48,38 @@ def answer(status: int, body: str = "{}") -> bytes:
 @pytest.mark.parametrize(
     ("more", "environment", "state", "words"),
     [
-        ("", {}, State.OK, "callers send their own"),
-        ('api_key_env = "K"\n', {"K": "sekret"}, State.FAILED, "the key is refused"),
-        ("forward_key = false\n", {}, State.FAILED, "it wants a key"),
-        ("", {"MUSTCALL_CLIENT_KEYS": "sekret"}, State.FAILED, "it wants a key"),
+        ("", {}, CheckState.OK, "callers send their own"),
+        ('api_key_env = "K"\n', {"K": "sekret"}, CheckState.FAILED, "the key is refused"),
+        ("forward_key = false\n", {}, CheckState.FAILED, "it wants a key"),
+        ("", {"MUSTCALL_CLIENT_KEYS": "sekret"}, CheckState.FAILED, "it wants a key"),
     ],
     ids=["callers' keys", "own key", "no key", "keys that open the gateway"],
 )
 async def test_keys(
-    *, tmp_path: Path, status: int, more: str, environment: dict[str, str], state: State, words: str
+    *, tmp_path: Path, status: int, more: str, environment: dict[str, str], state: CheckState, words: str
 ) -> None:
     """A refusal means a wrong key, a missing one, or nothing at all where callers send their own."""
     found = await looked_at(answer(status), tmp_path, environment, more)
     assert (found.state, words in found.found) == (state, True)
-    assert bool(found.fix) == (state is State.FAILED)
+    assert bool(found.fix) == (state is CheckState.FAILED)
     assert "sekret" not in repr(found)
 
 
 @pytest.mark.parametrize(
     ("said", "state", "words"),
     [
-        (answer(200, '{"data": []}'), State.OK, "0 models"),
-        (answer(200, '{"data": [{"id": "a"}]}'), State.OK, "1 model"),
-        (answer(200, "<html>"), State.WARNING, "lists no models"),
-        (answer(404), State.WARNING, "HTTP 404"),
-        (answer(500), State.FAILED, "HTTP 500"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", State.FAILED, "did not answer in HTTP"),
-        (b"", State.FAILED, "closed the connection"),
+        (answer(200, '{"data": []}'), CheckState.OK, "0 models"),
+        (answer(200, '{"data": [{"id": "a"}]}'), CheckState.OK, "1 model"),
+        (answer(200, "<html>"), CheckState.WARNING, "lists no models"),
+        (answer(404), CheckState.WARNING, "HTTP 404"),
+        (answer(500), CheckState.FAILED, "HTTP 500"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", CheckState.FAILED, "did not answer in HTTP"),
+        (b"", CheckState.FAILED, "closed the connection"),
     ],
     ids=["no models", "a model", "a page", "no list", "broken", "other protocol", "hangs up"],
 )
-async def test_answers(tmp_path: Path, said: bytes, state: State, words: str) -> None:
+async def test_answers(tmp_path: Path, said: bytes, state: CheckState, words: str) -> None:
     """Who answers can serve, also without a list; who breaks cannot."""
     found = await looked_at(said, tmp_path, {})
     assert (found.state, words in found.found) == (state, True), found
-    assert bool(found.fix) == (state is not State.OK)
+    assert bool(found.fix) == (state is not CheckState.OK)

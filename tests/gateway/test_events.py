@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from mustcall.cli import cli
 from mustcall.core.origin import Wire
-from mustcall.engine.spending.purse import BreakerRule, Budget, Caps
-from mustcall.engine.turns import House
+from mustcall.engine.spending.budget_account import BreakerRule, Budget, Caps
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.gateway.lines import line_of
 from mustcall.policy.facts.wording import Wording
@@ -80,7 +80,7 @@ def test_a_budget_and_a_breaker() -> None:
     budget = Budget(caps=Caps(calls=1), breaker=BreakerRule(failures=1, cool_down=3600))
     script = [Turn(Say("Hello.")), Fail(503, "away"), Turn(Say("never"))]
     settings = settings_from_flags(
-        "up:chat=PLACE".replace("PLACE", "http://127.0.0.1:9/v1"), house=House(budget=budget)
+        "up:chat=PLACE".replace("PLACE", "http://127.0.0.1:9/v1"), house=OperatorSettings(budget=budget)
     )
     with ScriptedUpstream(script) as upstream:
         endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
@@ -183,7 +183,7 @@ def test_nothing_is_built_when_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> 
         built.append((given, named))
         return TurnEnded(at=0.0)
 
-    monkeypatch.setattr("mustcall.gateway.telling.turn_ended", count)
+    monkeypatch.setattr("mustcall.gateway.telemetry_setup.turn_ended", count)
     with ScriptedUpstream([Turn(Say("Hello."))]) as upstream:
         settings = load_settings(
             upstream_flags=(f"chat={upstream.base_url}",),

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import EmptyReply, ForceUnmet, MustcallError, UpstreamGarbage, UpstreamUnavailable
 from mustcall.core.origin import Wire
-from mustcall.gateway.connections.repeated_failures import Asked, Failures
+from mustcall.gateway.connections.repeated_failures import Failures, RequestIdentity
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Cut, Fail, Hang, Reset, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
@@ -26,7 +26,7 @@ streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 EMPTY = Turn(Say(" "))
 HELLO = Turn(Say("Hello there."))
 FAULTS: dict[str, Answer] = {"status": Fail(503, "busy"), "reset": Reset(HELLO), "cut": Cut(HELLO, after=60)}
-ASKED = Asked(Wire.CHAT, "", {"authorization": "Bearer a"}, b"{}")
+ASKED = RequestIdentity(Wire.CHAT, "", {"authorization": "Bearer a"}, b"{}")
 
 
 def asking(wire: str, *, stream: bool = False, words: str = "hi") -> dict[str, Any]:
@@ -264,10 +264,10 @@ def test_the_memory_is_bounded() -> None:
     failures = Failures(most=3)
     bodies = [b"%d" % number for number in range(5)]
     for number, body in enumerate(bodies):
-        failures.note(Asked(Wire.CHAT, "", {}, body), EmptyReply("x"), "r", None, float(number))
-    found = [failures.find(Asked(Wire.CHAT, "", {}, body), 5.0, 60.0) is not None for body in bodies]
+        failures.note(RequestIdentity(Wire.CHAT, "", {}, body), EmptyReply("x"), "r", None, float(number))
+    found = [failures.find(RequestIdentity(Wire.CHAT, "", {}, body), 5.0, 60.0) is not None for body in bodies]
     assert found == [False, False, True, True, True]
-    failures.note(Asked(Wire.CHAT, "", {}, b"late"), EmptyReply("x"), "r", None, 10_000.0)
+    failures.note(RequestIdentity(Wire.CHAT, "", {}, b"late"), EmptyReply("x"), "r", None, 10_000.0)
     assert len(failures) == 1
 
 
@@ -276,7 +276,7 @@ def test_lengths_nobody_failed_with_are_not_digested() -> None:
     failures = Failures()
     failures.note(ASKED, EmptyReply("x"), "r", None, 0.0)
 
-    class Untouched(Asked, frozen=True):
+    class Untouched(RequestIdentity, frozen=True):
         @property
         def digest(self) -> bytes:
             raise AssertionError("a digest was made")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.testing import Call, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
@@ -17,7 +17,7 @@ from support.laddering import climbed
 
 
 @contextmanager
-def begun(seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> Generator[Heartbeat]:
+def begun(seconds: float, progress: TurnProgress, send: Callable[[], Awaitable[None]]) -> Generator[Heartbeat]:
     """Open a heartbeat, and let the turn say that a stream was asked for."""
     with Heartbeat(seconds, progress, send) as heartbeat:
         assert progress.streams is not None
@@ -29,7 +29,7 @@ class _Stage:
     """A heartbeat's surroundings: whether the turn holds, and when signs were sent."""
 
     def __init__(self, *, holding: bool) -> None:
-        self.progress = Progress()
+        self.progress = TurnProgress()
         self.progress.holding = holding
         self.beats: list[float] = []
         self.seconds = 0.0

@@ -12,13 +12,13 @@ import pytest
 from mustcall.core.errors import ConfigError, LedgerUnavailable
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import load_settings
-from mustcall.gateway.state.trace_keeper import Keeper, LedgerSettings, read_age, read_size
-from mustcall.ledger import Contents, FactRow, TallyRow, TurnTrace, open_ledger
+from mustcall.gateway.state.trace_keeper import LedgerSettings, TraceKeeper, read_age, read_size
+from mustcall.ledger import ContentsKept, FactRow, TallyRow, TurnTrace, open_ledger
 from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
 from mustcall.policy.facts.profile import Profile
 from mustcall.profiles import Learnt
-from mustcall.profiles.tallies import EXPIRY, Count, Tally
+from mustcall.profiles.tallies import EXPIRY, Count, ProfileTally
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.wire.registry import codec_for
 from support.http import call, post
@@ -76,7 +76,7 @@ async def test_a_turn_is_traced(tmp_path: Path) -> None:
 async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool, wire: Wire) -> None:
     """Rule 136: request and reply are there in full, or with what is masked, wherever a stream was cut."""
     asked = {**ASKED[wire], "stream": stream}
-    for contents, shown in ((Contents.FULL, b"ann@example.com"), (Contents.REDACTED, b"[redacted email]")):
+    for contents, shown in ((ContentsKept.FULL, b"ann@example.com"), (ContentsKept.REDACTED, b"[redacted email]")):
         place = tmp_path / f"{contents}.db"
         with (
             ScriptedUpstream(lambda _: Turn(Say("Hello, ann@example.com."))) as served,
@@ -85,7 +85,7 @@ async def test_contents_are_kept_when_asked_for(tmp_path: Path, stream: bool, wi
             answer = await asyncio.to_thread(post, f"{gateway.base_url}{codec_for(wire).path}", asked)
         (traced,) = await turns(place)
         assert shown in traced.request
-        if contents is Contents.FULL:
+        if contents is ContentsKept.FULL:
             assert traced.reply == answer.body
         else:
             assert shown in traced.reply
@@ -175,7 +175,7 @@ def _numbered(number: int) -> TurnTrace:
 async def test_what_refusals_teach_is_shared(tmp_path: Path) -> None:
     """Rule 33: a fact learnt by one replica is known to the next, also after a restart; odd rows are passed over."""
     settings = LedgerSettings(place=str(tmp_path / "l.db"))
-    keeper, teacher, pupil = Keeper(settings), Learnt(), Learnt()
+    keeper, teacher, pupil = TraceKeeper(settings), Learnt(), Learnt()
     teacher.learn("u", "m", "forced", "never", "400: no force here")
     async with keeper.ledger as ledger:
         await ledger.put_facts([FactRow(upstream="u", model="m", field="no_such_field", value=b"1", note="")])
@@ -188,7 +188,7 @@ async def test_what_refusals_teach_is_shared(tmp_path: Path) -> None:
 async def test_what_turns_count_is_shared(tmp_path: Path) -> None:
     """Rule 139: replicas add their counts up, each once, and each knows the sum; so does one that starts later."""
     settings = LedgerSettings(place=str(tmp_path / "l.db"))
-    one, other, late = ((Keeper(settings), Learnt()) for _ in range(3))
+    one, other, late = ((TraceKeeper(settings), Learnt()) for _ in range(3))
     now = time()
     async with one[0].ledger, other[0].ledger, late[0].ledger:
         one[1].observe("u", "m", "rung:native", made=False, now=now)
@@ -198,8 +198,8 @@ async def test_what_turns_count_is_shared(tmp_path: Path) -> None:
         for keeper, learnt in (one, other, one, other, late):
             await keeper.share_facts(learnt)
         summed = [
-            Tally("u", "m", "rung:native", Count(0, 1, now, now)),
-            Tally("u", "m", "rung:schema", Count(2, 0, now, now + 1)),
+            ProfileTally("u", "m", "rung:native", Count(0, 1, now, now)),
+            ProfileTally("u", "m", "rung:schema", Count(2, 0, now, now + 1)),
         ]
         for _, learnt in (other, late):
             assert learnt.tallies.all() == tuple(summed)
@@ -209,7 +209,7 @@ async def test_what_turns_count_is_shared(tmp_path: Path) -> None:
 
 async def test_what_is_forgotten_is_forgotten_everywhere(tmp_path: Path) -> None:
     """Rule 139: facts and counts that somebody removed are gone from a running gateway, and not told again by it."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     now = time()
     learnt.learn("u", "m", "forced", "never", "400: no force here", at=now)
     for subject, made in (("rung:native", False), ("rung:schema", True)):
@@ -226,7 +226,7 @@ async def test_what_is_forgotten_is_forgotten_everywhere(tmp_path: Path) -> None
 
 async def test_what_was_written_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 139: where the sums cannot be read behind what was added to them, it is not added twice."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     now = time()
     learnt.observe("u", "m", "rung:schema", made=True, now=now)
 
@@ -246,7 +246,7 @@ async def test_what_was_written_is_not_written_again(tmp_path: Path, monkeypatch
 
 async def test_counts_that_expired_are_not_added_to(tmp_path: Path) -> None:
     """Rule 139: what is counted after a week of nothing is all that is known, also before the old count is removed."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     now = time()
     old = now - EXPIRY - 60
     row = TallyRow(upstream="u", model="m", subject="rung:text", made=7, missed=0, first=old, last=old)
@@ -259,7 +259,7 @@ async def test_counts_that_expired_are_not_added_to(tmp_path: Path) -> None:
 
 async def test_a_fact_that_is_learnt_again_lives_on(tmp_path: Path) -> None:
     """Rule 139: its date in the ledger is renewed; others believe it for longer, too."""
-    keeper, learnt, other = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt(), Learnt()
+    keeper, learnt, other = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt(), Learnt()
     now = time()
     learnt.learn("u", "m", "named", False, "", at=now)
     async with keeper.ledger as ledger:
@@ -283,7 +283,7 @@ async def test_a_fact_that_is_learnt_again_lives_on(tmp_path: Path) -> None:
 
 async def test_a_newer_word_is_told(tmp_path: Path) -> None:
     """Rule 33: a force that was first refused with reasoning and then as such is so for all."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     learnt.learn("u", "m", "forced", "without_reasoning", "", at=time() - 60)
     async with keeper.ledger as ledger:
         await keeper.share_facts(learnt)
@@ -294,7 +294,7 @@ async def test_a_newer_word_is_told(tmp_path: Path) -> None:
 
 async def test_what_expired_here_is_not_told(tmp_path: Path) -> None:
     """Rule 139: a fact that nobody believes any more does not begin a new life in a ledger that was away."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     learnt.learn("u", "m", "named", False, "", at=time() - EXPIRY - 60)
     async with keeper.ledger as ledger:
         await keeper.share_facts(learnt)
@@ -303,7 +303,7 @@ async def test_what_expired_here_is_not_told(tmp_path: Path) -> None:
 
 async def test_what_expired_is_not_taken_over(tmp_path: Path) -> None:
     """Rule 139: what nobody added to for seven days is not learnt from the ledger."""
-    keeper, learnt = Keeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
+    keeper, learnt = TraceKeeper(LedgerSettings(place=str(tmp_path / "l.db"))), Learnt()
     old, late = time() - EXPIRY - 60, time() - EXPIRY + 60
     row = TallyRow(upstream="u", model="m", subject="rung:text", made=1, missed=0, first=old, last=old)
     async with keeper.ledger as ledger:
@@ -376,10 +376,10 @@ def test_which_ledger(tmp_path: Path) -> None:
     file.write_text(file.read_text() + 'place = "/file.db"\ncontents = "full"\n')
     said = {**env, "MUSTCALL_LEDGER": "/env.db", "MUSTCALL_LEDGER_KEEP": "2d", "MUSTCALL_LEDGER_CONTENTS": "redacted"}
     named = load_settings(file, environment={**said, "MUSTCALL_LEDGER_RESPONSES": "false"}).ledger
-    wanted = LedgerSettings(place="/env.db", keep="2d", contents=Contents.REDACTED, responses=False)
+    wanted = LedgerSettings(place="/env.db", keep="2d", contents=ContentsKept.REDACTED, responses=False)
     assert named == wanted
     shared = load_settings(file, environment={**env, "DATABASE_URL": "postgresql://x/y"}, keep="1d").ledger
-    assert shared == LedgerSettings(place="/file.db", keep="1d", contents=Contents.FULL)
+    assert shared == LedgerSettings(place="/file.db", keep="1d", contents=ContentsKept.FULL)
     with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS"):
         load_settings(file, environment={**env, "MUSTCALL_LEDGER_CONTENTS": "some"})
     with pytest.raises(ConfigError, match=r"not redis://"):
@@ -415,7 +415,7 @@ async def test_what_was_learnt_is_believed_as_long_as_is_set(
     """Rule 139: counts older than that are neither believed, nor taken over from the ledger, nor added to."""
     settings = LedgerSettings(place=str(tmp_path / "l.db"), keep_learnt=keep)
     keeper, learnt, pupil = (
-        Keeper(settings),
+        TraceKeeper(settings),
         Learnt(keeps=settings.learnt_seconds),
         Learnt(keeps=settings.learnt_seconds),
     )

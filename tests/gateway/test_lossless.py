@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Call, Raw, RawStream, Say, ScriptedUpstream, Turn
@@ -178,7 +178,7 @@ EMPTY: dict[str, dict[str, Any]] = {
     "responses": {"id": "x", "object": "response", "status": "completed", "output": []},
     "messages": {"id": "x", "type": "message", "role": "assistant", "content": [], "usage": {}},
 }
-OFF = House(controls=Controls(protocol=Protocol.OFF))
+OFF = OperatorSettings(controls=Controls(protocol=Protocol.OFF))
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 CASES = [(wire, number) for wire, shapes in SHAPES.items() for number in range(len(shapes))]
 

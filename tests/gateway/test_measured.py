@@ -13,7 +13,7 @@ from mustcall.cli import cli
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.plan_changes import compare_plans
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.measured_file import write_measured
 from mustcall.gateway.config.settings import load_settings
 from mustcall.gateway.state.measured_profiles import row_of
@@ -181,7 +181,7 @@ def test_the_plan_says_what_changes() -> None:
         "  one call at a time: as before, sent with another parallel_tool_calls",
         "  as before: auto; none; answer by schema",
     ]
-    said = House(overrides=read_overrides([{"forced": "always", "parallel": True}]))
+    said = OperatorSettings(overrides=read_overrides([{"forced": "always", "parallel": True}]))
     lines = compare_plans(measured(endpoint.base_url, forced="ignored", parallel=False), endpoint, said).lines()
     assert lines == [
         "PLAN for small at 127.0.0.1:9000/v1 (chat)",

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mustcall.engine.spending.purse import Budget, ModelPrice, Price
-from mustcall.engine.turns import House
+from mustcall.engine.spending.budget_account import Budget, ModelPrice, Price
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings
-from mustcall.gateway.telling import serves_metrics
+from mustcall.gateway.telemetry_setup import serves_metrics
 from mustcall.telemetry.counting import MOST_MODELS
 from mustcall.telemetry.events import AttemptEnd, TurnEnded
 from mustcall.telemetry.prometheus import Gauges, Metrics
@@ -162,7 +162,7 @@ def test_names_with_control_characters_have_no_series(name: str) -> None:
 def test_repairs_times_and_cost_are_counted() -> None:
     """Rule 117: a stream of two attempts has its times, its extra call, and the kinds of its repairs."""
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {})), Turn(Say("Hello."))]
-    house = House(budget=Budget(prices=(ModelPrice(model="m", price=Price(input=1.0, output=1_000_000.0)),)))
+    house = OperatorSettings(budget=Budget(prices=(ModelPrice(model="m", price=Price(input=1.0, output=1_000_000.0)),)))
     with (
         ScriptedUpstream(script) as upstream,
         RunningGateway(f"up:chat={upstream.base_url}", house=house) as gateway,

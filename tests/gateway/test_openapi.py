@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.gateway.asking import CALLERS_HEADERS
 from mustcall.gateway.config.settings import ServerSettings, settings_from_flags
 from mustcall.gateway.openapi.document import REPLY_HEADERS, document
+from mustcall.gateway.request_controls import CALLERS_HEADERS
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from support.browser import open_browser
 from support.http import Response, call, post

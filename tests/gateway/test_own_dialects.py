@@ -14,7 +14,7 @@ from mustcall.core.tools import Tool
 from mustcall.dialects import find_dialect, forget
 from mustcall.gateway.config.settings import load_settings
 from mustcall.policy.facts.profile import Protocol
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from support.agents import get_weather
 from support.replaying import CHUNKINGS, Outcome, ReplyText, chat_body, replay
@@ -111,6 +111,6 @@ def test_a_named_form_beside_auto(dialects: tuple[str, ...]) -> None:
     tools = (Tool(name="get_weather", parameters=TOOL["parameters"]),)
     fence = '```json\n[{"name": "get_weather", "arguments": {"city": "Paris"}}]\n```'
     text = f"An example of JSON:\n{fence}\nAnd more words follow here."
-    found = Lens(Lookout(tools=tools, dialects=dialects), "t").read(replied(Text(text=text)))
+    found = ReplyScanner(ScanTargets(tools=tools, dialects=dialects), "t").read(replied(Text(text=text)))
     assert [call.dialect for call in found.calls] == ["xlam"]
-    assert not Lens(Lookout(tools=tools), "t").read(replied(Text(text=text))).calls
+    assert not ReplyScanner(ScanTargets(tools=tools), "t").read(replied(Text(text=text))).calls

@@ -22,8 +22,8 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.engine.spending.purse import Budget, Caps
-from mustcall.engine.turns import House
+from mustcall.engine.spending.budget_account import Budget, Caps
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.app import Gateway
 from mustcall.gateway.config.reloading import Reloader, keep_fixed
 from mustcall.gateway.config.settings import Settings, settings_from_flags
@@ -246,7 +246,7 @@ def test_accounts_live_on() -> None:
     with ScriptedUpstream([Turn(Say("Hello."))] * 4) as upstream:
         flags = f"chat={upstream.base_url}"
         few, none, more = (
-            settings_from_flags(flags, house=House(budget=budget))
+            settings_from_flags(flags, house=OperatorSettings(budget=budget))
             for budget in (Budget(caps=Caps(calls=1)), None, Budget(caps=Caps(calls=2)))
         )
         session = {"x-mustcall-session": "s"}

@@ -14,7 +14,7 @@ from mustcall.core.origin import Wire
 from mustcall.gateway import measuring
 from mustcall.gateway.config.probe_settings import ProbeSettings
 from mustcall.gateway.config.settings import Settings, load_settings, settings_from_flags
-from mustcall.gateway.measuring import Change, Measured, Remeasuring, Task, merged_profile
+from mustcall.gateway.measuring import Change, Measurement, Remeasuring, Task, merged_profile
 from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import Ledger, open_ledger
@@ -177,7 +177,7 @@ async def test_callers_go_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch)
 async def test_whatever_breaks_is_no_exception(ledger: Ledger) -> None:
     """A measurement that fails in any way is an event, and the next one comes."""
 
-    async def fail(_task: Task) -> Measured | None:
+    async def fail(_task: Task) -> Measurement | None:
         raise ZeroDivisionError
 
     host = Host()
@@ -201,7 +201,7 @@ async def test_who_is_measured(
     """Models that upstreams name; none where only a caller's key opens it, and none without `every`."""
     seen: list[str] = []
 
-    async def note(task: Task) -> Measured | None:
+    async def note(task: Task) -> Measurement | None:
         seen.append(task.model)
         return None
 
@@ -218,14 +218,14 @@ def test_a_quick_measurement_adds_to_what_is_known() -> None:
     """A fact of more tries stays where nothing drifted; what is new is added; what drifted is replaced."""
     old = _profile("2026-11-01", forced="always", most_tools=32)
     new = _profile("2026-11-17", forced="ignored", parallel=False)
-    same = merged_profile(old, Measured(profile=new, report=b"", requests=1))
+    same = merged_profile(old, Measurement(profile=new, report=b"", requests=1))
     assert same.values() == {"forced": Forcing.ALWAYS, "most_tools": 32, "parallel": False}
     change = Change("required", "held", "ignored", worse=True, fact="forced")
-    drifted = merged_profile(old, Measured(profile=new, report=b"", requests=1, changes=(change,)))
+    drifted = merged_profile(old, Measurement(profile=new, report=b"", requests=1, changes=(change,)))
     assert drifted.values() == {"forced": Forcing.IGNORED, "most_tools": 32, "parallel": False}
-    unsettled = Measured(profile=_profile("2026-11-17", parallel=False), report=b"", requests=1, changes=(change,))
+    unsettled = Measurement(profile=_profile("2026-11-17", parallel=False), report=b"", requests=1, changes=(change,))
     assert merged_profile(old, unsettled).values() == {"most_tools": 32, "parallel": False}
-    assert merged_profile(None, Measured(profile=new, report=b"", requests=1)) == new
+    assert merged_profile(None, Measurement(profile=new, report=b"", requests=1)) == new
 
 
 def test_every_needs_a_ledger(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
+from mustcall.engine.records import AttemptRecord, TurnProgress, TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.recent_turns import Ring
 from mustcall.gateway.state.turn_traces import TurnEnd
@@ -33,7 +33,7 @@ def ended(name: str, at: float, model: str = "m", key: str | None = None) -> Tur
                 problem="get_weather: secret words do not fit",
             )
         )
-    progress = Progress()
+    progress = TurnProgress()
     progress.record, progress.model, progress.upstream, progress.session = record, model, "up", "s"
     return TurnEnd(name, at, 1.5, Wire.CHAT, 200, progress, key, False, b"", (), agent="claude-cli/2.0")
 
@@ -49,7 +49,7 @@ async def test_turns_come_back_newest_first_within_the_bound() -> None:
     assert [turn.id for turn in await ring.turns(TurnFilter(model="m1", client="claude-cli"))] == ["req_5", "req_3"]
     assert await ring.turns(TurnFilter(verdict="empty")) == []
     assert len(await ring.turns(TurnFilter(verdict="force_missed", session="s"))) == 4
-    ring.put(TurnEnd("req_6", 9.0, 1.5, Wire.CHAT, 0, Progress(), None, False, b"", ()))
+    ring.put(TurnEnd("req_6", 9.0, 1.5, Wire.CHAT, 0, TurnProgress(), None, False, b"", ()))
     assert [turn.id for turn in await ring.turns(TurnFilter(outcome="gone"))] == ["req_6"]
     assert await ring.turns(TurnFilter(outcome="none")) == []
     found = await ring.get_turn("req_3")

@@ -12,7 +12,7 @@ from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.policy.facts.controls import OnUnmet, ToolControls
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.seam import Timeouts
 
 UPSTREAM = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:9000/v1/"\n'
@@ -234,7 +234,7 @@ def test_keys_are_not_shown(tmp_path: Path) -> None:
 def held(cache: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Make a cache the user's, with files of the right size for these weights."""
     monkeypatch.setenv("MUSTCALL_CACHE", str(cache))
-    store = Store()
+    store = WeightStore()
     store.directory.mkdir(parents=True, exist_ok=True)
     for name in names:
         with store.path(find_weights(name)).open("wb") as file:

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.engine.spending.purse import BreakerRule, Budget, Caps, ModelPrice, Price
-from mustcall.engine.turns import House
+from mustcall.engine.spending.budget_account import BreakerRule, Budget, Caps, ModelPrice, Price
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.raw_replies import Tapping
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.gateway.ui.copying import as_curl
 from mustcall.gateway.ui.lock import Lock
-from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, ContentsKept, TurnTrace, open_ledger
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from support.compared import check_compared, forget
@@ -353,7 +353,7 @@ async def test_a_turn_whose_client_left_says_so(tmp_path: Path) -> None:
     )
     left = msgspec.structs.replace(KEPT, id="req_2", outcome=None, status=0, reply=b"", attempts=(attempt,))
     unkept = msgspec.structs.replace(left, id="req_3", request=b"", attempts=())
-    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+    async with open_ledger(tmp_path / "l.db", contents=ContentsKept.FULL) as ledger:
         await ledger.put_turns([KEPT, left, unkept])
     with gateway_with_ledger(tmp_path / "l.db", "chat=http://127.0.0.1:9/v1", keep="0") as gateway:
         visit = await asyncio.to_thread(Visit, gateway)
@@ -409,7 +409,7 @@ async def test_one_turn_shows_what_came_and_what_the_caller_got(tmp_path: Path, 
     script = [Turn(Say("Rainy, probably.")), Turn(Say(markup))]
     with (
         ScriptedUpstream(script) as upstream,
-        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=Contents.FULL) as gateway,
+        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=ContentsKept.FULL) as gateway,
     ):
         await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", {**FORCED, "stream": stream})
         visit = await asyncio.to_thread(Visit, gateway)
@@ -453,7 +453,7 @@ async def test_a_copied_test_passes(tmp_path: Path) -> None:
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {"city": "Oslo"}))]
     with (
         ScriptedUpstream(script) as upstream,
-        gateway_with_ledger(tmp_path / "l.db", f"chat={upstream.base_url}", contents=Contents.FULL) as gateway,
+        gateway_with_ledger(tmp_path / "l.db", f"chat={upstream.base_url}", contents=ContentsKept.FULL) as gateway,
     ):
         await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", FORCED)
         visit = await asyncio.to_thread(Visit, gateway)
@@ -477,7 +477,7 @@ async def test_replay_sends_the_request_again_both_ways(tmp_path: Path) -> None:
 
     with (
         ScriptedUpstream(script) as upstream,
-        gateway_with_ledger(tmp_path / "l.db", f"chat={upstream.base_url}", contents=Contents.FULL) as gateway,
+        gateway_with_ledger(tmp_path / "l.db", f"chat={upstream.base_url}", contents=ContentsKept.FULL) as gateway,
     ):
         await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", FORCED)
         visit = await asyncio.to_thread(Visit, gateway)
@@ -499,7 +499,7 @@ async def test_replay_sends_the_request_again_both_ways(tmp_path: Path) -> None:
 
 async def test_a_replay_without_its_upstream_is_no_measurement(tmp_path: Path) -> None:
     """Where nobody answers the page says so, as the command does, and no rate is given."""
-    async with open_ledger(tmp_path / "l.db", contents=Contents.FULL) as ledger:
+    async with open_ledger(tmp_path / "l.db", contents=ContentsKept.FULL) as ledger:
         await ledger.put_turns([KEPT])
     with gateway_with_ledger(tmp_path / "l.db", "u:chat=http://127.0.0.1:9/v1", keep="0") as gateway:
         visit = await asyncio.to_thread(Visit, gateway)
@@ -530,7 +530,7 @@ async def test_budgets_breakers_and_lessons_are_shown(tmp_path: Path, ledger: bo
         settings = settings_from_flags(
             f"up:chat={upstream.base_url}",
             "down:chat=http://127.0.0.1:9/v1",
-            house=House(budget=budget),
+            house=OperatorSettings(budget=budget),
             ledger=LedgerSettings(place=str(tmp_path / "l.db")) if ledger else None,
         )
         with RunningGateway(settings=settings) as gateway:

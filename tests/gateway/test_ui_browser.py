@@ -15,7 +15,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.ledger import AttemptTrace, Contents, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, ContentsKept, TurnTrace, open_ledger
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.browser import Tab, open_browser
@@ -149,7 +149,7 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
     """Lanes, replies beside each other, what changed between requests, copies and a replay; wide, narrow and dark."""
     with (
         ScriptedUpstream(three_attempts) as upstream,
-        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=Contents.FULL) as gateway,
+        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=ContentsKept.FULL) as gateway,
     ):
         turn = await ask(gateway, FORCED)
         native, schema, *_ = climbed("chat", FORCED)
@@ -215,7 +215,7 @@ async def test_hostile_contents_are_text(tmp_path: Path) -> None:
     hostile = HOSTILE.replace("\x00", "")
     with (
         ScriptedUpstream(lambda _: Turn(Say(HOSTILE))) as upstream,
-        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=Contents.FULL) as gateway,
+        gateway_with_ledger(tmp_path / "l.db", f"up:chat={upstream.base_url}", contents=ContentsKept.FULL) as gateway,
     ):
         body = {"model": hostile, "messages": [{"role": "user", "content": HOSTILE}]}
         turn = await ask(gateway, body, user_agent="<b>evil</b>")
@@ -315,7 +315,7 @@ async def test_a_client_that_left_and_models_beyond_the_table(tmp_path: Path) ->
         msgspec.structs.replace(left, id=f"req_{number}", model=f"n{number}", status=200, outcome="answer", session="")
         for number in range(51)
     ]
-    async with open_ledger(place, contents=Contents.FULL) as ledger:
+    async with open_ledger(place, contents=ContentsKept.FULL) as ledger:
         await ledger.put_turns([left, *others])
     with gateway_with_ledger(place, "chat=http://127.0.0.1:9/v1", keep="0") as gateway:
         async with looking(gateway) as tab:

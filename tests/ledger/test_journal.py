@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mustcall.core.errors import AlreadyRecorded, FenceLost
-from mustcall.ledger import Contents, Ledger, NewEvent, RunEnd, RunStatus, open_ledger
+from mustcall.ledger import ContentsKept, Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 
 
 def intent(step: str = "p/m0", data: bytes = b'{"a":1}', attempt: int = 0) -> NewEvent:
@@ -215,9 +215,9 @@ async def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("contents", "kept"), [(Contents.NONE, b""), (Contents.REDACTED, b'{"to":"[redacted email]"}')]
+    ("contents", "kept"), [(ContentsKept.NONE, b""), (ContentsKept.REDACTED, b'{"to":"[redacted email]"}')]
 )
-async def test_contents_leave_a_journal_when_its_run_ends(place: str, contents: Contents, kept: bytes) -> None:
+async def test_contents_leave_a_journal_when_its_run_ends(place: str, contents: ContentsKept, kept: bytes) -> None:
     """Rule 136: what is needed to resume is there until the end, and then only what the setting allows."""
     data = b'{"to":"ann@example.com"}'
     async with open_ledger(place, contents=contents) as ledger:
@@ -230,8 +230,8 @@ async def test_contents_leave_a_journal_when_its_run_ends(place: str, contents: 
         assert (run.data, (await ledger.events("r"))[0].data, run.outcome) == (kept, kept, b"fine")
 
 
-@pytest.mark.parametrize("contents", list(Contents))
-async def test_an_end_is_accepted_again_whatever_is_kept(place: str, contents: Contents) -> None:
+@pytest.mark.parametrize("contents", list(ContentsKept))
+async def test_an_end_is_accepted_again_whatever_is_kept(place: str, contents: ContentsKept) -> None:
     """The answer to the ending write was lost, and its events are shredded: again, it is our own; another is not."""
     data = b'{"to":"ann@example.com"}'
     end = RunEnd(status=RunStatus.DONE, outcome=b"fine")
@@ -255,9 +255,11 @@ async def test_an_end_does_not_cover_another_s_events(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("contents", "kept"), [(Contents.NONE, b""), (Contents.REDACTED, b'{"to":"[redacted email]"}')]
+    ("contents", "kept"), [(ContentsKept.NONE, b""), (ContentsKept.REDACTED, b'{"to":"[redacted email]"}')]
 )
-async def test_contents_leave_a_journal_when_its_run_is_cancelled(place: str, contents: Contents, kept: bytes) -> None:
+async def test_contents_leave_a_journal_when_its_run_is_cancelled(
+    place: str, contents: ContentsKept, kept: bytes
+) -> None:
     """Rule 136: a run that is ended from outside keeps no more than one that ended by itself."""
     data = b'{"to":"ann@example.com"}'
     async with open_ledger(place, contents=contents) as ledger:

@@ -10,7 +10,7 @@ import pytest
 from mustcall.core.errors import InvalidRequest
 from mustcall.ledger import (
     AttemptTrace,
-    Contents,
+    ContentsKept,
     FactRow,
     Ledger,
     NewEvent,
@@ -176,16 +176,16 @@ async def test_export_and_import_carry_everything(
     """A ledger that went out and in again is the same, on either store, and a second import changes nothing."""
     await fill(ledger)
     await ledger.hold(["resp_1"], "t")
-    everything = [line async for line in ledger.export(Contents.FULL)]
+    everything = [line async for line in ledger.export(ContentsKept.FULL)]
     monkeypatch.setattr(keeping, "_BATCH", page)
-    lines = [line async for line in ledger.export(Contents.FULL)]
+    lines = [line async for line in ledger.export(ContentsKept.FULL)]
     assert lines == everything
     assert len(lines) == sum((await rows(ledger)).values())
     async with open_ledger(tmp_path / "other.db") as other:
         assert await other.import_lines(lines) == len(lines)
         assert await other.import_lines(lines) == len(lines)
         assert await rows(other) == await rows(ledger)
-        assert [line async for line in other.export(Contents.FULL)] == lines
+        assert [line async for line in other.export(ContentsKept.FULL)] == lines
         assert await other.get_run("running") == await ledger.get_run("running")
         assert await other.get_response("r1", "t") == await ledger.get_response("r1", "t")
 
@@ -194,7 +194,7 @@ async def test_an_export_is_redacted_unless_asked_otherwise(ledger: Ledger) -> N
     """Rule 136: what leaves is masked by default."""
     await ledger.put_response(RESPONSE)
     redacted = b"".join([line async for line in ledger.export()])
-    none = b"".join([line async for line in ledger.export(Contents.NONE)])
+    none = b"".join([line async for line in ledger.export(ContentsKept.NONE)])
     assert b"[redacted email]" in redacted
     assert b"ann@example.com" not in redacted
     assert b"I am" not in none

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ConfigError, LedgerUnavailable
-from mustcall.ledger import Contents, default_place, open_ledger
+from mustcall.ledger import ContentsKept, default_place, open_ledger
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ async def test_an_unopened_ledger_says_so(place: str) -> None:
 
 def test_what_is_kept_of_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents, workers and commands keep what the environment says, else everything; a caller's own word stands."""
-    assert open_ledger(tmp_path / "a.db").contents is Contents.FULL
+    assert open_ledger(tmp_path / "a.db").contents is ContentsKept.FULL
     monkeypatch.setenv("MUSTCALL_LEDGER_CONTENTS", "none")
-    assert open_ledger(tmp_path / "a.db").contents is Contents.NONE
-    assert open_ledger(tmp_path / "a.db", contents=Contents.FULL).contents is Contents.FULL
+    assert open_ledger(tmp_path / "a.db").contents is ContentsKept.NONE
+    assert open_ledger(tmp_path / "a.db", contents=ContentsKept.FULL).contents is ContentsKept.FULL
     monkeypatch.setenv("MUSTCALL_LEDGER_CONTENTS", "some")
     with pytest.raises(ConfigError, match="MUSTCALL_LEDGER_CONTENTS must be one of full, redacted, none, got 'some'"):
         open_ledger(tmp_path / "a.db")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mustcall.ledger.redacting import keep, redact
-from mustcall.ledger.values import Contents
+from mustcall.ledger.values import ContentsKept
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_json_stays_json() -> None:
 def test_settings() -> None:
     """Kept, masked or dropped."""
     body = b'"ann@example.com"'
-    assert [keep(body, setting) for setting in (Contents.FULL, Contents.REDACTED, Contents.NONE)] == [
+    assert [keep(body, setting) for setting in (ContentsKept.FULL, ContentsKept.REDACTED, ContentsKept.NONE)] == [
         body,
         b'"[redacted email]"',
         b"",
@@ -54,5 +54,5 @@ def test_settings() -> None:
 def test_streams_are_not_masked_piece_by_piece(begin: bytes) -> None:
     """Rule 136: a secret spread over the events of a stream is found by no pattern, so none of the stream is kept."""
     stream = begin + b'{"t":"sk-proj-abcd"}\n\ndata: {"t":"efghijklmnop1234"}\n\n'
-    assert keep(stream, Contents.REDACTED) == b""
-    assert keep(stream, Contents.FULL) == stream
+    assert keep(stream, ContentsKept.REDACTED) == b""
+    assert keep(stream, ContentsKept.FULL) == stream

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mustcall.ledger import AttemptTrace, Contents, Ledger, TurnFilter, TurnTrace, open_ledger
+from mustcall.ledger import AttemptTrace, ContentsKept, Ledger, TurnFilter, TurnTrace, open_ledger
 
 ATTEMPT = AttemptTrace(
     number=1, rung="native", verdict="called", remedy="accept", digest="abc", seconds=0.5, sends=2, input_tokens=7
@@ -48,16 +48,16 @@ async def test_a_turn_comes_back(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("contents", "request_kept", "reply_kept"),
     [
-        (Contents.FULL, TURN.request, TURN.reply),
+        (ContentsKept.FULL, TURN.request, TURN.reply),
         (
-            Contents.REDACTED,
+            ContentsKept.REDACTED,
             b'{"messages":[{"content":"I am [redacted email]"}]}',
             b'{"a":"Bearer [redacted token]"}',
         ),
-        (Contents.NONE, b"", b""),
+        (ContentsKept.NONE, b"", b""),
     ],
 )
-async def test_contents_by_setting(place: str, contents: Contents, request_kept: bytes, reply_kept: bytes) -> None:
+async def test_contents_by_setting(place: str, contents: ContentsKept, request_kept: bytes, reply_kept: bytes) -> None:
     """Rule 136: contents are kept, masked, or not kept."""
     async with open_ledger(place, contents=contents) as ledger:
         await ledger.put_turns([TURN])
@@ -159,12 +159,12 @@ async def test_sums_keep_the_failures_of_a_busy_model_among_many_names(ledger: L
 @pytest.mark.parametrize(
     ("contents", "whole", "stream"),
     [
-        (Contents.FULL, b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n'),
-        (Contents.REDACTED, b'{"a":"[redacted email]"}', b""),
-        (Contents.NONE, b"", b""),
+        (ContentsKept.FULL, b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n'),
+        (ContentsKept.REDACTED, b'{"a":"[redacted email]"}', b""),
+        (ContentsKept.NONE, b"", b""),
     ],
 )
-async def test_raw_replies_by_setting(place: str, contents: Contents, whole: bytes, stream: bytes) -> None:
+async def test_raw_replies_by_setting(place: str, contents: ContentsKept, whole: bytes, stream: bytes) -> None:
     """Rule 136: a raw stream is kept in full or not at all, because its events can share a secret between them."""
     raws = (b'{"a":"ann@example.com"}', b'data: {"a":"ann@"}\n\ndata: {"a":"example.com"}\n\n')
     attempts = [msgspec.structs.replace(ATTEMPT, number=number, raw=raw) for number, raw in enumerate(raws, 1)]

@@ -2,7 +2,7 @@
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.engine.aside import Aside, here
+from mustcall.engine.off_loop import Aside, here
 from mustcall.policy.limits.work_allowance import allow, left, spend
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.checker import fits, validator_for

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
-from mustcall.policy.schema.arguments import Change, Checked, check_arguments, describe_problems, object_schema
+from mustcall.policy.schema.arguments import Checked, RepairMade, check_arguments, describe_problems, object_schema
 from mustcall.policy.schema.validation import Problem, read_documents, read_plain, validator_for
 
 TRIP: JsonObject = {
@@ -141,7 +141,7 @@ def test_empty_arguments_are_an_object_when_nothing_is_required(written: str) ->
     """Rule 107, 131: empty arguments are `{}` where that is valid, and the change is reported."""
     for schema in (OPTIONAL, None):
         checked = check(written, schema)
-        assert checked == Checked(arguments="{}", changes=(Change("empty", "empty arguments read as {}"),))
+        assert checked == Checked(arguments="{}", changes=(RepairMade("empty", "empty arguments read as {}"),))
 
 
 @pytest.mark.parametrize("written", ["", "null", '""'])
@@ -184,7 +184,7 @@ def test_a_json_string_is_unwrapped_once() -> None:
     """Rule 60, 131: a JSON-string object is unwrapped once, and once only."""
     inner = '{"city": "Rome"}'
     once = json.dumps(inner)
-    unwrapped = Change("json_string", "a JSON string that holds the object was unwrapped")
+    unwrapped = RepairMade("json_string", "a JSON string that holds the object was unwrapped")
     assert check(once) == Checked(arguments=inner, changes=(unwrapped,))
     assert not check(json.dumps(once)).valid
     assert check(json.dumps('{"city": "Ro')).truncated

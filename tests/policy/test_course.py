@@ -14,7 +14,7 @@ from mustcall.core.parts import Part, Reasoning, Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.core.verdict import Verdict
-from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.names import NameMap
@@ -22,7 +22,7 @@ from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import user_turn
 from mustcall.policy.request.plan import RungKind, make_plan
 from mustcall.policy.turn.remedy import Remedy
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from support.values import ANY, TOOLS, asked, demand, named, replied, user
 
 WORDS = Wording()
@@ -37,12 +37,12 @@ def course_of(
     *,
     profile: Profile | None = None,
     controls: Controls | None = None,
-) -> Course:
+) -> TurnState:
     """The course of a small turn."""
     request = request or asked(tool_choice=choice)
     profile, controls = profile or Profile(), controls or Controls()
     plan = make_plan(request, demand(choice), profile, controls)
-    return Course(
+    return TurnState(
         request,
         request,
         plan,
@@ -60,7 +60,7 @@ def judged(verdict: Verdict, *parts: Part, **fields: Any) -> Judgement:
     return Judgement(verdict=verdict, reply=replied(*parts), **fields)
 
 
-def settle(course: Course, judgement: Judgement) -> Remedy:
+def settle(course: TurnState, judgement: Judgement) -> Remedy:
     """Settle a verdict of which nothing was released, and count the call that follows."""
     remedy = course.settle(judgement, released=False, spoke=False).remedy
     if remedy in AGAIN:
@@ -68,7 +68,7 @@ def settle(course: Course, judgement: Judgement) -> Remedy:
     return remedy
 
 
-def tail(course: Course, request: Request) -> list[Message]:
+def tail(course: TurnState, request: Request) -> list[Message]:
     """What the next request has behind the caller's own messages."""
     sent = course.shaped().request.messages
     assert sent[: len(request.messages)] == request.messages
@@ -278,7 +278,7 @@ def test_other_refusals_stand() -> None:
     """Rule 111: what has no remedy is the outcome; nothing that was refused is sent again as it was."""
     course = course_of()
     assert course.refused(refusal("temperature must be at most 2")) == (False, None)
-    spent = course_of(controls=Controls(limits=Limits(extra_calls=0)), choice=named())
+    spent = course_of(controls=Controls(limits=RemedyLimits(extra_calls=0)), choice=named())
     assert spent.refused(refusal(FORCE_AND_THINKING)) == (False, None)
 
 
@@ -292,7 +292,7 @@ profiles = st.builds(
     grammar_field=st.sampled_from([None, "g"]),
 )
 limits = st.builds(
-    Limits,
+    RemedyLimits,
     extra_calls=st.integers(0, 6),
     text_call=st.integers(0, 9),
     empty=st.integers(0, 9),
@@ -318,7 +318,7 @@ happenings = st.lists(st.one_of(judgements, refusals), max_size=40)
 @settings(max_examples=300, deadline=None)
 def test_any_course_ends_within_the_ceiling(
     profile: Profile,
-    bounds: Limits,
+    bounds: RemedyLimits,
     choice: ToolChoice | None,
     happening: list[Judgement | ErrorInfo],
     on_unmet: OnUnmet,

@@ -10,7 +10,7 @@ from mustcall.core.request import Request
 from mustcall.engine.tooling.wrapping import wrapped
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.history.containment import TAG
-from mustcall.policy.scanning.echoes import Echoes, Eraser, echoes_in, erase
+from mustcall.policy.scanning.echoes import EchoEraser, Echoes, echoes_in, erase
 
 WORDS = Wording()
 STEP_CAP = WORDS.step_cap
@@ -61,7 +61,7 @@ def cut_up(draw: st.DrawFn) -> list[str]:
 @given(cut_up())
 def test_chunking_changes_nothing(pieces: list[str]) -> None:
     """Rule 146: however a text is cut up, the same is shown, and never more than came in."""
-    eraser = Eraser(BOTH)
+    eraser = EchoEraser(BOTH)
     shown = "".join([eraser.feed(piece) for piece in pieces]) + eraser.close()
     assert shown == erase("".join(pieces), BOTH)
 
@@ -94,7 +94,7 @@ def test_what_was_wrapped_is_found_again(text: str) -> None:
 )
 def test_long_hostile_texts(text: str) -> None:
     """Rule 146: runs of what echoes begin with are read once, in pieces as well."""
-    eraser = Eraser(BOTH)
+    eraser = EchoEraser(BOTH)
     pieces = [eraser.feed(text[place : place + 7]) for place in range(0, len(text), 7)]
     assert "".join(pieces) + eraser.close() == erase(text, BOTH)
 

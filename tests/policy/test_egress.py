@@ -6,24 +6,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mustcall.policy.limits.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
+from mustcall.policy.limits.egress import Denied, EgressTarget, is_public, permit, read_network, read_place, read_prefix
 from mustcall.upstream.request import read_url
 
 
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("https://a.test", Place("https", "a.test", 443, "/")),
-        ("HTTPS://A.Test:443/X?q=1#f", Place("https", "a.test", 443, "/X?q=1")),
-        ("http://a.test:8080?q", Place("http", "a.test", 8080, "/?q")),
-        ("http://1.2.3.4/", Place("http", "1.2.3.4", 80, "/")),
-        ("http://[2606:2800:021F::1]/", Place("http", "2606:2800:21f::1", 80, "/")),
-        ("http://xn--bcher-kva.test/é", Place("http", "xn--bcher-kva.test", 80, "/é")),
-        ("http://a.test/a@b:c//d", Place("http", "a.test", 80, "/a@b:c//d")),
-        ("http://a.test/...", Place("http", "a.test", 80, "/...")),
+        ("https://a.test", EgressTarget("https", "a.test", 443, "/")),
+        ("HTTPS://A.Test:443/X?q=1#f", EgressTarget("https", "a.test", 443, "/X?q=1")),
+        ("http://a.test:8080?q", EgressTarget("http", "a.test", 8080, "/?q")),
+        ("http://1.2.3.4/", EgressTarget("http", "1.2.3.4", 80, "/")),
+        ("http://[2606:2800:021F::1]/", EgressTarget("http", "2606:2800:21f::1", 80, "/")),
+        ("http://xn--bcher-kva.test/é", EgressTarget("http", "xn--bcher-kva.test", 80, "/é")),
+        ("http://a.test/a@b:c//d", EgressTarget("http", "a.test", 80, "/a@b:c//d")),
+        ("http://a.test/...", EgressTarget("http", "a.test", 80, "/...")),
     ],
 )
-def test_urls(url: str, place: Place) -> None:
+def test_urls(url: str, place: EgressTarget) -> None:
     """A URL is read into its parts, and written from them so that nothing is left to the reader."""
     assert read_place(url) == place
     assert read_place(place.url) == place

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.policy.reply.faithfulness import Outcome, departure
+from mustcall.policy.reply.faithfulness import CallOutcome, departure
 
 TIME = "Monday 2026-11-16 17:05:29 (local time, UTC+00:00)"
 LISTING = "3 entries in /srv/desk:\nnotes.txt (52 bytes)\nnotes/\nREADME.md (1.2 kB)"
@@ -32,7 +32,7 @@ PERCENT = "17.5% of 3421 = 598.675"
 )
 def test_what_the_result_bears_out(answer: str, result: str, question: str) -> None:
     """The same fact in another form, rounded, or said in part, is the result's."""
-    assert departure(answer, [Outcome("t", result)], question) is None
+    assert departure(answer, [CallOutcome("t", result)], question) is None
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_what_the_result_bears_out(answer: str, result: str, question: str) -> N
 )
 def test_what_it_does_not(answer: str, result: str, question: str, why: str) -> None:
     """A number, date, time or name that nobody gave, and a result that is left out, are departures."""
-    found = departure(answer, [Outcome("t", result)], question)
+    found = departure(answer, [CallOutcome("t", result)], question)
     assert found is not None
     assert why in found
 
 
 def test_what_was_said_before_bears_out_too() -> None:
     """Facts of the conversation are the user's to hear again."""
-    outcome = [Outcome("t", "2 + 2 = 4")]
+    outcome = [CallOutcome("t", "2 + 2 = 4")]
     assert departure("As with the 99 before: 4.", outcome, "What is 2 + 2?") is not None
     assert departure("As with the 99 before: 4.", outcome, "What is 2 + 2?", ["I have 99."]) is None
 
 
 def test_failed_calls() -> None:
     """Where every call failed the answer says so, or it departs."""
-    failed = [Outcome("t", "The tool `read_file` failed: there is no 'x.txt'.", ok=False)]
+    failed = [CallOutcome("t", "The tool `read_file` failed: there is no 'x.txt'.", ok=False)]
     assert departure("The file says hello.", failed, "Read x.txt") is not None
     assert departure("There is no such file.", failed, "Read x.txt") is None
 
@@ -84,7 +84,7 @@ def test_without_calls_there_is_nothing_to_depart_from() -> None:
 @given(st.text(max_size=200), st.text(max_size=200), st.text(max_size=60))
 def test_any_texts(answer: str, result: str, question: str) -> None:
     """No text raises, and the result itself is borne out."""
-    outcomes = [Outcome("t", result)]
+    outcomes = [CallOutcome("t", result)]
     assert departure(answer, outcomes, question) == departure(answer, outcomes, question)
     assert departure(f"{question}\n{result}", outcomes, question) in (None, "the time is missing", "the day is missing")
 
@@ -92,7 +92,7 @@ def test_any_texts(answer: str, result: str, question: str) -> None:
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9))
 def test_numbers(stated: int, given_number: int) -> None:
     """Of two whole numbers one stands for the other only if they are the same, sign aside."""
-    found = departure(f"It is {stated}.", [Outcome("t", f"= {given_number}")], "What is it?")
+    found = departure(f"It is {stated}.", [CallOutcome("t", f"= {given_number}")], "What is it?")
     assert (found is None) == (abs(stated) == abs(given_number))
 
 
@@ -101,4 +101,4 @@ def test_numbers(stated: int, given_number: int) -> None:
 )
 def test_long_hostile_texts(text: str) -> None:
     """Long runs of what facts are made of end like any other."""
-    assert departure(text, [Outcome("t", text)], text) is None
+    assert departure(text, [CallOutcome("t", text)], text) is None

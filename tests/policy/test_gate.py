@@ -18,17 +18,17 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.unroll import unroll
-from mustcall.policy.reply.gate import EVERY, Gate, Shown
+from mustcall.policy.reply.gate import EVERY, Gate, Released
 from support.values import replied
 
 CALL = ToolCall(id="c1", name="search", arguments_json='{"q":"x"}')
@@ -53,20 +53,20 @@ def finely(events: Iterable[Event]) -> list[Event]:
     out: list[Event] = []
     for event in events:
         match event:
-            case TextDelta(index=index, text=text):
-                out += [TextDelta(index, character) for character in text]
+            case PartTextDelta(index=index, text=text):
+                out += [PartTextDelta(index, character) for character in text]
             case ArgumentsDelta(index=index, text=text):
                 out += [ArgumentsDelta(index, character) for character in text]
-            case ReasoningDelta(index=index, text=text, summary=summary):
-                out += [ReasoningDelta(index, character, summary) for character in text]
+            case PartReasoningDelta(index=index, text=text, summary=summary):
+                out += [PartReasoningDelta(index, character, summary) for character in text]
             case _:
                 out.append(event)
     return out
 
 
-def shown_of(events: Iterable[Event]) -> Shown:
+def shown_of(events: Iterable[Event]) -> Released:
     """Return the record of events that went out."""
-    shown = Shown()
+    shown = Released()
     shown.record(events)
     return shown
 
@@ -124,7 +124,7 @@ def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: in
     """Rule 68: of a long stream the deltas are joined as they go out; what completes it stays the same."""
     out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
     with patch("mustcall.policy.reply.gate._LOOSE", loose):
-        shown = Shown()
+        shown = Released()
         for number, event in enumerate(out):
             shown.record([event])
             if number == read:
@@ -135,12 +135,12 @@ def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: in
 
 def test_a_long_stream_is_kept_as_a_few_events() -> None:
     """Rule 68: a hundred thousand deltas are a few dozen events when they are read in one step."""
-    shown = Shown()
+    shown = Released()
     shown.record([STARTED, PartStarted(0, Text(""))])
     for _ in range(100_000):
-        shown.record([TextDelta(0, "a")])
+        shown.record([PartTextDelta(0, "a")])
     assert len(shown.events) < 5_000
-    assert "".join(event.text for event in shown.events if isinstance(event, TextDelta)) == "a" * 100_000
+    assert "".join(event.text for event in shown.events if isinstance(event, PartTextDelta)) == "a" * 100_000
 
 
 @given(replies, gates, st.booleans())
@@ -186,13 +186,13 @@ def test_a_later_attempt_only_adds(reply: Reply, made: list[Part], gate: Gate, c
 def test_nothing_goes_out_before_something_can_be_seen() -> None:
     """Rule 113: a start and blank text wait, so that an attempt that says nothing can still be made again."""
     gate = Gate(closed=False)
-    start: list[Event] = [STARTED, PartStarted(0, Text(text="")), TextDelta(0, ""), TextDelta(0, " \n")]
+    start: list[Event] = [STARTED, PartStarted(0, Text(text="")), PartTextDelta(0, ""), PartTextDelta(0, " \n")]
     assert released(gate, start) == []
     assert not gate.begun
-    word = TextDelta(0, "Hi")
+    word = PartTextDelta(0, "Hi")
     assert gate.feed(word) == [*start, word]
     assert gate.begun
-    assert gate.feed(TextDelta(0, " ")) == [TextDelta(0, " ")]
+    assert gate.feed(PartTextDelta(0, " ")) == [PartTextDelta(0, " ")]
 
 
 def test_text_that_stands_in_the_start_is_seen() -> None:
@@ -207,7 +207,7 @@ def test_text_between_calls_waits() -> None:
     gate = Gate(closed=False)
     released(gate, [STARTED, PartStarted(0, Text(text="Hi")), PartEnded(0), PartStarted(1, CALL)])
     assert gate.stopped
-    assert released(gate, [PartEnded(1), PartStarted(2, Text(text="more")), TextDelta(2, "!")]) == []
+    assert released(gate, [PartEnded(1), PartStarted(2, Text(text="more")), PartTextDelta(2, "!")]) == []
 
 
 def test_trusted_arguments_stream() -> None:
@@ -284,7 +284,7 @@ def test_stopping_voids_what_waits() -> None:
     gate = Gate(closed=False)
     released(gate, [STARTED, PartStarted(0, Text(text=""))])
     gate.stop()
-    assert released(gate, [TextDelta(0, "Hi")]) == []
+    assert released(gate, [PartTextDelta(0, "Hi")]) == []
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_stopping_voids_what_waits() -> None:
 )
 def test_contradictions_are_typed_errors(reply: Reply) -> None:
     """Rule 135, contract 8: a reply that takes back what went out is the upstream's garbage."""
-    shown = shown_of([STARTED, PartStarted(0, Text(text="")), TextDelta(0, "Hello")])
+    shown = shown_of([STARTED, PartStarted(0, Text(text="")), PartTextDelta(0, "Hello")])
     with pytest.raises(UpstreamGarbage, match="contradicted"):
         shown.rest(reply)
 
@@ -311,11 +311,11 @@ def test_usage_comes_before_the_end() -> None:
     shown = shown_of([STARTED, PartStarted(0, Text(text="Hi"))])
     rest = shown.rest(replied(Text(text="Hi there"), usage=usage))
     assert rest == [
-        TextDelta(0, " there"),
+        PartTextDelta(0, " there"),
         PartEnded(0),
         UsageUpdated(usage),
         Finished(FinishReason.STOP, "stop"),
         Ended(),
     ]
     assert bool(shown)
-    assert not bool(Shown())
+    assert not bool(Released())

@@ -15,7 +15,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.words import grounding
 from mustcall.policy.words.grounding import (
-    Found,
+    GroundingMatch,
     GroundingRule,
     check_rules,
     find_rule,
@@ -70,7 +70,7 @@ def test_only_what_a_text_may_hold_is_compiled() -> None:
 
 def test_a_match_names_the_rule() -> None:
     """Rule 12: a match gives the rule with its one target."""
-    assert find_rule([HERO], ask(user("What is Hero OS?"))) == Found(HERO, offered=True)
+    assert find_rule([HERO], ask(user("What is Hero OS?"))) == GroundingMatch(HERO, offered=True)
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,18 @@ def test_no_fire_after_a_result_inside_a_user_turn() -> None:
 def test_a_target_that_is_not_offered_is_found_and_said_so() -> None:
     """Rule 13: a missing target is reported, never silent."""
     request = ask(user("hero os"), tools=(OTHER,))
-    assert find_rule([HERO], request) == Found(HERO, offered=False)
+    assert find_rule([HERO], request) == GroundingMatch(HERO, offered=False)
 
 
 def test_the_first_offered_match_wins() -> None:
     """Rule 13: a rule whose target is missing does not hide one that can be met."""
     gone = GroundingRule(name="gone", triggers="hero os", tool="gone")
     request = ask(user("hero os"))
-    assert matching_rules([gone, HERO], request) == (Found(gone, offered=False), Found(HERO, offered=True))
-    assert find_rule([gone, HERO], request) == Found(HERO, offered=True)
+    assert matching_rules([gone, HERO], request) == (
+        GroundingMatch(gone, offered=False),
+        GroundingMatch(HERO, offered=True),
+    )
+    assert find_rule([gone, HERO], request) == GroundingMatch(HERO, offered=True)
 
 
 def test_targets_in_a_namespace_and_of_the_provider() -> None:
@@ -189,7 +192,7 @@ def test_targets_in_a_namespace_and_of_the_provider() -> None:
     assert offered_tool(request, "search", "hero") is spaced
     assert offered_tool(request, "search", "villain") is None
     rule = msgspec.structs.replace(HERO, tool="bash")
-    assert find_rule([rule], request) == Found(rule, offered=True)
+    assert find_rule([rule], request) == GroundingMatch(rule, offered=True)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +304,7 @@ def test_long_hostile_text_is_matched_in_linear_time(trigger: str, unit: str) ->
     """Rule 15: 300,000 characters of near misses come to an answer; tried from every character they would not."""
     rule = GroundingRule(name="r", triggers=(trigger, "the end"), tool=DOCS.name)
     nearly = unit * (300_000 // len(unit))
-    assert matching_rules([rule], ask(user(f"{nearly}! the end"))) == (Found(rule, offered=True),)
+    assert matching_rules([rule], ask(user(f"{nearly}! the end"))) == (GroundingMatch(rule, offered=True),)
 
 
 @settings(deadline=None)

@@ -13,7 +13,7 @@ from mustcall.core.request import Request
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.mended import mend_history
 from mustcall.policy.history.names import NameMap
-from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
@@ -117,7 +117,7 @@ def test_mending_twice_is_mending_once(wire: Wire, data: st.DataObject) -> None:
 def test_the_strict_upstream_of_the_same_wire_takes_it(wire: Wire, data: st.DataObject) -> None:
     """Rules 100, 101, 103, 104: what is sent on the same wire breaks none of the provider's rules."""
     body = data.draw(_histories(wire, _any_text))
-    assert find_violation(wire, Ask(_send(_decode(wire, body), wire), _HEADERS)) is None
+    assert find_violation(wire, SeenRequest(_send(_decode(wire, body), wire), _HEADERS)) is None
 
 
 @pytest.mark.parametrize("upstream", list(Wire))
@@ -129,7 +129,7 @@ def test_the_strict_upstream_of_another_wire_takes_it(caller: Wire, upstream: Wi
     body = data.draw(_histories(caller, _text))
     # A chat of nothing but system messages is legal there and has no counterpart on the Messages wire.
     body[_LIST[caller]] = [{"role": "user", "content": "hi"}, *body[_LIST[caller]]]
-    assert find_violation(upstream, Ask(_send(_decode(caller, body), upstream), _HEADERS)) is None
+    assert find_violation(upstream, SeenRequest(_send(_decode(caller, body), upstream), _HEADERS)) is None
 
 
 @pytest.mark.parametrize("wire", list(Wire))

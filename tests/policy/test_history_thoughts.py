@@ -13,8 +13,8 @@ from mustcall.core.request import Request
 from mustcall.policy.facts.profile import Profile, ReasoningPolicy, SchemaTarget
 from mustcall.policy.history.mended import drop_reasoning, mend_history
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
-from mustcall.testing.issued import Issued
-from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.issued import IssuedMemory
+from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import seal
@@ -140,14 +140,14 @@ def test_items_are_unlinked_from_dropped_reasoning() -> None:
             {"type": "function_call_output", "call_id": "2", "output": "r"},
         ],
     }
-    issued = Issued(led_to={"msg_1": "rs_1", "fc_1": "rs_1"})
+    issued = IssuedMemory(led_to={"msg_1": "rs_1", "fc_1": "rs_1"})
     codec = codec_for(Wire.RESPONSES)
     request = drop_reasoning(codec.decode_request(msgspec.json.encode(body)))
     sent = codec.encode_request(request, Target(), AdaptationLog())
     assert [item.get("id") for item in sent["input"]] == [None, None, None, None, "fc_2", None]
-    assert find_violation(Wire.RESPONSES, Ask(sent, issued=issued)) is None
+    assert find_violation(Wire.RESPONSES, SeenRequest(sent, issued=issued)) is None
     untouched = {**body, "input": [item for item in body["input"] if item.get("type") != "reasoning"]}
-    violation = find_violation(Wire.RESPONSES, Ask(untouched, issued=issued))
+    violation = find_violation(Wire.RESPONSES, SeenRequest(untouched, issued=issued))
     assert violation is not None, "the strict upstream would have refused the ids"
 
 

@@ -20,7 +20,7 @@ from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.history.names import NameMap
 from mustcall.policy.reply.judge import Case, Judgement, is_blank, judge
 from mustcall.policy.request.plan import Rung, RungKind
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from support.values import ANY, NOTHING, TOOLS, WEATHER, asked, demand, named, replied, user
 
 GOOD = ToolCall(id="c1", name="get_weather", arguments_json='{"city":"Paris"}')
@@ -52,8 +52,8 @@ def case_of(**fields: Any) -> Case:
 def verdict_on(reply: Reply, case: Case | None = None) -> Judgement:
     """Judge a reply as the engine does: looked through, then judged."""
     case = case or case_of()
-    lookout = None if case.rung.constrains else Lookout(tools=case.offered, loose=case.reads_text)
-    return judge(case, reply, Lens(lookout, case.token).read(reply))
+    lookout = None if case.rung.constrains else ScanTargets(tools=case.offered, loose=case.reads_text)
+    return judge(case, reply, ReplyScanner(lookout, case.token).read(reply))
 
 
 def kinds(judged: Judgement) -> list[AdaptationKind]:

@@ -19,19 +19,19 @@ from mustcall.core.events import (
     Event,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
 )
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.tools import Tool
 from mustcall.core.unroll import unroll, unroll_part
-from mustcall.policy.reply.gate import Gate, Shown
-from mustcall.policy.scanning.reply_scanner import Found, Lens, Lookout
+from mustcall.policy.reply.gate import Gate, Released
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 from support.values import replied
 
 FIXTURES = Path(__file__).parents[1] / "dialects" / "fixtures"
@@ -83,17 +83,17 @@ def load(name: str) -> list[Fixture]:
     return msgspec.json.decode((FIXTURES / f"{name}.json").read_bytes(), type=list[Fixture])
 
 
-def lens_for(*, dialect: str = "auto", loose: bool = False, separated: bool = False) -> Lens:
+def lens_for(*, dialect: str = "auto", loose: bool = False, separated: bool = False) -> ReplyScanner:
     """A lens that looks for every dialect, or for one."""
-    return Lens(Lookout(tools=TOOLS, dialects=(dialect,), loose=loose, separated=separated), "t")
+    return ReplyScanner(ScanTargets(tools=TOOLS, dialects=(dialect,), loose=loose, separated=separated), "t")
 
 
 def streamed(pieces: Iterable[str]) -> list[Event]:
     """A text part in pieces."""
-    return [STARTED, PartStarted(0, Text(text="")), *(TextDelta(0, piece) for piece in pieces), PartEnded(0)]
+    return [STARTED, PartStarted(0, Text(text="")), *(PartTextDelta(0, piece) for piece in pieces), PartEnded(0)]
 
 
-def look(lens: Lens, events: Iterable[Event]) -> list[Event]:
+def look(lens: ReplyScanner, events: Iterable[Event]) -> list[Event]:
     """Return what a lens shows of these events, neighbouring deltas joined."""
     return coalesce(shown for event in events for shown in lens.feed(event))
 
@@ -105,7 +105,7 @@ def cuts(text: str) -> Iterable[list[str]]:
     yield from ([text[:at], text[at:]] for at in range(1, len(text)))
 
 
-def told(found: Found) -> tuple[object, ...]:
+def told(found: ScanFindings) -> tuple[object, ...]:
     """What was found, without the places in a stream."""
     calls = [(call.name, call.arguments, call.dialect) for call in found.calls]
     return (calls, [entry.reason for entry in found.malformed], found.thought, found.cleaned, found.promoted)
@@ -165,7 +165,7 @@ def test_clean_text_passes_as_the_same_events(head: str, rest: list[str]) -> Non
     lens.feed(STARTED)
     assert lens.feed(PartStarted(0, Text(text=""))) == []
     for number, piece in enumerate(pieces):
-        delta = TextDelta(0, piece)
+        delta = PartTextDelta(0, piece)
         out = lens.feed(delta)
         assert out[-1] == delta
         if number:
@@ -176,24 +176,24 @@ def test_clean_text_passes_as_the_same_events(head: str, rest: list[str]) -> Non
         assert not (lens.marked)
     end = PartEnded(0)
     assert lens.feed(end)[-1] is end
-    assert lens.found(replied(Text(text="".join(pieces)))) == Found()
+    assert lens.found(replied(Text(text="".join(pieces)))) == ScanFindings()
 
 
 def test_a_lens_that_looks_for_nothing() -> None:
     """Rule 112: everything passes as it is."""
-    lens = Lens(None, "t")
+    lens = ReplyScanner(None, "t")
     events = list(unroll(replied(Text(text="<tool_call>{}</tool_call>"))))
     assert all(lens.feed(event)[0] is event for event in events)
-    assert lens.read(replied(Text(text='<invoke name="now"></invoke>'))) == Found()
+    assert lens.read(replied(Text(text='<invoke name="now"></invoke>'))) == ScanFindings()
 
 
 def test_only_the_ambiguous_end_is_held() -> None:
     """Rule 113: what could begin markup waits, what came before it does not, and it is let go when it is none."""
     lens = lens_for()
-    out = look(lens, [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "a <"), TextDelta(0, "tool")])
-    assert out == [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "a ")]
+    out = look(lens, [STARTED, PartStarted(0, Text(text="")), PartTextDelta(0, "a <"), PartTextDelta(0, "tool")])
+    assert out == [STARTED, PartStarted(0, Text(text="")), PartTextDelta(0, "a ")]
     assert lens.pending
-    assert look(lens, [TextDelta(0, "box> b"), PartEnded(0)]) == [TextDelta(0, "<toolbox> b"), PartEnded(0)]
+    assert look(lens, [PartTextDelta(0, "box> b"), PartEnded(0)]) == [PartTextDelta(0, "<toolbox> b"), PartEnded(0)]
     assert not (lens.touched)
     assert not (lens.marked)
 
@@ -206,10 +206,10 @@ def test_leaked_reasoning_is_a_reasoning_part(pieces: list[str]) -> None:
     assert out == [
         STARTED,
         PartStarted(0, Reasoning()),
-        ReasoningDelta(0, "hm"),
+        PartReasoningDelta(0, "hm"),
         PartEnded(0),
         PartStarted(1, Text(text="")),
-        TextDelta(1, "Yes."),
+        PartTextDelta(1, "Yes."),
         PartEnded(1),
     ]
     found = lens.found(replied(Text(text="".join(pieces))))
@@ -223,7 +223,7 @@ def test_reasoning_that_ends_without_a_start(pieces: list[str]) -> None:
     lens = lens_for()
     out = look(lens, streamed(pieces))
     assert [type(event) for event in out].count(PartStarted) == 2
-    assert [event.text for event in out if isinstance(event, TextDelta)] == ["Hm.\n", "Yes."]
+    assert [event.text for event in out if isinstance(event, PartTextDelta)] == ["Hm.\n", "Yes."]
     found = lens.found(replied(Text(text="".join(pieces))))
     assert found.thought
     assert found.cleaned == (Reasoning(text="Hm.\n"), Text(text="Yes."))
@@ -242,7 +242,7 @@ def test_an_empty_section_is_taken_out(text: str, rest: str) -> None:
     for pieces in cuts(text):
         lens = lens_for()
         out = look(lens, streamed(pieces))
-        assert "".join(event.text for event in out if isinstance(event, TextDelta)) == rest
+        assert "".join(event.text for event in out if isinstance(event, PartTextDelta)) == rest
         found = lens.found(replied(Text(text=text)))
         assert found.thought
         assert found.cleaned == (Text(text=rest),)
@@ -287,7 +287,7 @@ def test_nothing_is_shown_from_markup_on() -> None:
     seen = ""
     for event in streamed(["Let me see. ", *CALL, " Done."]):
         out = lens.feed(event)
-        seen += "".join(shown.text for shown in out if isinstance(shown, TextDelta))
+        seen += "".join(shown.text for shown in out if isinstance(shown, PartTextDelta))
         assert "<" not in seen
     assert lens.marked
     assert seen == "Let me see. "
@@ -297,8 +297,8 @@ def test_a_final_word_longer_than_the_deltas() -> None:
     """Rule 127: what the upstream's last word has beyond its deltas is looked through, too."""
     final = Text(text=f"Hello {CALL}")
     lens = lens_for()
-    out = look(lens, [STARTED, PartStarted(0, Text(text="")), TextDelta(0, "Hel"), PartEnded(0, final)])
-    assert [event.text for event in out if isinstance(event, TextDelta)] == ["Hello "]
+    out = look(lens, [STARTED, PartStarted(0, Text(text="")), PartTextDelta(0, "Hel"), PartEnded(0, final)])
+    assert [event.text for event in out if isinstance(event, PartTextDelta)] == ["Hello "]
     assert [call.name for call in lens.found(replied(final)).calls] == ["now"]
 
 
@@ -355,7 +355,7 @@ texts_and_more: st.SearchStrategy[Part] = st.one_of(
 def test_what_the_gate_let_out_is_completed(parts: list[Part], promote: bool) -> None:
     """Rules 53, 66, 135: seen through the lens and the gate, a reply is completed to what was found in it."""
     reply = Reply(id="r", model="m", parts=tuple(parts), finish=FinishReason.STOP)
-    lens, gate, shown = lens_for(), Gate(closed=False), Shown()
+    lens, gate, shown = lens_for(), Gate(closed=False), Released()
     out: list[Event] = []
     for event in unroll_all(reply):
         for seen in lens.feed(event):
@@ -383,8 +383,8 @@ def unroll_all(reply: Reply) -> Iterable[Event]:
     yield STARTED
     for index, part in enumerate(reply.parts):
         for event in unroll_part(index, part):
-            if isinstance(event, TextDelta):
-                yield from (TextDelta(index, character) for character in event.text)
+            if isinstance(event, PartTextDelta):
+                yield from (PartTextDelta(index, character) for character in event.text)
             else:
                 yield event
     yield Finished(FinishReason.STOP)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.parts import Reasoning, Text
 from mustcall.core.tools import Tool
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from support.values import replied
 
 TOOL = Tool(name="get_weather", parameters={"type": "object"})
@@ -22,6 +22,6 @@ texts = st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
 def test_pieces_change_nothing(text: str, thought: str, size: int) -> None:
     """Rule 64: the same parts are found, and the same is reported, whatever the size of the pieces."""
     reply = replied(Reasoning(text=thought), Text(text))
-    whole = Lens(Lookout(tools=(TOOL,)), "t").read(reply)
+    whole = ReplyScanner(ScanTargets(tools=(TOOL,)), "t").read(reply)
     with patch("mustcall.policy.scanning.reply_scanner._PIECE", size):
-        assert Lens(Lookout(tools=(TOOL,)), "t").read(reply) == whole
+        assert ReplyScanner(ScanTargets(tools=(TOOL,)), "t").read(reply) == whole

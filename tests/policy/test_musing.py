@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from mustcall.core.events import Event, PartEnded, PartStarted, ReasoningDelta, Started, TextDelta
+from mustcall.core.events import Event, PartEnded, PartReasoningDelta, PartStarted, PartTextDelta, Started
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
 from mustcall.core.tools import Tool
-from mustcall.policy.scanning.reply_scanner import Found, Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 from support.values import replied
 
 TOOLS = (
@@ -20,9 +20,9 @@ NOTE = '<invoke name="note"><parameter name="text">x</parameter></invoke>'
 MADE = ToolCall(id="call_t_0", name="now", arguments_json="{}")
 
 
-def lens_for(*, separated: bool = False) -> Lens:
+def lens_for(*, separated: bool = False) -> ReplyScanner:
     """Return a lens that looks for the tools."""
-    return Lens(Lookout(tools=TOOLS, separated=separated), "t")
+    return ReplyScanner(ScanTargets(tools=TOOLS, separated=separated), "t")
 
 
 def splits(text: str) -> Iterator[list[str]]:
@@ -35,16 +35,16 @@ def splits(text: str) -> Iterator[list[str]]:
 
 def reasoned(pieces: Iterable[str], *then: Event) -> list[Event]:
     """Return the events of a native reasoning part, and what follows it."""
-    deltas = [ReasoningDelta(0, piece) for piece in pieces]
+    deltas = [PartReasoningDelta(0, piece) for piece in pieces]
     return [Started("r", "m"), PartStarted(0, Reasoning()), *deltas, PartEnded(0), *then]
 
 
-def look(lens: Lens, events: Iterable[Event]) -> list[Event]:
+def look(lens: ReplyScanner, events: Iterable[Event]) -> list[Event]:
     """Return what a lens shows of these."""
     return [shown for event in events for shown in lens.feed(event)]
 
 
-def shown_text(events: Iterable[Event], kind: type[ReasoningDelta] | type[TextDelta]) -> str:
+def shown_text(events: Iterable[Event], kind: type[PartReasoningDelta] | type[PartTextDelta]) -> str:
     """Return the text of all deltas of a kind."""
     return "".join(event.text for event in events if isinstance(event, kind))
 
@@ -57,7 +57,7 @@ def test_a_call_in_native_reasoning_and_nothing_else(separated: bool) -> None:
     for pieces in splits(text):
         lens = lens_for(separated=separated)
         out = look(lens, reasoned(pieces))
-        assert shown_text(out, ReasoningDelta) == "I need the time. "
+        assert shown_text(out, PartReasoningDelta) == "I need the time. "
         assert lens.pending
         assert not lens.touched
         found = lens.found(reply)
@@ -80,10 +80,10 @@ def test_a_call_in_a_summary() -> None:
         deltas: list[Event] = []
         for piece in pieces:
             here = piece[: max(0, len(before) - at)]
-            deltas += [ReasoningDelta(0, part, n) for n, part in enumerate((here, piece[len(here) :])) if part]
+            deltas += [PartReasoningDelta(0, part, n) for n, part in enumerate((here, piece[len(here) :])) if part]
             at += len(piece)
         out = look(lens, [PartStarted(0, Reasoning()), *deltas, PartEnded(0)])
-        shown = [event for event in out if isinstance(event, ReasoningDelta)]
+        shown = [event for event in out if isinstance(event, PartReasoningDelta)]
         assert "".join(event.text for event in shown if event.summary == 0) == before
         assert "".join(event.text for event in shown if event.summary == 1) == "I need the time. "
         assert [event.summary for event in shown] == sorted(event.summary or 0 for event in shown)
@@ -96,7 +96,7 @@ def test_a_call_in_a_summary() -> None:
 @pytest.mark.parametrize(
     "then",
     [
-        (PartStarted(1, Text(text="")), TextDelta(1, "\n"), TextDelta(1, "Hi."), PartEnded(1)),
+        (PartStarted(1, Text(text="")), PartTextDelta(1, "\n"), PartTextDelta(1, "Hi."), PartEnded(1)),
         (PartStarted(1, ToolCall(id="c", name="now", arguments_json="{}")), PartEnded(1)),
     ],
 )
@@ -108,16 +108,16 @@ def test_reasoning_that_ends_in_something_else(then: tuple[Event, ...]) -> None:
         lens = lens_for()
         events = reasoned(pieces, *then)
         out = look(lens, events)
-        assert shown_text(out, ReasoningDelta) == text
-        assert [event for event in out if event.__class__ is not ReasoningDelta] == [
-            event for event in events if event.__class__ is not ReasoningDelta
+        assert shown_text(out, PartReasoningDelta) == text
+        assert [event for event in out if event.__class__ is not PartReasoningDelta] == [
+            event for event in events if event.__class__ is not PartReasoningDelta
         ]
         assert not (lens.pending)
         assert not lens.touched
         assert not lens.marked
-        if isinstance(then[1], TextDelta):
+        if isinstance(then[1], PartTextDelta):
             assert lens.found(replied(*parts)).reasoned == ()
-    assert lens_for().read(replied(*parts)) == Found()
+    assert lens_for().read(replied(*parts)) == ScanFindings()
 
 
 @pytest.mark.parametrize("text", ["Plain thoughts, a < b, and `<tool_call>`.", "A <tool_call> tag, [1] and {x}."])
@@ -126,7 +126,7 @@ def test_reasoning_without_a_call(text: str) -> None:
     for pieces in splits(text):
         lens = lens_for()
         out = look(lens, reasoned(pieces))
-        assert shown_text(out, ReasoningDelta) == text
+        assert shown_text(out, PartReasoningDelta) == text
         assert not lens.touched
         assert not lens.marked
         assert lens.found(replied(Reasoning(text=text))).reasoned == ()
@@ -145,9 +145,9 @@ def test_a_call_in_a_section_of_the_text(closed: str) -> None:
     text = f"<think>Well. {CALL}{closed}"
     for pieces in splits(text):
         lens = lens_for()
-        deltas = [TextDelta(0, piece) for piece in pieces]
+        deltas = [PartTextDelta(0, piece) for piece in pieces]
         out = look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
-        assert "<" not in shown_text(out, ReasoningDelta) + shown_text(out, TextDelta)
+        assert "<" not in shown_text(out, PartReasoningDelta) + shown_text(out, PartTextDelta)
         found = lens.found(replied(Text(text=text)))
         assert found.reasoned == (MADE,)
         assert found.bare is not None
@@ -160,7 +160,7 @@ def test_a_call_before_a_late_end() -> None:
     for text in (answered, alone):
         for pieces in splits(text):
             lens = lens_for()
-            deltas = [TextDelta(0, piece) for piece in pieces]
+            deltas = [PartTextDelta(0, piece) for piece in pieces]
             look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
             found = lens.found(replied(Text(text=text)))
             assert found.calls == ()
@@ -190,7 +190,7 @@ def test_sections_where_the_upstream_separates(text: str) -> None:
     """Rule 65: there a section is text, and a call in it is none all the same."""
     for pieces in splits(text):
         lens = lens_for(separated=True)
-        deltas = [TextDelta(0, piece) for piece in pieces]
+        deltas = [PartTextDelta(0, piece) for piece in pieces]
         look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
         found = lens.found(replied(Text(text=text)))
         assert (found.calls, found.reasoned, found.thought) == ((), (), False)

@@ -4,9 +4,9 @@ import pytest
 
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
-from mustcall.policy.facts.routing import Destination, Door, Route, choose
+from mustcall.policy.facts.routing import Destination, Route, WireEndpoint, choose
 
-DOORS = (Door("open", Wire.CHAT), Door("claude", Wire.MESSAGES))
+DOORS = (WireEndpoint("open", Wire.CHAT), WireEndpoint("claude", Wire.MESSAGES))
 ROUTES = (
     Route(model="gpt-*", upstream="open"),
     Route(model="fast", upstream="open", send_as="gpt-4.1-mini"),
@@ -61,7 +61,7 @@ def test_no_upstream_at_all() -> None:
 
 # --- upstreams with a model of their own ----------------------------------------------------------------------------
 
-OWN = (Door("openai", Wire.RESPONSES, "gpt-5"), Door("ollama", Wire.CHAT, "qwen3"))
+OWN = (WireEndpoint("openai", Wire.RESPONSES, "gpt-5"), WireEndpoint("ollama", Wire.CHAT, "qwen3"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_upstream_with_a_model_of_its_own(model: str, caller: Wire, expected:
 
 def test_names_go_to_an_upstream_that_takes_any() -> None:
     """A model of an upstream stands in only where no upstream takes every name."""
-    doors = (*OWN, Door("any", Wire.MESSAGES))
+    doors = (*OWN, WireEndpoint("any", Wire.MESSAGES))
     assert choose("llama", Wire.CHAT, (), doors) == Destination("any", "llama")
     assert choose("gpt-5", Wire.CHAT, (), doors) == Destination("openai", "gpt-5")
 

@@ -11,7 +11,7 @@ from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.policy.words.grounding import GroundingRule, check_rules, find_rule
-from mustcall.policy.words.signs import Sign, files_in, shows
+from mustcall.policy.words.signs import MessageSign, files_in, shows
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from mustcall.policy.words.signs import Sign, files_in, shows
 def test_files_to_be_read(message: str, files: tuple[str, ...]) -> None:
     """Rule 12: a question about a text file shows the sign, and the file is found as it was written."""
     assert files_in(message) == files
-    assert shows(Sign.FILE, message)
+    assert shows(MessageSign.FILE, message)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_files_to_be_read(message: str, files: tuple[str, ...]) -> None:
 )
 def test_no_file_to_be_read(message: str) -> None:
     """Rule 15: addresses, versions, pictures and questions about how to do something show no sign."""
-    assert not shows(Sign.FILE, message)
+    assert not shows(MessageSign.FILE, message)
 
 
-@given(st.text(max_size=60), st.sampled_from(list(Sign)))
-def test_any_text(message: str, sign: Sign) -> None:
+@given(st.text(max_size=60), st.sampled_from(list(MessageSign)))
+def test_any_text(message: str, sign: MessageSign) -> None:
     """Rule 16: no text raises, and the same text shows the same."""
     assert shows(sign, message) == shows(sign, message)
 
@@ -66,6 +66,6 @@ def test_a_rule_with_a_sign() -> None:
     check_rules([rule])
     assert found(rule, "What is 17.5% of 3421?")
     assert not found(rule, "half an hour later")
-    assert found(GroundingRule(name="both", triggers="tax", signs=(Sign.SUM,), tool="calc"), "What is the tax?")
+    assert found(GroundingRule(name="both", triggers="tax", signs=(MessageSign.SUM,), tool="calc"), "What is the tax?")
     with pytest.raises(ConfigError, match="at least one phrase"):
         check_rules([GroundingRule(name="none", tool="calc")])

@@ -10,7 +10,7 @@ from mustcall.probe.catalogue import CELLS, cells_for, markdown
 from mustcall.probe.clients import NEEDS
 from mustcall.probe.facts import RULES
 from mustcall.probe.planning import body_of
-from mustcall.probe.values import Cell, Client, Group, Level
+from mustcall.probe.values import Cell, CellGroup, Client, Level
 from mustcall.wire.registry import codec_for
 
 SCRIPTED = [(cell, wire) for cell in CELLS if cell.script for wire in sorted(cell.wires)]
@@ -44,7 +44,7 @@ def test_the_table_is_sound() -> None:
         assert cell.tries.quick <= cell.tries.default <= cell.tries.deep, cell.id
         if cell.required and cell.script and cell.sends == 1 and cell.id != "context":
             assert cell.tries.deep in (12, 73), cell.id
-    assert {cell.group for cell in CELLS} == set(Group)
+    assert {cell.group for cell in CELLS} == set(CellGroup)
     assert {cell.fact for cell in CELLS if cell.fact} >= {"forced", "named", "parallel", "schema_output"}
 
 

@@ -8,7 +8,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.probe.comparing import ALPHA, compare, discoveries
 from mustcall.probe.results import CellResult, ProbeResult
-from mustcall.probe.values import Group, Level, Outcome, Verdict
+from mustcall.probe.values import CellGroup, CellVerdict, Level, Outcome
 from mustcall.probe.verdicts import count, settle_verdict
 
 H, N, U = Outcome.HELD, Outcome.NOT_DONE, Outcome.UNMEASURED
@@ -27,7 +27,7 @@ def result_of(wire: Wire = Wire.CHAT, **cells: list[Outcome]) -> ProbeResult:
             CellResult(
                 id=name,
                 guarantee=name,
-                group=Group.CHOICE,
+                group=CellGroup.CHOICE,
                 required=True,
                 verdict=settle_verdict(outcomes),
                 outcomes=tuple(outcomes),
@@ -52,7 +52,7 @@ def test_a_guarantee_that_is_lost_is_drift() -> None:
     """Eight tries that held and now do not: p = 2/2^8, a discovery though other cells stayed as they were."""
     old = result_of(a=[H] * 8, b=[H] * 8, c=[N] * 4)
     a, b, c = compare(old, result_of(a=[N] * 8, b=[H] * 8, c=[N] * 4))
-    assert (a.before, a.now, a.lost, a.gained) == (Verdict.HELD, Verdict.IGNORED, 8, 0)
+    assert (a.before, a.now, a.lost, a.gained) == (CellVerdict.HELD, CellVerdict.IGNORED, 8, 0)
     assert a.p == 2 / 2**8
     assert a.drifted
     assert a.is_worse

@@ -9,7 +9,7 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.probe import ProbeResult, Verdict
+from mustcall.probe import CellVerdict, ProbeResult
 from mustcall.testing import FakeClock, RunningGateway
 from mustcall.testing.probed import LIES, Lie, LyingServer, find_lie
 from mustcall.upstream.schemes import SchemeTransport
@@ -48,7 +48,7 @@ async def test_the_gateway_holds_what_its_upstream_can_carry(tmp_path: Path, cal
     """On every pair of wires, in front of an honest server that keeps the providers' strict rules."""
     result = await probed(tmp_path, caller, upstream)
     assert set(broken_in(result)) <= _NOT_HELD | _NOT_CARRIED.get(upstream, set())
-    assert {cell.id for cell in result.cells if cell.verdict is Verdict.UNMEASURED} <= _OPEN
+    assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} <= _OPEN
 
 
 #: Lies that no gateway can mend, each with what is still broken behind it: the answer itself is missing or wrong, or it

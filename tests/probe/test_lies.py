@@ -4,7 +4,7 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.probe import Verdict
+from mustcall.probe import CellVerdict
 from mustcall.probe.results import guarantees
 from mustcall.testing.probed import LIES, Lie, LyingServer, LyingUpstream, find_lie
 from mustcall.upstream.schemes import SchemeTransport
@@ -21,7 +21,7 @@ async def test_an_honest_server_has_no_broken_cell(wire: Wire) -> None:
     server = LyingServer()
     result = await measure(server, wire)
     assert broken_in(result) == {}
-    assert {cell.id for cell in result.cells if cell.verdict is Verdict.UNMEASURED} == _OPEN
+    assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} == _OPEN
     assert result.spent.requests == len(server.requests) <= result.announced_requests
 
 
@@ -50,13 +50,13 @@ async def test_the_probe_names_the_lie_and_nothing_else(lie: Lie) -> None:
 async def test_a_lie_now_and_then_is_flaky(name: str) -> None:
     """A server that lies in 30 % of its answers is flaky in 19 of 20 runs at least, never ignored and never broken."""
     lie = find_lie(name)
-    verdicts: list[Verdict] = []
+    verdicts: list[CellVerdict] = []
     for seed in range(20):
         result = await measure(LyingServer(lie, rate=0.3, seed=seed), lie.wire, only=[lie.breaks])
         (guarantee,) = guarantees(result)
         verdicts.append(guarantee.verdict)
-    assert verdicts.count(Verdict.FLAKY) >= 19
-    assert set(verdicts) <= {Verdict.FLAKY, Verdict.HELD}
+    assert verdicts.count(CellVerdict.FLAKY) >= 19
+    assert set(verdicts) <= {CellVerdict.FLAKY, CellVerdict.HELD}
 
 
 @pytest.mark.parametrize(("name", "wire"), [(None, Wire.CHAT), ("ignores_required", Wire.CHAT)])

@@ -8,15 +8,15 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
 from mustcall.policy.limits.budget import Price
 from mustcall.probe.catalogue import cells_for
-from mustcall.probe.planning import Plan, Purse, plan_probe
+from mustcall.probe.planning import ProbePlan, Purse, plan_probe
 from mustcall.probe.values import Level
 
 USAGES = st.builds(Usage, input_tokens=st.integers(0, 400), output_tokens=st.integers(0, 400))
 
 
-def plan_of(requests: int, tokens: int, usd: float | None) -> Plan:
+def plan_of(requests: int, tokens: int, usd: float | None) -> ProbePlan:
     """Return a plan with these limits."""
-    return Plan(
+    return ProbePlan(
         wire=Wire.CHAT,
         level=Level.QUICK,
         client=None,

@@ -7,7 +7,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.policy.limits.budget import Price
-from mustcall.probe import CellResult, Level, Owner, Prober, ProbeResult, Subject, Verdict, cells_for, plan_probe
+from mustcall.probe import CellResult, CellVerdict, Level, Owner, Prober, ProbeResult, Subject, cells_for, plan_probe
 from mustcall.probe.facts import facts_of
 from mustcall.testing import Answer, Call, Cut, Fail, Raw, Recorded, Say, ScriptedUpstream, Think, Turn
 from mustcall.upstream.endpoint import Endpoint
@@ -91,8 +91,8 @@ def test_a_cell_that_holds_is_tried_as_often_as_planned() -> None:
     """12 tries whole, each its own request, and nothing else."""
     result, requests = probe(obedient, "required")
     cell = only(result, "required")
-    assert (cell.verdict, cell.held, cell.measured) == (Verdict.HELD, 12, 12)
-    assert [each.verdict for each in result.cells] == [Verdict.HELD] * 4
+    assert (cell.verdict, cell.held, cell.measured) == (CellVerdict.HELD, 12, 12)
+    assert [each.verdict for each in result.cells] == [CellVerdict.HELD] * 4
     assert len(requests) == 12 + 3 * 8
     assert len({one.raw for one in requests}) == len(requests)
 
@@ -100,7 +100,7 @@ def test_a_cell_that_holds_is_tried_as_often_as_planned() -> None:
 def test_a_forced_choice_that_is_ignored_is_the_servers() -> None:
     """200 and prose: ignored, the server's; without streaming and without reasoning it was asked once more each."""
     result, requests = probe(lambda _: SAID, "required")
-    assert {(cell.verdict, cell.owner) for cell in result.cells} == {(Verdict.IGNORED, Owner.SERVER)}
+    assert {(cell.verdict, cell.owner) for cell in result.cells} == {(CellVerdict.IGNORED, Owner.SERVER)}
     again = 1 + 1 + 2  # stream: whole; reasoning: without; both: both
     assert len(requests) == 12 + 3 * 8 + again
     (fact,) = [fact for fact in facts_of(result) if fact.field == "forced"]
@@ -112,18 +112,18 @@ def test_a_call_in_the_text_is_the_parsers() -> None:
     text = '<tool_call>\n{"name": "add_note", "arguments": {"text": "cats"}}\n</tool_call>'
     result, requests = probe(lambda _: Turn(Say(text)), "required", "leaks")
     required = only(result, "required")
-    assert (required.verdict, required.owner) == (Verdict.IGNORED, Owner.PARSER)
+    assert (required.verdict, required.owner) == (CellVerdict.IGNORED, Owner.PARSER)
     assert "hermes" in required.note
-    assert (only(result, "leaks").verdict, only(result, "leaks").owner) == (Verdict.IGNORED, Owner.PARSER)
+    assert (only(result, "leaks").verdict, only(result, "leaks").owner) == (CellVerdict.IGNORED, Owner.PARSER)
     assert len(requests) == 36
 
 
 def test_what_holds_whole_and_not_streamed_is_the_transports() -> None:
     """The stream loses the call, the whole reply has it."""
     result, _ = probe(lambda one: SAID if one.body.get("stream") else obedient(one), "required")
-    assert only(result, "required").verdict is Verdict.HELD
+    assert only(result, "required").verdict is CellVerdict.HELD
     streamed = only(result, "required+stream")
-    assert (streamed.verdict, streamed.owner) == (Verdict.IGNORED, Owner.TRANSPORT)
+    assert (streamed.verdict, streamed.owner) == (CellVerdict.IGNORED, Owner.TRANSPORT)
 
 
 def test_what_fails_with_reasoning_alone_says_so() -> None:
@@ -136,19 +136,19 @@ def test_what_fails_with_reasoning_alone_says_so() -> None:
 def test_refusals_and_crashes_stop_after_two() -> None:
     """A 400 is refused, a 500 crashed, a cut answer crashed by the transport; each repeats itself."""
     refused, requests = probe(lambda _: Fail(400, "tool_choice is not supported"), "named")
-    assert {(cell.verdict, cell.owner) for cell in refused.cells} == {(Verdict.REFUSED, Owner.SERVER)}
+    assert {(cell.verdict, cell.owner) for cell in refused.cells} == {(CellVerdict.REFUSED, Owner.SERVER)}
     assert len(requests) == 4 * 2
     crashed, requests = probe(lambda _: Fail(500, "boom"), "named")
-    assert {(cell.verdict, cell.owner) for cell in crashed.cells} == {(Verdict.CRASHED, Owner.SERVER)}
+    assert {(cell.verdict, cell.owner) for cell in crashed.cells} == {(CellVerdict.CRASHED, Owner.SERVER)}
     assert len(requests) == 4 * 2
     cut, _ = probe(lambda _: Cut(SAID, after=10), "format")
-    assert (cut.cells[0].verdict, cut.cells[0].owner) == (Verdict.CRASHED, Owner.TRANSPORT)
+    assert (cut.cells[0].verdict, cut.cells[0].owner) == (CellVerdict.CRASHED, Owner.TRANSPORT)
 
 
 def test_what_the_server_could_not_parse_is_the_parsers() -> None:
     """llama.cpp answers 500 with what its model wrote."""
     result, _ = probe(lambda _: Fail(500, "Failed to parse input at pos 12: <tool_call>"), "format")
-    assert (result.cells[0].verdict, result.cells[0].owner) == (Verdict.CRASHED, Owner.PARSER)
+    assert (result.cells[0].verdict, result.cells[0].owner) == (CellVerdict.CRASHED, Owner.PARSER)
 
 
 def test_a_rate_limit_is_waited_for_as_asked() -> None:
@@ -162,15 +162,15 @@ def test_a_rate_limit_is_waited_for_as_asked() -> None:
     result, requests = probe(limits, "format", "retry_after", clock=clock)
     assert clock.waits == [7.0, 2.0]
     assert len(requests) == 8
-    assert only(result, "format").verdict is Verdict.HELD
+    assert only(result, "format").verdict is CellVerdict.HELD
     waits = only(result, "retry_after")
-    assert (waits.held, waits.measured, waits.verdict) == (1, 2, Verdict.FLAKY)
+    assert (waits.held, waits.measured, waits.verdict) == (1, 2, CellVerdict.FLAKY)
 
 
 def test_a_rate_limit_that_never_ends_ends_the_run_and_not_the_budget() -> None:
     """Nothing was measured, nothing more than announced was sent."""
     result, requests = probe(lambda _: Fail(429, "slow down"), "format")
-    assert result.cells[0].verdict is Verdict.UNMEASURED
+    assert result.cells[0].verdict is CellVerdict.UNMEASURED
     assert len(requests) == result.announced_requests
     assert "budget" in result.partial
 
@@ -211,21 +211,24 @@ def test_eight_at_once_are_eight_requests_and_a_mixed_up_reply_is_seen() -> None
     result, requests = probe(
         lambda one: Turn(Call("get_weather", {"city": one.body["messages"][0]["content"].split()[5]})), "concurrency.8"
     )
-    assert (result.cells[0].verdict, len(requests)) == (Verdict.HELD, 8)
+    assert (result.cells[0].verdict, len(requests)) == (CellVerdict.HELD, 8)
     mixed, _ = probe(lambda _: Turn(Call("get_weather", {"city": "Rome"})), "concurrency.8")
-    assert (mixed.cells[0].verdict, mixed.cells[0].owner) == (Verdict.IGNORED, Owner.SERVER)
+    assert (mixed.cells[0].verdict, mixed.cells[0].owner) == (CellVerdict.IGNORED, Owner.SERVER)
 
 
 def test_reports_are_read_as_they_came_and_not_as_codecs_mend_them() -> None:
     """Two calls with one id, a finish that denies a call, no usage: each is its own cell."""
     glued = Turn(Call("get_weather", {"city": "Oslo"}, id="call_1"), Call("get_weather", {"city": "Rome"}, id="call_1"))
     result, _ = probe(lambda _: glued, "parallel.on", "ids", "ids+several", "finish", "usage")
-    assert (only(result, "parallel.on").verdict, only(result, "ids+several").verdict) == (Verdict.HELD, Verdict.IGNORED)
+    assert (only(result, "parallel.on").verdict, only(result, "ids+several").verdict) == (
+        CellVerdict.HELD,
+        CellVerdict.IGNORED,
+    )
     denied = Turn(Call("get_weather", {"city": "Oslo"}), finish="stop", usage=None)
     result, _ = probe(lambda _: denied, "auto", "ids", "finish", "usage")
-    assert only(result, "ids").verdict is Verdict.HELD
-    assert (only(result, "finish").verdict, only(result, "finish").owner) == (Verdict.IGNORED, Owner.SERVER)
-    assert only(result, "usage").verdict is Verdict.IGNORED
+    assert only(result, "ids").verdict is CellVerdict.HELD
+    assert (only(result, "finish").verdict, only(result, "finish").owner) == (CellVerdict.IGNORED, Owner.SERVER)
+    assert only(result, "usage").verdict is CellVerdict.IGNORED
 
 
 def test_reasoning_is_handed_back_whole_dropped_and_altered() -> None:
@@ -250,10 +253,10 @@ def test_reasoning_is_handed_back_whole_dropped_and_altered() -> None:
 
     names = ("reasoning.returned", "reasoning.dropped", "reasoning.altered")
     result, requests = probe(script, *names, wire=Wire.MESSAGES)
-    assert {cell.id: cell.verdict for cell in result.cells} == dict.fromkeys(names, Verdict.HELD)
+    assert {cell.id: cell.verdict for cell in result.cells} == dict.fromkeys(names, CellVerdict.HELD)
     assert len(requests) == 6
     lax, _ = probe(lambda one: Fail(400, "x") if one.number > 99 else _lax(one), *names, wire=Wire.MESSAGES)
-    assert only(lax, "reasoning.altered").verdict is Verdict.IGNORED
+    assert only(lax, "reasoning.altered").verdict is CellVerdict.IGNORED
 
 
 def _lax(one: Recorded) -> Answer:
@@ -266,13 +269,13 @@ def _lax(one: Recorded) -> Answer:
 def test_a_silent_cut_of_the_prompt_is_seen_in_the_usage() -> None:
     """Fewer tokens than the prompt has, and no password: the server cut it. An open refusal is honest."""
     small, _ = probe(lambda _: SAID, "context")
-    assert (small.cells[0].verdict, small.cells[0].owner) == (Verdict.IGNORED, Owner.SERVER)
+    assert (small.cells[0].verdict, small.cells[0].owner) == (CellVerdict.IGNORED, Owner.SERVER)
     honest, _ = probe(lambda _: Fail(400, "This model's maximum context length is 4096 tokens"), "context")
-    assert honest.cells[0].verdict is Verdict.HELD
+    assert honest.cells[0].verdict is CellVerdict.HELD
 
 
 def test_garbage_is_a_crash_and_never_an_exception() -> None:
     """Whatever comes back, every cell gets a verdict."""
     for answer in (Raw(200, b"not json"), Raw(200, b'{"choices": 3}'), Raw(200, b"[]"), Raw(418, b"\xff")):
         result, _ = probe(lambda _, answer=answer: answer, level=Level.QUICK)
-        assert all(cell.verdict is not Verdict.HELD for cell in result.cells if cell.guarantee == "required")
+        assert all(cell.verdict is not CellVerdict.HELD for cell in result.cells if cell.guarantee == "required")

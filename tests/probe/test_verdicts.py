@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.evals.statistics import wilson
-from mustcall.probe.values import Finding, Outcome, Owner, Verdict
+from mustcall.probe.values import CellFinding, CellVerdict, Outcome, Owner
 from mustcall.probe.verdicts import FLOOR, THRESHOLD, count, is_settled, settle_owner, settle_verdict
 
 OUTCOMES = st.lists(st.sampled_from(Outcome), max_size=100)
@@ -20,13 +20,13 @@ def test_the_verdict_is_the_class_of_the_observed_rate(outcomes: list[Outcome]) 
     verdict = settle_verdict(outcomes)
     assert settle_verdict(outcomes[::-1]) is verdict
     if not measured:
-        assert verdict is Verdict.UNMEASURED
+        assert verdict is CellVerdict.UNMEASURED
         return
     rate = measured.count(H) / len(measured)
-    assert (verdict is Verdict.HELD) == (rate >= THRESHOLD)
-    assert (verdict is Verdict.FLAKY) == (FLOOR < rate < THRESHOLD)
+    assert (verdict is CellVerdict.HELD) == (rate >= THRESHOLD)
+    assert (verdict is CellVerdict.FLAKY) == (FLOOR < rate < THRESHOLD)
     if rate <= FLOOR:
-        kinds = {Verdict.IGNORED: N, Verdict.REFUSED: R, Verdict.CRASHED: C}
+        kinds = {CellVerdict.IGNORED: N, CellVerdict.REFUSED: R, CellVerdict.CRASHED: C}
         assert measured.count(kinds[verdict]) == max(measured.count(kind) for kind in kinds.values())
 
 
@@ -57,17 +57,17 @@ def test_a_server_that_fails_in_30_percent_is_flaky_in_19_of_20_runs() -> None:
             tries: list[Outcome] = []
             while len(tries) < 12 and not is_settled(tries):
                 tries.append(N if chance.random() < share else H)
-            found += settle_verdict(tries) is Verdict.FLAKY
+            found += settle_verdict(tries) is CellVerdict.FLAKY
         assert found >= 950, (share, found)
 
 
 FINDINGS = st.lists(
-    st.builds(Finding, outcome=st.sampled_from(Outcome), owner=st.none() | st.sampled_from(Owner)), max_size=20
+    st.builds(CellFinding, outcome=st.sampled_from(Outcome), owner=st.none() | st.sampled_from(Owner)), max_size=20
 )
 
 
 @given(FINDINGS, st.sampled_from(Owner))
-def test_only_failures_have_an_owner(findings: list[Finding], duty: Owner) -> None:
+def test_only_failures_have_an_owner(findings: list[CellFinding], duty: Owner) -> None:
     """No owner where nothing failed; where the replies tell none, it is the duty's."""
     owner, _ = settle_owner(findings, duty)
     failed = [finding for finding in findings if finding.outcome in (N, R, C)]
@@ -78,7 +78,7 @@ def test_only_failures_have_an_owner(findings: list[Finding], duty: Owner) -> No
 
 def test_what_is_left_out_shows_whose_fault_it_is() -> None:
     """Whole it holds: transport. Without reasoning it holds: the duty's, and the note says so."""
-    held, missed = Finding(outcome=H), Finding(outcome=N, note="no call")
+    held, missed = CellFinding(outcome=H), CellFinding(outcome=N, note="no call")
     assert settle_owner([missed], Owner.SERVER, whole=held) == (
         Owner.TRANSPORT,
         "whole it holds, streamed it does not",
@@ -89,8 +89,8 @@ def test_what_is_left_out_shows_whose_fault_it_is() -> None:
 
 def test_the_owner_is_that_of_the_failures_the_verdict_is_about() -> None:
     """One broken connection beside eleven ignored requests is not the transport's fault."""
-    broke = Finding(outcome=C, owner=Owner.TRANSPORT, note="closed")
-    missed = Finding(outcome=N, note="no call")
+    broke = CellFinding(outcome=C, owner=Owner.TRANSPORT, note="closed")
+    missed = CellFinding(outcome=N, note="no call")
     assert settle_owner([broke, *[missed] * 11], Owner.SERVER) == (Owner.SERVER, "no call")
 
 

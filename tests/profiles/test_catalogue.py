@@ -5,14 +5,14 @@ from importlib import resources
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.profiles import Entry, Observed, load
+from mustcall.profiles import Observed, ProfileEntry, load
 from mustcall.profiles.catalogue import read_entries
 
 ENTRIES = load()
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.file}:{entry.name}")
-def test_every_fact_says_how_it_is_known(entry: Entry) -> None:
+def test_every_fact_says_how_it_is_known(entry: ProfileEntry) -> None:
     """Rule 75: each fact carries how it was observed, and where it stands."""
     assert entry.facts
     for fact in entry.facts.values():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.request.plan import Rung, RungKind
 from mustcall.profiles import Learnt
-from mustcall.profiles.tallies import EXPIRY, Count, Tallies, Tally, derive, subjects
+from mustcall.profiles.tallies import EXPIRY, Count, ProfileTally, Tallies, derive, subjects
 
 NOW = 1_000_000.0
 
@@ -82,7 +82,7 @@ def test_memory_is_bounded() -> None:
         tallies.observe("e", model, "rung:text", made=True, now=NOW)
     assert [one.model for one in tallies.all()] == ["a", "c"]
     assert {one.model for one in tallies.news()} == {"a", "c"}
-    tallies.take_over([Tally("e", f"m{number}", "rung:text", Count(1, 0, NOW, NOW)) for number in range(9)])
+    tallies.take_over([ProfileTally("e", f"m{number}", "rung:text", Count(1, 0, NOW, NOW)) for number in range(9)])
     assert len(tallies.all()) == 2
     learnt = Learnt()
     learnt.observe("e", "m" * 10_000, "rung:text", made=True, now=NOW)
@@ -95,8 +95,8 @@ def test_counts_of_all_replicas_are_taken_over() -> None:
     tallies.observe("e", "m", "rung:text", made=True, now=NOW)
     written = tallies.news()
     totals = [
-        Tally("e", "m", "rung:text", Count(4, 1, NOW - 50, NOW)),
-        Tally("e", "n", "rung:soft", Count(1, 0, NOW, NOW)),
+        ProfileTally("e", "m", "rung:text", Count(4, 1, NOW - 50, NOW)),
+        ProfileTally("e", "n", "rung:soft", Count(1, 0, NOW, NOW)),
     ]
     tallies.mark_shared(written)
     assert tallies.news() == ()
@@ -115,7 +115,7 @@ def test_what_is_counted_while_the_ledger_is_written_stays_news() -> None:
     tallies.observe("e", "m", "rung:text", made=False, now=NOW + 1)
     tallies.observe("e", "m", "rung:soft", made=True, now=NOW + 2)
     tallies.mark_shared(written)
-    tallies.take_over([Tally("e", "m", "rung:text", Count(4, 0, NOW - 50, NOW))])
+    tallies.take_over([ProfileTally("e", "m", "rung:text", Count(4, 0, NOW - 50, NOW))])
     news = {one.subject: (one.count.made, one.count.missed) for one in tallies.news()}
     assert news == {"rung:text": (0, 1), "rung:soft": (1, 0)}
     assert counted(tallies, now=NOW + 2) == {"rung:text": (4, 1), "rung:soft": (1, 0)}
@@ -318,7 +318,7 @@ def test_sharing_loses_nothing(steps: list[tuple[str, bool, bool]]) -> None:
             for one in news:
                 ledger[one.subject] = ledger.get(one.subject, Count()) + one.count
             tallies.mark_shared(news)
-            tallies.take_over([Tally("e", "m", name, count) for name, count in ledger.items()])
+            tallies.take_over([ProfileTally("e", "m", name, count) for name, count in ledger.items()])
             assert tallies.news() == ()
     assert tallies.counts("e", "m", NOW) == seen
 

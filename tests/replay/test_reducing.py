@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.replay.reducing import CONFIRMING, LEAST_CALLS, Found, Phase, Reducer
+from mustcall.replay.reducing import CONFIRMING, LEAST_CALLS, FoundReduction, Reducer, ReductionPhase
 
 Units = frozenset[int]
-UNITS = Phase[Units](
+UNITS = ReductionPhase[Units](
     "units",
     len,
     lambda units, kept: frozenset(sorted(units)[place] for place in kept),
@@ -22,11 +22,11 @@ UNITS = Phase[Units](
 
 def search(
     size: int, oracle: Callable[[Units], str], most: int, *, wanted: str = ""
-) -> tuple[Found[Units], list[Units]]:
+) -> tuple[FoundReduction[Units], list[Units]]:
     """Run a search; return what it found and every candidate that was asked for."""
     reducer: Reducer[Units] = Reducer(most, lambda verdict: verdict == "ok", wanted=wanted)
     asked: list[Units] = []
-    run: Generator[Units, str, Found[Units]] = reducer.run(frozenset(range(size)), [UNITS])
+    run: Generator[Units, str, FoundReduction[Units]] = reducer.run(frozenset(range(size)), [UNITS])
     try:
         candidate = next(run)
         while True:

@@ -11,7 +11,17 @@ from mustcall.core.errors import ContentsNotKept, InvalidRequest
 from mustcall.core.origin import Wire
 from mustcall.evals.rows import Arm
 from mustcall.ledger import AttemptTrace, TurnTrace
-from mustcall.replay import Recorded, Sample, Subject, announce, as_bundle, from_file, from_turn, replay, summarise
+from mustcall.replay import (
+    RecordedRequest,
+    ReplaySample,
+    ReplaySubject,
+    announce,
+    as_bundle,
+    from_file,
+    from_turn,
+    replay,
+    summarise,
+)
 from mustcall.testing import Answer, Call, Fail, FakeClock, Say, ScriptedUpstream, Turn
 from mustcall.testing import Recorded as Seen
 from mustcall.testing.transport import FakeTransport
@@ -45,20 +55,20 @@ CALL = Turn(Call("weather", {"city": "Oslo"}))
 TALK = Turn(Say("It is sunny."))
 
 
-def of(wire: Wire, **changes: Any) -> Recorded:
+def of(wire: Wire, **changes: Any) -> RecordedRequest:
     """A recorded request on this wire."""
     return from_file(json.dumps(ASKED[wire] | changes).encode(), "request.json", wire)
 
 
 async def collect(
-    upstream: ScriptedUpstream, wire: Wire, recorded: Recorded, *, times: int = 1, model: str = "m"
-) -> list[Sample]:
+    upstream: ScriptedUpstream, wire: Wire, recorded: RecordedRequest, *, times: int = 1, model: str = "m"
+) -> list[ReplaySample]:
     """Every sample of a replay."""
     transport = HttpTransport()
     endpoint = Endpoint(name="up", wire=wire, base_url=upstream.base_url)
-    subject = Subject(endpoint=endpoint, model=model, transport=transport, clock=FakeClock())
+    subject = ReplaySubject(endpoint=endpoint, model=model, transport=transport, clock=FakeClock())
     try:
-        samples: AsyncGenerator[Sample] = replay(recorded, subject, times=times)
+        samples: AsyncGenerator[ReplaySample] = replay(recorded, subject, times=times)
         return [sample async for sample in samples]
     finally:
         await transport.close()
@@ -148,7 +158,7 @@ def test_the_announcement_bounds_the_calls() -> None:
         samples = asyncio.run(collect(upstream, Wire.CHAT, recorded, times=2))
         made = len(upstream.requests)
         endpoint = Endpoint(name="up", wire=Wire.CHAT, base_url=upstream.base_url)
-        subject = Subject(endpoint=endpoint, model="m", transport=FakeTransport([]), clock=FakeClock())
+        subject = ReplaySubject(endpoint=endpoint, model="m", transport=FakeTransport([]), clock=FakeClock())
     told = announce(recorded, subject, times=2)
     assert (told.least_calls, told.most_calls, told.most_usd) == (4, 16, None)
     assert sum(sample.sends for sample in samples) == made
@@ -158,8 +168,8 @@ def test_the_announcement_bounds_the_calls() -> None:
     assert priced.most_usd > 0
 
 
-def _of_model(subject: Subject, model: str) -> Subject:
-    return Subject(endpoint=subject.endpoint, model=model, transport=subject.transport, clock=subject.clock)
+def _of_model(subject: ReplaySubject, model: str) -> ReplaySubject:
+    return ReplaySubject(endpoint=subject.endpoint, model=model, transport=subject.transport, clock=subject.clock)
 
 
 def test_the_summary_counts_what_came() -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Chunking, Fail, Recorded, RunningGateway, ScriptedUpstream
@@ -221,15 +221,15 @@ class Stage:
     With `compares` a test that made retries must have compared the body of each call (rule 118).
     """
 
-    def __init__(self, house: House | None = None, *, compares: bool = False) -> None:
+    def __init__(self, house: OperatorSettings | None = None, *, compares: bool = False) -> None:
         self._compares = compares
         self._answers: list[Answer] = []
         self._upstream = ScriptedUpstream(self._next, strict=True)
         keep_own_count(self._upstream)
         # Turns of one module ask for the same things: each is to be taken.
-        house = house or House()
+        house = house or OperatorSettings()
         controls: Controls = msgspec.structs.replace(house.controls, remember_failures=0)
-        self._house: House = msgspec.structs.replace(house, controls=controls)
+        self._house: OperatorSettings = msgspec.structs.replace(house, controls=controls)
         self._gateways: dict[str, RunningGateway] = {}
         #: Which bodies of the script the test has compared.
         self.comparing = Comparing()

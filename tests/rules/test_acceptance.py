@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from mustcall import Agent, GroundingRule, Upstream, tool
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
@@ -55,7 +55,7 @@ class Run(NamedTuple):
     sent: list[bytes]
 
 
-def _houses(folder: Path) -> tuple[House, House]:
+def _houses(folder: Path) -> tuple[OperatorSettings, OperatorSettings]:
     """Return what two files say that differ in the grounding rule alone."""
     upstream = '[[upstream]]\nname = "main"\nwire = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
     without, with_rule = folder / "before.toml", folder / "after.toml"
@@ -64,7 +64,9 @@ def _houses(folder: Path) -> tuple[House, House]:
     return load_settings(without, environment={}).house, load_settings(with_rule, environment={}).house
 
 
-def _ask(question: str, wire: str, model: Callable[[Recorded], Answer], house: House, *, stream: bool) -> Run:
+def _ask(
+    question: str, wire: str, model: Callable[[Recorded], Answer], house: OperatorSettings, *, stream: bool
+) -> Run:
     """Ask as an agent does: run the tool for each call, until there is an answer."""
     steps: list[Step] = [User(question)]
     lookups = 0
@@ -126,7 +128,7 @@ async def test_before_and_after_in_the_library(through_gateway: bool) -> None:
     for rules in ((), (RULE,)):
         with (
             ScriptedUpstream(_guesser) as upstream,
-            RunningGateway(f"chat={upstream.base_url}", house=House(rules=rules)) as gateway,
+            RunningGateway(f"chat={upstream.base_url}", house=OperatorSettings(rules=rules)) as gateway,
         ):
             at, own = (gateway.base_url, ()) if through_gateway else (upstream.base_url, rules)
             agent = Agent(Upstream(f"chat={at}", model=MODEL), tools=[search_hero_docs], rules=own)

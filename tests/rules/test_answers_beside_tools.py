@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Fail, Say, Think, Turn
@@ -40,9 +40,9 @@ APART = {"schema_with_tools": False, "protocol": "native", "forced": "ignored", 
 ANSWER = Turn(Say("Here:"), Call("answer", GOOD))
 
 
-def house(**facts: Any) -> House:
+def house(**facts: Any) -> OperatorSettings:
     """An operator who says these facts about every model."""
-    return House(overrides=read_overrides([facts]))
+    return OperatorSettings(overrides=read_overrides([facts]))
 
 
 def answer_tool(wire: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Call, Recorded, RunningGateway, Say, ScriptedUpstream, Turn, Usage
 from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
@@ -250,7 +250,7 @@ def test_starved_prompts_are_reported(wire: str, stream: bool) -> None:
 def test_starved_prompts_are_refused_where_the_operator_says_so(wire: str, stream: bool) -> None:
     """Rule 132: refused, a starved reply is a typed error and is not tried again: the prompt would be cut again."""
     asked = request(wire, LONG, stream=stream, choice="get_weather")
-    house = House(controls=Controls(refuse_starved=True))
+    house = OperatorSettings(controls=Controls(refuse_starved=True))
     with Rig(CALL, upstream=wire, house=house) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.transport import FakeClock
@@ -150,7 +150,7 @@ POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_reasoning_of_earlier_turns_follows_the_profile(policy: str) -> None:
     """Rule 124: kept as it is, renamed to the field the upstream takes, or dropped; everything else is the same."""
     facts, field = POLICIES[policy]
-    house = House(overrides=read_overrides([{"models": ["some-model"], **facts}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["some-model"], **facts}]))
     turn = {"role": "assistant", "content": "Hello."}
     asked = request("chat", "Hi", model="some-model")
     asked["messages"] += [turn | {"reasoning_content": "Hm."}, {"role": "user", "content": "Weather?"}]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from mustcall import Agent, Budget, BudgetSpent, Caps, ToolContext, tool
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.spending.accounts import MemoryMeter
-from mustcall.engine.spending.purse import CapMode, Metering, ModelPrice, Price, TurnCap
+from mustcall.engine.spending.budget_account import CapMode, Metering, ModelPrice, Price, TurnCap
 from mustcall.engine.tooling.outcomes import CallStatus
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.gateway.config.budget_settings import SessionBy
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.policy.facts.controls import Controls, Limits, Salvage
+from mustcall.policy.facts.controls import Controls, RemedyLimits, Salvage
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.limits.budget import Charge, ChargeKey, Spending
 from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn
@@ -52,7 +52,7 @@ def ask(
 
 def gateway_on(upstream: ScriptedUpstream, wire: str, budget: Budget | None, **controls: Any) -> RunningGateway:
     """Return a gateway with a budget before the upstream."""
-    house = House(budget=budget, controls=Controls(**controls))
+    house = OperatorSettings(budget=budget, controls=Controls(**controls))
     return RunningGateway(f"{wire}={upstream.base_url}", house=house, clock=FakeClock())
 
 
@@ -68,7 +68,7 @@ async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = F
     inbound = Inbound(
         wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
     )
-    progress = Progress()
+    progress = TurnProgress()
     metered = turns.metered(metering, "s", inbound, endpoint, "m", progress=progress)
     taking = turns.take(
         inbound, endpoint, None, asked="m", controls=Controls(), progress=progress, deadline=1e12, metered=metered
@@ -164,7 +164,7 @@ def test_warnings_let_pass() -> None:
 def test_wall_time() -> None:
     """Rule 94: a session's time runs from its first call, and at >= it is over."""
     clock = FakeClock()
-    house = House(budget=Budget(caps=Caps(seconds=60)))
+    house = OperatorSettings(budget=Budget(caps=Caps(seconds=60)))
     with (
         ScriptedUpstream([OPEN] * 2) as upstream,
         RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
@@ -190,7 +190,7 @@ def test_whose_session_it_is() -> None:
     statuses: dict[SessionBy, list[int]] = {}
     for by in SessionBy:
         with ScriptedUpstream([OPEN] * 5) as upstream:
-            house = House(budget=Budget(caps=Caps(calls=1)))
+            house = OperatorSettings(budget=Budget(caps=Caps(calls=1)))
             given = settings_from_flags(f"chat={upstream.base_url}", house=house)
             given = type(given)(server=given.server, endpoints=given.endpoints, house=house, session_by=by)
             with RunningGateway(settings=given) as gateway:
@@ -285,7 +285,7 @@ def test_the_ceiling_stands_above() -> None:
     budget = Budget(caps=Caps(calls=100))
     with (
         ScriptedUpstream([Turn(TEXT_CALL)] * 9) as upstream,
-        gateway_on(upstream, "chat", budget, limits=Limits(extra_calls=1)) as gateway,
+        gateway_on(upstream, "chat", budget, limits=RemedyLimits(extra_calls=1)) as gateway,
     ):
         got = ask(gateway, "chat")
     assert got.status == 422

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Cut, Raw, RawStream, Refuse, Say, Think, Turn, Usage
@@ -33,7 +33,7 @@ FINAL_THINKER = "final-thinker-1"
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
     overrides = read_overrides([{"models": ["final-thinker*"], "protocol": "native", "reasoning_only_final": True}])
-    with Stage(House(overrides=overrides), compares=True) as opened:
+    with Stage(OperatorSettings(overrides=overrides), compares=True) as opened:
         yield opened
 
 

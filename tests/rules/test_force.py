@@ -13,7 +13,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.core.tools import ChoiceMode
-from mustcall.engine.turns import House, set_course
+from mustcall.engine.turns import OperatorSettings, set_course
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.plan import RungKind
@@ -243,7 +243,7 @@ def test_the_next_request_thinks_as_configured(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> None:
     """Rule 24: where reasoning was off for the retry, the caller's next requests are sent byte for byte."""
-    house = House(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     done = (User(ASK), Called("call_1", "get_weather", PARIS), Result("call_1", "sunny"))
     following = asked(upstream, *done, model="gpt-5.1", choice="auto", stream=stream)
     new = asked(upstream, User("Hello?"), model="gpt-5.1", choice="auto", stream=stream)
@@ -263,7 +263,7 @@ def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_first_answer_stays_in_context_on_every_wire(upstream: str, stream: bool) -> None:
     """Rule 25: text and reasoning of the first attempt stay, as the upstream's wire carries them, then a user turn."""
-    house = House(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     turns = "input" if upstream == "responses" else "messages"
     with Rig(Turn(Think("hm"), Say("It is sunny.")), CALL, upstream=upstream, house=house) as rig:
         got = rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
@@ -358,7 +358,7 @@ def test_truncated_replies_to_the_end_are_an_error(wire: str, stream: bool) -> N
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_filtered_reply_is_not_retried(upstream: str, stream: bool) -> None:
     """Rule 26: a content filter is the end, on the wires that have a word for it."""
-    house = House(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     turns = "input" if upstream == "responses" else "messages"
     filtered = Turn(Say("It is"), finish="content_filter")
     with Rig(filtered, CALL, upstream=upstream, house=house) as rig:
@@ -410,7 +410,7 @@ def test_an_unmet_force_is_a_typed_error(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("way", ["header", "body", "setting"])
 def test_an_unmet_force_can_be_an_answer(wire: str, stream: bool, way: str) -> None:
     """Rule 27: `answer`, asked for by header, body or setting, returns the reply and says that the force is unmet."""
-    house = House(controls=Controls(on_unmet=OnUnmet.ANSWER)) if way == "setting" else House()
+    house = OperatorSettings(controls=Controls(on_unmet=OnUnmet.ANSWER)) if way == "setting" else OperatorSettings()
     headers = {"x-mustcall-on-unmet": "answer"} if way == "header" else {}
     extension = {"mustcall": {"on_unmet": "answer"}} if way == "body" else {}
     with Rig(thought(), Turn(Say("Still sunny.")), house=house) as rig:

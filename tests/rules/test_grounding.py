@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.words.grounding import GroundingRule
@@ -38,7 +38,7 @@ QUERY = {"query": "Hero OS"}
 FOUND = Turn(Call("search_hero_docs", QUERY))
 TEXT = Turn(Say("An operating system."))
 HERO = GroundingRule(name="hero", triggers="hero os|hero_*", tool="search_hero_docs")
-HOUSE = House(rules=(HERO,))
+HOUSE = OperatorSettings(rules=(HERO,))
 STEPS = (User(QUESTION), Called("call_1", "search_hero_docs", QUERY), Result("call_1", "Hero OS is for heroes."))
 
 
@@ -256,7 +256,7 @@ def test_a_directive_goes_with_the_force(wire: str, stream: bool) -> None:
     words = "Look it up in the docs first."
     rule = GroundingRule(name="hero", triggers="hero os|hero_*", tool="search_hero_docs", directive=words)
     unrelated = _asked(wire, "Who is your hero?", stream=stream)
-    with Rig(FOUND, TEXT, upstream=wire, house=House(rules=(rule,))) as rig:
+    with Rig(FOUND, TEXT, upstream=wire, house=OperatorSettings(rules=(rule,))) as rig:
         got = rig.ask(wire, _asked(wire, QUESTION, stream=stream))
         other = rig.ask(wire, unrelated)
         forced = _asked(wire, QUESTION, choice="search_hero_docs", stream=stream)
@@ -272,7 +272,7 @@ def test_a_directive_goes_with_the_force(wire: str, stream: bool) -> None:
 def test_without_a_match_the_bytes_are_the_same(wire: str, stream: bool) -> None:
     """Rule 18: a message that matches no rule goes out byte for byte as it does without rules."""
     sent: list[bytes] = []
-    for house in (House(), HOUSE):
+    for house in (OperatorSettings(), HOUSE):
         with Rig(TEXT, upstream=wire, house=house) as rig:
             assert rig.ask(wire, _asked(wire, "Who is your hero?", stream=stream)).text == "An operating system."
             assert len(rig.bodies) == 1
@@ -295,7 +295,7 @@ def test_the_bytes_are_the_callers_own() -> None:
 def test_the_target_survives_the_reduction_of_tools(wire: str) -> None:
     """Rule 19: where the engine itself reduces the tools (no named choice, rule 7), the rule's target is what stays."""
     facts = {"models": ["local-*"], "named": False, "forced": "always", "reasoning": "never"}
-    house = House(rules=(HERO,), overrides=read_overrides([facts]))
+    house = OperatorSettings(rules=(HERO,), overrides=read_overrides([facts]))
     with Rig(FOUND, upstream=wire, house=house) as rig:
         got = rig.ask(wire, _asked(wire, QUESTION, model="local-1"))
         assert rig.bodies == [_asked(wire, QUESTION, model="local-1", tools=[SEARCH], choice="required")]

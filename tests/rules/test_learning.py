@@ -14,9 +14,9 @@ import pytest
 from mustcall.core.errors import ForceUnmet, MustcallError, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
-from mustcall.engine.records import Progress
-from mustcall.engine.turns import House, Turns
-from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
 from mustcall.profiles import read_overrides
 from mustcall.profiles.tallies import EXPIRY, Count
 from mustcall.testing import Answer, Call, Fail, Refuse, Say, Turn
@@ -58,7 +58,7 @@ OVERRIDES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
+    with Stage(OperatorSettings(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 
@@ -331,7 +331,7 @@ class Process:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.turns = Turns(FakeTransport(()), self.clock, House())
+        self.turns = Turns(FakeTransport(()), self.clock, OperatorSettings())
         self.transport = _Answering(self.clock, 0.0)
 
     @property
@@ -357,7 +357,7 @@ class Process:
             None,
             asked=model,
             controls=controls or Controls(),
-            progress=Progress(),
+            progress=TurnProgress(),
             deadline=self.clock.monotonic() + 100,
         )
         if isinstance(came, StreamedReply):
@@ -436,7 +436,7 @@ async def test_what_was_not_tried_yet_comes_before_what_missed() -> None:
     """Rule 139: a turn that could not try all rungs is followed by one that starts with the others."""
     process = Process()
     with pytest.raises(ForceUnmet):
-        await process.ask(NO, NO, controls=Controls(limits=Limits(extra_calls=1)))
+        await process.ask(NO, NO, controls=Controls(limits=RemedyLimits(extra_calls=1)))
     assert process.bodies == [ladder_of()["native"], ladder_of()["schema"]]
     assert process.missed == {"rung:native": 1, "enforced": 1, "rung:schema": 1}
     (soft,) = await process.ask(GOOD)

@@ -14,7 +14,7 @@ import pytest
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.service import Service
 from mustcall.policy.failures.rejection import SIGNS
@@ -89,7 +89,7 @@ class Gate:
                 {},
                 "",
                 f"t{self._number}",
-                progress=Progress(),
+                progress=TurnProgress(),
                 caller={"authorization": f"Bearer {key}"},
             )
             if isinstance(came, StreamedReply):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
@@ -67,7 +67,7 @@ OVERRIDES = [
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
+    with Stage(OperatorSettings(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 

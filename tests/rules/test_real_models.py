@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.events import PartEnded, PartStarted, TextDelta
+from mustcall.core.events import PartEnded, PartStarted, PartTextDelta
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.tools import Tool as CoreTool
-from mustcall.engine.turns import House
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.engine.turns import OperatorSettings
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from mustcall.profiles import read_overrides
 from mustcall.testing import Answer, Call, Fail, Hang, Raw, Say, Turn, random_chunks
 from mustcall.testing.render import Stamp, build_reply, stream_reply
@@ -56,7 +56,7 @@ OVERRIDES = [{"models": ["bare*"], "schema_output": False, "local": False}, {"mo
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
+    with Stage(OperatorSettings(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 
@@ -284,12 +284,12 @@ def settle(pieces: list[str]) -> tuple[list[tuple[str, str]], bool]:
     def demanded(name: str, arguments: str) -> bool:
         return name == "get_weather" and "city" in json.loads(arguments)
 
-    lens = Lens(Lookout(tools=_TOOLS, alone="anywhere", demanded=demanded), "token")
+    lens = ReplyScanner(ScanTargets(tools=_TOOLS, alone="anywhere", demanded=demanded), "token")
     lens.feed(PartStarted(0, Text(text="")))
     read = ""
     for piece in pieces:
         read += piece
-        lens.feed(TextDelta(0, piece))
+        lens.feed(PartTextDelta(0, piece))
         if lens.settled:
             break
     else:

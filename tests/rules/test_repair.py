@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls, ToolControls
 from mustcall.testing import Call, RawStream, Say, Turn
 from support.forcing import FAILED, TIME, WAYS, WEATHER, WIRES, Called, Result, Rig, Step, Tool, write_body
@@ -157,9 +157,9 @@ def rounds(count: int, *, output: str = "Rain {}.") -> list[Step]:
 AGAIN = Call("get_weather", {"city": "Paris", "days": 2})
 
 
-def blocking(times: int, name: str = "get_weather") -> House:
+def blocking(times: int, name: str = "get_weather") -> OperatorSettings:
     """An operator who blocks a tool's loop."""
-    return House(controls=Controls(tools={name: ToolControls(loop_block=times)}))
+    return OperatorSettings(controls=Controls(tools={name: ToolControls(loop_block=times)}))
 
 
 @wires
@@ -193,8 +193,8 @@ def test_a_blocked_loop_is_an_error(wire: str, stream: bool) -> None:
 def test_the_same_output_twice_can_block(wire: str) -> None:
     """Rule 108: two rounds with the same output are reported at once, and blocked where the tool says so."""
     same, other = (request(wire, "Weather?", *rounds(2, output=output)) for output in ("Rain.", "Rain {}."))
-    quiet = House(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0)}))
-    told = House(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0, loop_block_same=True)}))
+    quiet = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0)}))
+    told = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0, loop_block_same=True)}))
     with Rig(Turn(AGAIN), upstream=wire, house=quiet) as rig:
         reported = rig.ask(wire, same)
         assert rig.bodies == [same]
@@ -244,7 +244,7 @@ def test_at_the_step_cap_nothing_may_be_called(wire: str, stream: bool) -> None:
     """
     below, at_cap = (request(wire, "Weather?", *rounds(count), stream=stream) for count in (1, 2))
     none = {"type": "none"} if wire == "messages" else "none"
-    capped = House(controls=Controls(step_cap=2))
+    capped = OperatorSettings(controls=Controls(step_cap=2))
     with Rig(Turn(AGAIN), Turn(Say("It rains."), AGAIN), upstream=wire, house=capped) as rig:
         free, last = rig.ask(wire, below), rig.ask(wire, at_cap)
         assert rig.bodies == [below, reminded(wire, at_cap, NOTICE, tool_choice=none)]
@@ -256,7 +256,7 @@ def test_at_the_step_cap_nothing_may_be_called(wire: str, stream: bool) -> None:
 def test_the_step_cap_outranks_a_force() -> None:
     """Rules 10, 109: at the cap the caller's own force is dropped, and said to be."""
     asked = request("chat", "Weather?", *rounds(2), choice="get_weather")
-    with Rig(FINE, upstream="chat", house=House(controls=Controls(step_cap=2))) as rig:
+    with Rig(FINE, upstream="chat", house=OperatorSettings(controls=Controls(step_cap=2))) as rig:
         got = rig.ask("chat", asked)
         assert rig.bodies == [reminded("chat", asked, NOTICE, tool_choice="none")]
     assert got.adaptations[0] == "force_dropped:tool_choice"
@@ -266,7 +266,7 @@ def test_a_call_and_nothing_else_at_the_cap_is_no_answer() -> None:
     """Rules 38, 109: a reply that is empty without its call is asked for again, in bounds."""
     asked = request("chat", "Weather?", *rounds(2))
     capped = reminded("chat", asked, NOTICE, tool_choice="none")
-    with Rig(Turn(AGAIN), FINE, upstream="chat", house=House(controls=Controls(step_cap=2))) as rig:
+    with Rig(Turn(AGAIN), FINE, upstream="chat", house=OperatorSettings(controls=Controls(step_cap=2))) as rig:
         got = rig.ask("chat", asked)
         assert rig.bodies == [capped, reminded("chat", capped, "The reply was empty. Please answer.")]
     assert (got.text, got.calls) == ("Fine.", ())

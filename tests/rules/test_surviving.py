@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.testing import Answer, Call, Cut, Fail, RunningGateway, Say, ScriptedUpstream, StreamError, Think, Turn
 from mustcall.upstream.retry import SystemClock
@@ -18,7 +18,7 @@ from support.http import post
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 GOOD = Turn(Call("get_weather", {"city": "Paris"}, id="call_1"), id="reply_1")
 #: The exception that is about the very same request is switched off; the others are about other things.
-QUIET = House(controls=Controls(remember_failures=0))
+QUIET = OperatorSettings(controls=Controls(remember_failures=0))
 
 #: What a request before may have come to, each long enough for every retry.
 BEFORE: dict[str, list[Answer]] = {

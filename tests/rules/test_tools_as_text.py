@@ -11,7 +11,7 @@ import pytest
 
 from mustcall.core.tools import Tool as CoreTool
 from mustcall.dialects import Prompt
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.profiles import read_overrides
 from mustcall.testing import Call, Say, Turn
 from rules.driving import GRID, PROMPT, WAYS, WORDS, Stage, prompted, request
@@ -37,7 +37,7 @@ OVERRIDES = [
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage(House(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
+    with Stage(OperatorSettings(overrides=read_overrides(OVERRIDES)), compares=True) as opened:
         yield opened
 
 

@@ -1,23 +1,23 @@
 """Made-up runs of the benchmark, for tests of what is computed and shown from them."""
 
 from mustcall.bench.results import (
-    Circumstances,
+    BenchConditions,
+    BenchResults,
+    BenchSample,
     Kind,
     Leak,
     LongArgument,
     Measured,
-    Run,
-    Sample,
     ServerFigures,
     StartFigures,
     Streams,
-    Taken,
+    TimeTaken,
 )
 from mustcall.bench.workloads import WORKLOADS
 
 __all__ = ["circumstances", "knows_every_flag", "knows_no_flag", "measured", "run_of", "sample", "whole_run"]
 
-circumstances = Circumstances(
+circumstances = BenchConditions(
     date="2026-11-15 12:00 UTC",
     version="0.1.0",
     cores=2,
@@ -37,9 +37,11 @@ def knows_every_flag(_flag: str) -> bool:
     return True
 
 
-def sample(cpu_ms: float, rate: float = 1000.0, p50: float = 1.0, p99: float = 2.0) -> Sample:
+def sample(cpu_ms: float, rate: float = 1000.0, p50: float = 1.0, p99: float = 2.0) -> BenchSample:
     """One round."""
-    return Sample(rate=rate, cpu_ms=cpu_ms, upstream_cpu_ms=0.02, generator_cpu_ms=0.03, p50=p50, p99=p99, reads=1.0)
+    return BenchSample(
+        rate=rate, cpu_ms=cpu_ms, upstream_cpu_ms=0.02, generator_cpu_ms=0.03, p50=p50, p99=p99, reads=1.0
+    )
 
 
 def measured(
@@ -63,17 +65,17 @@ def measured(
     )
 
 
-def run_of(*cells: Measured) -> Run:
+def run_of(*cells: Measured) -> BenchResults:
     """A run with these figures."""
     names = {cell.workload for cell in cells}
-    return Run(
+    return BenchResults(
         circumstances=circumstances,
         workloads=tuple(load for load in WORKLOADS if load.name in names),
         measured=cells,
     )
 
 
-def whole_run() -> Run:
+def whole_run() -> BenchResults:
     """A run that has everything a run can have."""
     cells = (
         measured("direct chat", "direct", 0.01, 0.01),
@@ -87,8 +89,8 @@ def whole_run() -> Run:
         measured("chat -> chat", "same-wire", 1.5, workload="stream"),
     )
     run = run_of(*cells)
-    taken = (Taken(seconds=1.0, cpu_seconds=0.5),)
-    return Run(
+    taken = (TimeTaken(seconds=1.0, cpu_seconds=0.5),)
+    return BenchResults(
         circumstances=run.circumstances,
         workloads=run.workloads,
         measured=run.measured,

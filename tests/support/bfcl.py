@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
 from mustcall.evals.bfcl.checking import Call
-from mustcall.evals.bfcl.entries import Entry, Function, Truth, read_entries
+from mustcall.evals.bfcl.entries import BenchmarkCase, BenchmarkFunction, Truth, read_entries
 from mustcall.evals.bfcl.offers import offered_name
 from mustcall.evals.bfcl.source import PACKAGE
 from mustcall.upstream.artifacts.fetching import fetch
@@ -31,7 +31,7 @@ def readied_package() -> Path:
 
 
 @cache
-def read_set(name: str) -> tuple[Entry, ...]:
+def read_set(name: str) -> tuple[BenchmarkCase, ...]:
     """Return the entries of a set."""
     return read_entries(readied_package(), name)
 
@@ -51,7 +51,7 @@ class Reference:
         self._types = types.GORILLA_TO_OPENAPI
         self._style = enums.ModelStyle.OPENAI_COMPLETIONS
 
-    def is_right(self, entry: Entry, calls: Sequence[Call]) -> bool:
+    def is_right(self, entry: BenchmarkCase, calls: Sequence[Call]) -> bool:
         """Tell whether the benchmark's checker takes these calls; where it breaks down, it does not."""
         functions = [{"name": each.name, "parameters": each.parameters} for each in entry.functions]
         truths = [{truth.name: truth.allowed} for truth in entry.truths]
@@ -61,7 +61,7 @@ class Reference:
         except (KeyError, TypeError, AttributeError):
             return False
 
-    def tool(self, function: Function) -> JsonObject:
+    def tool(self, function: BenchmarkFunction) -> JsonObject:
         """Return a function as the benchmark sends it to an OpenAI-style endpoint."""
         described = {"name": function.name, "description": function.description, "parameters": function.parameters}
         return self._convert([described], self._types, self._style)[0]["function"]
@@ -99,7 +99,7 @@ def _importable(package: Path) -> Generator[None]:
                 sys.modules[name] = before[name]
 
 
-def perfect_calls(entry: Entry, *, last: bool = False, sparing: bool = False) -> list[Call]:
+def perfect_calls(entry: BenchmarkCase, *, last: bool = False, sparing: bool = False) -> list[Call]:
     """Return a right answer: the first of the allowed values, or the last; `sparing` leaves out what may be."""
     return [(offered_name(truth.name), _arguments(truth, last=last, sparing=sparing)) for truth in entry.truths]
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import msgspec
 
 from mustcall.engine import exchange
-from mustcall.engine.turn import Turn
+from mustcall.engine.turn import EngineTurn
 from mustcall.testing import Answer, Recorded, ScriptedModel, ScriptedUpstream
 from mustcall.testing.model import _Script  # pyright: ignore[reportPrivateUsage]
 from mustcall.testing.transport import FakeReply, FakeTransport
@@ -135,10 +135,10 @@ def _note_calls() -> None:
 
 def _note_turns() -> None:
     """Note each turn, and each exchange of a turn that is forwarded without being read."""
-    begin, send = Turn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
+    begin, send = EngineTurn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
 
     @wraps(begin)
-    def beginning(self: Turn, *args: Any, **named: Any) -> None:
+    def beginning(self: EngineTurn, *args: Any, **named: Any) -> None:
         begin(self, *args, **named)
         _count_turn(self._setting.transport, self._endpoint.base_url)  # pyright: ignore[reportPrivateUsage]
 
@@ -147,7 +147,7 @@ def _note_turns() -> None:
         _count_turn(transport, call.url)
         return await send(transport, call, *args, **named)
 
-    Turn.__init__ = beginning
+    EngineTurn.__init__ = beginning
     exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
 
 

@@ -12,7 +12,7 @@ import pytest
 from mustcall.upstream.embedded import engine
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fetching import pull
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 
 __all__ = ["BASE_URL", "FLAG", "NAME", "TOOLS", "Endless", "offered", "readied", "schema_of", "small_cache"]
 
@@ -25,7 +25,7 @@ FLAG = f"local:chat={BASE_URL}"
 @cache
 def readied() -> str:
     """Return the upstream flag of the model once its weights are here; test workers wait for the one that fetches."""
-    pull(find_weights(NAME), Store())
+    pull(find_weights(NAME), WeightStore())
     return FLAG
 
 
@@ -33,7 +33,7 @@ def small_cache(folder: Path) -> Path:
     """Return a cache (for `MUSTCALL_CACHE`) that holds this model and no other, whatever this machine's own holds."""
     readied()
     (folder / "models").mkdir(parents=True)
-    kept = Store().path(find_weights(NAME))
+    kept = WeightStore().path(find_weights(NAME))
     (folder / "models" / kept.name).symlink_to(kept)
     return folder
 

@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.evals.asking import Sampling
 from mustcall.evals.builtin import BuiltinSuite
+from mustcall.evals.client_requests import Sampling
 from mustcall.evals.journal import RunFacts
-from mustcall.evals.prompts import Prompt
-from mustcall.evals.questions import Demand
-from mustcall.evals.rows import Arm, Fault, Form, MadeCall, Row
-from mustcall.evals.summary import Summary, summarise
+from mustcall.evals.prompts import EvalPrompt
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.rows import Arm, EvalRow, Form, MadeCall, ReplyError
+from mustcall.evals.summary import EvalSummary, summarise
 from support.evaluating import PROMPTS, right_arguments, right_call
 
 __all__ = ["LIST", "OSLO", "facts", "failed", "fenced", "row", "small_summary"]
@@ -43,7 +43,7 @@ def facts(**changes: Any) -> RunFacts:
     return RunFacts(**{**given, **changes})
 
 
-def row(prompt: Prompt, arm: Arm, *, right: bool = False, **fields: Any) -> Row:
+def row(prompt: EvalPrompt, arm: Arm, *, right: bool = False, **fields: Any) -> EvalRow:
     """A reply to a prompt: its right call, or words."""
     calls: tuple[MadeCall, ...] = (right_call(prompt),) if right else ()
     given: dict[str, Any] = {
@@ -53,7 +53,7 @@ def row(prompt: Prompt, arm: Arm, *, right: bool = False, **fields: Any) -> Row:
         "seconds": 1.0,
         **fields,
     }
-    return Row(
+    return EvalRow(
         id=prompt.id,
         set=str(prompt.demand),
         arm=arm,
@@ -64,22 +64,24 @@ def row(prompt: Prompt, arm: Arm, *, right: bool = False, **fields: Any) -> Row:
     )
 
 
-def fenced(prompt: Prompt) -> str:
+def fenced(prompt: EvalPrompt) -> str:
     """The right call as small models write it into their text."""
     written = json.dumps({"name": prompt.wants, "arguments": right_arguments(prompt)}, indent=1)
     return f"```json\n{written}\n```"
 
 
-def failed(prompt: Prompt, arm: Arm, *, upstream: bool = False, **fields: Any) -> Row:
+def failed(prompt: EvalPrompt, arm: Arm, *, upstream: bool = False, **fields: Any) -> EvalRow:
     """A reply that is an error."""
-    fault = Fault(code="upstream_unavailable" if upstream else "force_unmet", message="no <call>", upstream=upstream)
+    fault = ReplyError(
+        code="upstream_unavailable" if upstream else "force_unmet", message="no <call>", upstream=upstream
+    )
     return row(prompt, arm, text="", fault=fault, **fields)
 
 
-def small_summary(**changes: Any) -> Summary:
+def small_summary(**changes: Any) -> EvalSummary:
     """Two questions: one that bare writes into its text and mustcall calls, one that both fail."""
-    assert OSLO.demand is Demand.REQUIRED
-    assert LIST.demand is Demand.NAMED
+    assert OSLO.demand is AskedCall.REQUIRED
+    assert LIST.demand is AskedCall.NAMED
     rows = [
         row(OSLO, Arm.BARE, text=fenced(OSLO), seconds=3.0, input_tokens=50, output_tokens=9),
         row(OSLO, Arm.MUSTCALL, right=True, sends=2, verdicts=("force_missed", "called"), rungs=("native", "schema")),

@@ -16,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
@@ -135,7 +135,7 @@ async def passed(
         model,
         asked="m",
         controls=Controls(protocol=Protocol.OFF),
-        progress=Progress(),
+        progress=TurnProgress(),
         deadline=deadline,
     )
 

@@ -4,10 +4,10 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.delivery import Delivery
-from mustcall.engine.flow import Flow
+from mustcall.engine.stream_relay import StreamRelay
 from mustcall.policy.reply.gate import Gate
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import respelled
 
@@ -17,12 +17,12 @@ __all__ = ["Flowing"]
 class Flowing:
     """A flow and the caller's end of it."""
 
-    def __init__(self, wire: Wire, lookout: Lookout | None = None) -> None:
+    def __init__(self, wire: Wire, lookout: ScanTargets | None = None) -> None:
         codec, self._log = codec_for(wire), AdaptationLog()
         request = Request(model="test-model", messages=())
-        self.delivery = Delivery(codec, request, Stamp(token="t", created=5), self._log)
+        self.delivery = Delivery(codec, request, ReplyStamp(token="t", created=5), self._log)
         decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
-        self.flow = Flow(decoder, wire, Lens(lookout, "t"), Gate(closed=False), self.delivery, raw=True)
+        self.flow = StreamRelay(decoder, wire, ReplyScanner(lookout, "t"), Gate(closed=False), self.delivery, raw=True)
 
     def carry(self, pieces: list[bytes]) -> tuple[bytes, bool]:
         """Return what goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""

@@ -15,7 +15,7 @@ import anthropic
 import httpx2
 import openai
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.testing import Answer, Recorded, RunningGateway, ScriptedUpstream
 from support.compared import Comparing, keep_own_count
 
@@ -274,7 +274,7 @@ class Rig:
         self,
         *script: Answer,
         upstream: str = "messages",
-        house: House | None = None,
+        house: OperatorSettings | None = None,
         strict: bool = True,
         model: Callable[[Recorded], Answer] | None = None,
         **server: Any,

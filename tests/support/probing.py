@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mustcall.core.origin import Wire
-from mustcall.probe import Cell, Level, Prober, ProbeResult, Subject, Verdict, cells_for, plan_probe
+from mustcall.probe import Cell, CellVerdict, Level, Prober, ProbeResult, Subject, cells_for, plan_probe
 from mustcall.testing import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Transport
@@ -11,7 +11,7 @@ from mustcall.upstream.seam import Transport
 __all__ = ["broken_in", "measure"]
 
 #: Verdicts that say nothing against a server.
-_FINE = (Verdict.HELD, Verdict.UNMEASURED)
+_FINE = (CellVerdict.HELD, CellVerdict.UNMEASURED)
 
 
 async def measure(

@@ -13,7 +13,7 @@ import pytest
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
@@ -101,7 +101,7 @@ async def replay(
     stream = chunking is not None
     script = _Script(reply, later, chunking or _at_once)
     model = ScriptedModel(script)
-    progress = Progress()
+    progress = TurnProgress()
     request = Inbound(
         wire=Wire.CHAT,
         body=json.dumps(body | ({"stream": True} if stream else {})).encode(),

@@ -3,13 +3,13 @@
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.testing.issued import Issued
+from mustcall.testing.issued import IssuedMemory
 
 Body = dict[str, Any]
 
 WIRE = Wire.CHAT
 KEYS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-ISSUED = Issued()
+ISSUED = IssuedMemory()
 HALF: Body = {"model": "m", "max_tokens": 1, "tool_choice": 5, "thinking": [], "system": 1}
 JUNK: list[Body] = [
     {},

@@ -3,13 +3,13 @@
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.testing.issued import Issued
+from mustcall.testing.issued import IssuedMemory
 
 Body = dict[str, Any]
 
 WIRE = Wire.RESPONSES
 KEYS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-ISSUED = Issued(encrypted={"ZW5j"}, stored={"resp_1": frozenset({"call_1"})}, led_to={"fc_1": "rs_1"})
+ISSUED = IssuedMemory(encrypted={"ZW5j"}, stored={"resp_1": frozenset({"call_1"})}, led_to={"fc_1": "rs_1"})
 HALF: Body = {"model": "m", "max_tokens": 1, "tool_choice": 5, "thinking": [], "system": 1}
 JUNK: list[Body] = [
     {},

@@ -7,8 +7,8 @@ import pytest
 
 from mustcall import Agent
 from mustcall.core.origin import Wire
-from mustcall.engine.records import Progress
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedModel, ScriptedUpstream, Turn
@@ -126,13 +126,13 @@ async def test_a_fake_transport_is_watched(look: str, protocol: Protocol) -> Non
 
     async def take() -> None:
         transport = FakeTransport([FakeReply(b"busy", status=503), FakeReply(reply)])
-        await Turns(transport, FakeClock(), House()).take(
+        await Turns(transport, FakeClock(), OperatorSettings()).take(
             inbound(Wire.CHAT, written),
             endpoint(Wire.CHAT, retries=1),
             None,
             asked="m",
             controls=Controls(protocol=protocol),
-            progress=Progress(),
+            progress=TurnProgress(),
             deadline=2_000_000.0,
         )
         match look:

@@ -19,7 +19,7 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.testing import LlamaServer, LlamaServerFailed, llama
 from mustcall.upstream.embedded.catalogue import find_weights
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 from support.embedded import readied
 
 _SMALL = "smollm2-135m"
@@ -197,7 +197,7 @@ def test_cut_model_file(tmp_path: Path) -> None:
     """A file that begins as a model and is cut short is named, with llama.cpp's own words."""
     readied()
     cut = tmp_path / "cut.gguf"
-    with Store().path(find_weights(_SMALL)).open("rb") as whole:
+    with WeightStore().path(find_weights(_SMALL)).open("rb") as whole:
         cut.write_bytes(whole.read(1 << 20))
     with pytest.raises(LlamaServerFailed, match=r"^llama\.cpp could not serve cut; its last words:\n(.*\n)*.*fail"):
         LlamaServer(cut).start()

@@ -14,7 +14,7 @@ from mustcall.engine.tooling.definition import FunctionTool, ToolContext
 from mustcall.policy.schema.validation import problems_in
 from mustcall.policy.words.grounding import check_rules, find_rule
 from mustcall.toolkit.builtin import RULES, builtin_tools
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.roots import roots_at
 from mustcall.toolkit.search import Documents
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tools_of(folder: Path, reports: Reports | None = None, **values: str) -> dict[str, FunctionTool]:
+def tools_of(folder: Path, reports: ChangeReports | None = None, **values: str) -> dict[str, FunctionTool]:
     """The tools by their names."""
     roots = roots_at([folder], folder)
     made = builtin_tools(roots, documents=Documents(folder), values=values, reports=reports, now=lambda: NOON)
@@ -71,7 +71,7 @@ def test_nothing_is_changed_by_them(folder: Path) -> None:
 
 def test_paths_are_expanded_and_reported(folder: Path) -> None:
     """Rule 80: variables on the list are expanded before the tool runs; the report names them under the call's id."""
-    reports = Reports()
+    reports = ChangeReports()
     tools = tools_of(folder, reports, HOME=str(folder))
     assert call(tools["read_file"], {"path": "$HOME/a.md"}, "c7").startswith("one")
     assert call(tools["read_file"], {"path": "~/a.md"}, "c8").startswith("one")
@@ -97,7 +97,7 @@ def test_expansion_opens_no_door(folder: Path) -> None:
 
 def test_reports_are_bounded() -> None:
     """A long session does not fill the memory: the oldest reports go."""
-    reports = Reports()
+    reports = ChangeReports()
     tools = builtin_tools(roots_at([Path.cwd()]), values={"HOME": str(Path.cwd())}, reports=reports)
     for number in range(1200):
         call(tools[0], {"path": "~"}, f"c{number}")

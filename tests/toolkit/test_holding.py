@@ -14,7 +14,7 @@ from mustcall.engine.tooling.definition import ToolContext
 from mustcall.toolkit.builtin import builtin_tools
 from mustcall.toolkit.clock import zone_in
 from mustcall.toolkit.holding import hold_arguments
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.roots import roots_at
 
 
@@ -73,7 +73,7 @@ def test_holding_twice_is_holding_once(tool: str, arguments: dict[str, object], 
 def test_a_tool_is_held_only_if_it_has_a_question(tmp_path: Path) -> None:
     """Without a question the arguments are the model's own; with one each change is in the reports."""
     (tmp_path / "notes.txt").write_text("one\ntwo")
-    reports = Reports()
+    reports = ChangeReports()
     asked: list[str | None] = [None]
     tools = builtin_tools(
         roots_at([tmp_path], tmp_path),

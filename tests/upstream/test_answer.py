@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.upstream.answer import HEAD_LIMIT, AnswerReader, Garbled, Hangup, Phase
+from mustcall.upstream.answer import HEAD_LIMIT, AnswerPhase, AnswerReader, Garbled, Hangup
 
 
 class Read(NamedTuple):
     """What a reader knows in the end."""
 
-    phase: Phase
+    phase: AnswerPhase
     begun: bool
     status: int
     headers: dict[str, str]
@@ -106,7 +106,7 @@ def test_any_cut_is_the_same(name: str, seed: int, pieces: int) -> None:
 def test_complete_answers(name: str, status: int, body: bytes, keep: bool) -> None:
     """Each way to frame a body is read to its end; what follows it ends the use of the connection."""
     answer = read(ANSWERS[name])
-    assert (answer.phase, answer.status, answer.body, answer.error) == (Phase.DONE, status, body, "")
+    assert (answer.phase, answer.status, answer.body, answer.error) == (AnswerPhase.DONE, status, body, "")
     assert answer.keep == keep
 
 
@@ -124,7 +124,7 @@ def test_headers() -> None:
 def test_what_is_no_http(name: str) -> None:
     """Anything else is garbled, and never used again."""
     answer = read(ANSWERS[name])
-    assert answer.phase is Phase.BROKEN
+    assert answer.phase is AnswerPhase.BROKEN
     assert answer.error.startswith("Garbled: ")
     assert not answer.keep
 
@@ -136,7 +136,7 @@ def test_cut_at_every_point(name: str) -> None:
     whole = read(answer)
     for at in range(len(answer)):
         cut = read(answer[:at])
-        assert (cut.phase, cut.error) == (Phase.BROKEN, "Hangup: "), at
+        assert (cut.phase, cut.error) == (AnswerPhase.BROKEN, "Hangup: "), at
         assert whole.body.startswith(cut.body)
         assert cut.headers == (whole.headers if cut.begun else {})
 
@@ -148,7 +148,7 @@ def test_reset_in_a_body_without_length() -> None:
     reader.feed(CLOSING)
     reset = ConnectionResetError()
     reader.end(reset)
-    assert (reader.phase, reader.error) == (Phase.BROKEN, reset)
+    assert (reader.phase, reader.error) == (AnswerPhase.BROKEN, reset)
 
 
 @pytest.mark.parametrize("framing", [b"content-length: 5", b"transfer-encoding: chunked", b"x: y"])
@@ -157,16 +157,16 @@ def test_answers_without_a_body(framing: bytes) -> None:
     reader = AnswerReader()
     reader.expect(bodiless=True)
     reader.feed(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n")
-    assert (reader.phase, reader.keep) == (Phase.DONE, framing != b"x: y")
+    assert (reader.phase, reader.keep) == (AnswerPhase.DONE, framing != b"x: y")
     reader.expect(bodiless=False)
     reader.feed(LENGTH)
-    assert (reader.phase, reader.keep, reader.pieces) == (Phase.DONE, True, [b"hello"])
+    assert (reader.phase, reader.keep, reader.pieces) == (AnswerPhase.DONE, True, [b"hello"])
 
 
 def test_body_where_none_can_be() -> None:
     """A body after an answer that has none is dropped, and the connection with it."""
     answer = read(LENGTH, bodiless=True, closed=False)
-    assert (answer.phase, answer.body, answer.keep) == (Phase.DONE, b"", False)
+    assert (answer.phase, answer.body, answer.keep) == (AnswerPhase.DONE, b"", False)
 
 
 def test_trailers_stay_with_their_answer() -> None:
@@ -188,10 +188,10 @@ def test_words_that_nobody_asked_for(after: bytes) -> None:
     reader.feed(LENGTH)
     assert reader.keep
     reader.feed(after)
-    assert (reader.phase, reader.keep, reader.pieces) == (Phase.DONE, False, [b"hello"])
+    assert (reader.phase, reader.keep, reader.pieces) == (AnswerPhase.DONE, False, [b"hello"])
     idle = AnswerReader()
     idle.feed(after)
-    assert (idle.phase, type(idle.error), idle.pieces) == (Phase.BROKEN, Garbled, [])
+    assert (idle.phase, type(idle.error), idle.pieces) == (AnswerPhase.BROKEN, Garbled, [])
 
 
 def of_size(size: int) -> bytes:
@@ -206,7 +206,7 @@ def test_head_has_a_limit(size: int, fits: bool, step: int) -> None:
     """A head of the greatest size is read and a larger one is not, however it comes."""
     answer = of_size(size) + b"ok"
     got = read(*(answer[at : at + step] for at in range(0, len(answer), step)))
-    assert got.phase is (Phase.DONE if fits else Phase.BROKEN)
+    assert got.phase is (AnswerPhase.DONE if fits else AnswerPhase.BROKEN)
     assert got.body == (b"ok" if fits else b"")
     assert fits or str(HEAD_LIMIT) in got.error
 
@@ -228,6 +228,6 @@ def test_any_bytes_are_read(data: list[bytes], begun: bytes) -> None:
     for piece in [begun, *data]:
         reader.feed(piece)
     reader.end(None)
-    assert reader.phase in {Phase.DONE, Phase.BROKEN}
-    assert reader.phase is Phase.DONE or isinstance(reader.error, (Hangup, Garbled))
+    assert reader.phase in {AnswerPhase.DONE, AnswerPhase.BROKEN}
+    assert reader.phase is AnswerPhase.DONE or isinstance(reader.error, (Hangup, Garbled))
     assert not reader.keep

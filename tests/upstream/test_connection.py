@@ -7,10 +7,10 @@ import pytest
 
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS
-from mustcall.upstream.answer import Garbled, Hangup, Phase
+from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.connection import HIGH_WATER, Connection
 from mustcall.upstream.http import HttpReply
-from mustcall.upstream.pool import Origin
+from mustcall.upstream.pool import PooledOrigin
 from support.instant import now, run
 from support.loopback import call_to
 
@@ -143,9 +143,9 @@ def test_rest_is_neither_waiting_nor_endless() -> None:
         for _ in range(5):
             ends.exchange()
             await asyncio.sleep(29)
-            assert ends.connection.phase is Phase.IDLE
+            assert ends.connection.phase is AnswerPhase.IDLE
         await asyncio.sleep(1.01)
-        assert ends.connection.phase is Phase.BROKEN
+        assert ends.connection.phase is AnswerPhase.BROKEN
         assert ends.line.aborted
         assert ends.gone
         return now()
@@ -209,7 +209,7 @@ def test_cancelled_wait_is_left_alone() -> None:
         ends.begin()
         ends.connection.wait(600).cancel()
         ends.connection.data_received(OK)
-        assert ends.connection.phase is Phase.DONE
+        assert ends.connection.phase is AnswerPhase.DONE
         return now()
 
     run(main)
@@ -279,7 +279,7 @@ def test_answer_that_is_complete_while_reading_is_stopped() -> None:
         ends.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + bytes(size - 50))
         assert not ends.line.reading
         ends.connection.data_received(bytes(50))  # what TLS had still in its hands
-        assert ends.connection.phase is Phase.DONE
+        assert ends.connection.phase is AnswerPhase.DONE
         assert ends.connection.rest(30)
         assert ends.line.reading
         ends.exchange()
@@ -366,7 +366,7 @@ def test_no_rest_before_the_request_has_left() -> None:
         ends.connection.pause_writing()
         ends.begin(bytes(1_000_000))
         ends.connection.data_received(OK)
-        assert ends.connection.phase is Phase.DONE
+        assert ends.connection.phase is AnswerPhase.DONE
         assert not ends.connection.rest(30)
         ends.connection.resume_writing()
         assert len(ends.line.written) == 1
@@ -380,7 +380,7 @@ def test_an_answer_closed_while_it_is_waited_for() -> None:
 
     async def main() -> float:
         ends = Ends()
-        origin = Origin(asyncio.get_running_loop(), "127.0.0.1", 1, None, tls=False)
+        origin = PooledOrigin(asyncio.get_running_loop(), "127.0.0.1", 1, None, tls=False)
         ends.begin()
         ends.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok")
         reply = HttpReply(ends.connection, origin, call_to("http://127.0.0.1:1"), DEFAULTS)

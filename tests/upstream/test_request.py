@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.upstream.request import Destination, UnusableUrl, Unwritable, read_url, write_head
+from mustcall.upstream.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
 from mustcall.upstream.seam import UpstreamCall
 
 TO = read_url("http://upstream:8000/v1/chat?x=1")
 
 
-def head_of(headers: dict[str, str], to: Destination = TO, method: str = "POST", body: bytes | None = b"{}") -> bytes:
+def head_of(headers: dict[str, str], to: RequestTarget = TO, method: str = "POST", body: bytes | None = b"{}") -> bytes:
     """Write a head."""
     return write_head(UpstreamCall(url="", headers=headers, body=body, method=method), to)
 

@@ -11,8 +11,8 @@ from mustcall.core.events import (
     Finished,
     PartEnded,
     PartStarted,
+    PartTextDelta,
     Started,
-    TextDelta,
 )
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, Part, Text, ToolCall
@@ -70,7 +70,7 @@ def test_whole_reply(sent: ToolCall, expected: ToolCall) -> None:
 def test_stream(sent: ToolCall, expected: ToolCall, with_final: bool) -> None:
     """wires.md 1.9: the same for a stream in single characters, with and without the upstream's final word."""
     stream = StreamBinding(_BINDING)
-    events: list[Event] = [Started("r", "m"), PartStarted(0, Text(text="")), TextDelta(0, "t"), PartEnded(0)]
+    events: list[Event] = [Started("r", "m"), PartStarted(0, Text(text="")), PartTextDelta(0, "t"), PartEnded(0)]
     events.append(PartStarted(1, sent.evolve(arguments_json="")))
     events.extend(ArgumentsDelta(1, character) for character in sent.arguments_json)
     events.append(PartEnded(1, sent if with_final else None))
@@ -138,7 +138,7 @@ def test_custom_call_cut_by_the_limit_is_left_out(arguments: str, with_final: bo
     cut = _CUT.evolve(arguments_json=arguments)
     reply = _reply(Text(text="t"), cut).evolve(finish=FinishReason.LENGTH)
     assert _BINDING.restore_reply(reply).parts == (Text(text="t"),)
-    before = [Started("r", "m"), PartStarted(0, Text(text="")), TextDelta(0, "t"), PartEnded(0)]
+    before = [Started("r", "m"), PartStarted(0, Text(text="")), PartTextDelta(0, "t"), PartEnded(0)]
     after = [Finished(FinishReason.LENGTH), Ended()]
     deltas = [ArgumentsDelta(1, character) for character in arguments]
     ended = PartEnded(1, cut if with_final else None)
@@ -188,7 +188,7 @@ def test_parts_wait_behind_a_custom_call() -> None:
         PartStarted(1, custom),
         PartStarted(2, spawn),
         ArgumentsDelta(2, "{"),
-        TextDelta(0, "t"),
+        PartTextDelta(0, "t"),
         ArgumentsDelta(1, '{"input":"x"}'),
         PartEnded(1),
         ArgumentsDelta(1, "late"),
@@ -197,7 +197,7 @@ def test_parts_wait_behind_a_custom_call() -> None:
     )
     assert events == [
         PartStarted(0, Text(text="")),
-        TextDelta(0, "t"),
+        PartTextDelta(0, "t"),
         PartStarted(1, bound.evolve(arguments_json="")),
         ArgumentsDelta(1, "x"),
         PartEnded(1, bound),

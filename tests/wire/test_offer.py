@@ -11,7 +11,7 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.wire.offer import Offer, custom_arguments, custom_input, offer_for
+from mustcall.wire.offer import ToolOffer, custom_arguments, custom_input, offer_for
 
 _FUNCTION = Tool(name="f", parameters={"type": "object"}, origin=Origin(Wire.RESPONSES))
 _CUSTOM = Tool(
@@ -30,7 +30,7 @@ def _offer(
     origin: Wire = Wire.RESPONSES,
     choice: ToolChoice | None = None,
     messages: tuple[Message, ...] = (),
-) -> tuple[Offer, list[tuple[str, str]]]:
+) -> tuple[ToolOffer, list[tuple[str, str]]]:
     log = AdaptationLog()
     request = Request(model="m", messages=messages, tools=tools, tool_choice=choice, origin=Origin(origin))
     offer = offer_for(request, wire, log)
@@ -122,7 +122,7 @@ def test_history_without_tools() -> None:
 
 def test_history_without_tools_elsewhere() -> None:
     """wires.md 1.13: chat takes tool history without tools; nothing is added."""
-    assert _offer(messages=_HISTORY) == (Offer((), None), [])
+    assert _offer(messages=_HISTORY) == (ToolOffer((), None), [])
 
 
 def test_choice_without_tools_is_left_out() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.wire import repeated
+from mustcall.wire import decode_cache
 from mustcall.wire.conversations import Conversations
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
@@ -82,15 +82,15 @@ def test_bad_json_is_an_error_of_ours(wire: Wire, body: bytes) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is forgotten first, and what is too long is never kept."""
-    monkeypatch.setattr(repeated, "_MOST_BYTES", 40)
-    monkeypatch.setattr(repeated, "_LONGEST", 20)
+    monkeypatch.setattr(decode_cache, "_MOST_BYTES", 40)
+    monkeypatch.setattr(decode_cache, "_LONGEST", 20)
     made: list[Any] = []
 
     def read(value: Any) -> list[Any]:
         made.append(value)
         return [value]
 
-    store = repeated.Store(read)
+    store = decode_cache.DecodeStore(read)
     raws = [msgspec.Raw(json.dumps("abcdefgh" + str(number)).encode()) for number in range(5)]
     for raw in raws:
         store.get(raw)
@@ -108,7 +108,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(data=st.data())
 def test_long_texts_are_told_apart(data: st.DataObject) -> None:
     """Texts of one length and with the same samples are compared whole: none is taken for another."""
-    store = repeated.Store(lambda value: [value])
+    store = decode_cache.DecodeStore(lambda value: [value])
     size = data.draw(st.integers(1500, 4000))
     places = data.draw(st.lists(st.integers(1, size), min_size=1, max_size=6))
     for place in (*places, *places):

@@ -14,7 +14,7 @@ from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body
 from mustcall.wire.skimming import skim
@@ -153,7 +153,7 @@ def test_told_on_another_wire(case: tuple[Wire, dict[str, Any]], caller: Wire, d
     for reply in (cast("Reply", skimmed), codec_for(wire).decode_reply(body, Provenance(token="t"))):
         log = AdaptationLog()
         try:
-            written: Any = codec_for(caller).encode_reply(reply.evolve(), asked, Stamp(token="t", created=1), log)
+            written: Any = codec_for(caller).encode_reply(reply.evolve(), asked, ReplyStamp(token="t", created=1), log)
         except UpstreamGarbage as garbage:  # arguments that are no JSON, for a wire that has only objects
             written = str(garbage)
         told.append((written, log.entries))

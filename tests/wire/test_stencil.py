@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mustcall.wire.stencil import Stencil
+from mustcall.wire.delta_template import DeltaTemplate
 
 Shape = Callable[[str, int], bytes]
 
@@ -75,7 +75,7 @@ texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 @example(texts=['say "hi"', "\\", "n", "é", "\u2028", "a\nb", "{}"], before=True, after=True)
 def test_a_run_is_what_its_deltas_say(shape: Shape, texts: list[str], before: bool, after: bool) -> None:
     """The text of a run is the text of its deltas one by one, and it ends where they end."""
-    stencil = Stencil.of(shape("sample text", 7), "sample text", read)
+    stencil = DeltaTemplate.of(shape("sample text", 7), "sample text", read)
     assert stencil is not None
     head = b": ping\n\n" if before else b""
     tail = b'event: other\ndata: {"sequence_number":99,"content":""}\n\n' if after else b""
@@ -94,7 +94,7 @@ def test_a_run_is_what_its_deltas_say(shape: Shape, texts: list[str], before: bo
 @given(data=st.data())
 def test_what_differs_is_never_read_as_the_same(shape: Shape, data: st.DataObject) -> None:
     """Whatever bytes are bent in a run, what is read of it is what a strict reader reads there."""
-    stencil = Stencil.of(shape("sample text", 7), "sample text", read)
+    stencil = DeltaTemplate.of(shape("sample text", 7), "sample text", read)
     assert stencil is not None
     written = bytearray(b"".join(shape(text, number) for number, text in enumerate(("one", "two", "three"))))
     place = data.draw(st.integers(0, len(written) - 1))
@@ -126,7 +126,7 @@ def test_what_differs_is_never_read_as_the_same(shape: Shape, data: st.DataObjec
 )
 def test_texts_are_strings_each_by_itself(texts: tuple[bytes, ...], why: str) -> None:
     """Texts that are JSON only when joined are no run."""
-    stencil = Stencil.of(block("sample", 0), "sample", read)
+    stencil = DeltaTemplate.of(block("sample", 0), "sample", read)
     assert stencil is not None
     head, tail = block("@", 0).split(b"@")
     assert stencil.run(b"".join(head + text + tail for text in texts), 0) is None, why
@@ -135,7 +135,7 @@ def test_texts_are_strings_each_by_itself(texts: tuple[bytes, ...], why: str) ->
 @pytest.mark.parametrize(("first", "second"), [(b"007", None), (b"-1", None), (b"1e3", None), (b"1", b'x","y":"z')])
 def test_holes_hold_what_belongs_there(first: bytes, second: bytes | None) -> None:
     """A number is a number, and padding is letters and digits."""
-    stencil = Stencil.of(numbered("sample", 2), "sample", read)
+    stencil = DeltaTemplate.of(numbered("sample", 2), "sample", read)
     assert stencil is not None
     sample = numbered("sample", 2)
     assert stencil.run(sample, 0) == ("sample", len(sample))
@@ -158,26 +158,26 @@ def test_holes_hold_what_belongs_there(first: bytes, second: bytes | None) -> No
 )
 def test_an_uncertain_place_makes_no_stencil(event: bytes, text: str) -> None:
     """Where the text stands twice, or is spelled otherwise, the next delta is waited for."""
-    assert Stencil.of(event, text, lambda _: "a b-c") is None
+    assert DeltaTemplate.of(event, text, lambda _: "a b-c") is None
 
 
 def test_a_place_that_only_looks_right_makes_no_stencil() -> None:
     """The place is tried out: text put there must be read as the text."""
     event = b'data: {"note":"hello there","choices":[{"delta":{"content":"\\u0068ello there"}}]}\n\n'
-    assert Stencil.of(event, "hello there", read) is None
+    assert DeltaTemplate.of(event, "hello there", read) is None
 
 
 def test_the_text_it_is_tried_out_with_tells_nothing() -> None:
     """A text that is the probe itself makes no stencil: trying out the wrong place would succeed."""
     event = b'data: {"model":"a b-c","choices":[{"index":0,"delta":{"content":"a b\\u002dc"}}]}\n\n'
     assert read(event) == "a b-c"
-    assert Stencil.of(event, "a b-c", read) is None
+    assert DeltaTemplate.of(event, "a b-c", read) is None
 
 
 def test_a_number_alone_is_no_delta() -> None:
     """What lacks everything between number and text is no JSON, and no part of a run."""
     sample = numbered("sample", 2).replace(b',"logprobs":[],"obfuscation":"xx"', b"")
-    stencil = Stencil.of(sample, "sample", read)
+    stencil = DeltaTemplate.of(sample, "sample", read)
     assert stencil is not None
     number, text = sample.index(b'"sequence_number":2') + len(b'"sequence_number":2'), sample.index(b"sample")
     cut = sample[:number] + sample[text + len(b"sample") :]
@@ -192,4 +192,4 @@ def test_what_stands_twice_tells_no_deltas_apart(place: str) -> None:
     choices = {"choices": [{"index": 0, "delta": {"content": "sample"}}]}
     event = _event({**same, **choices} if place == "before" else {**choices, **same})
     assert read(event) == "sample"
-    assert Stencil.of(event, "sample", read) is None
+    assert DeltaTemplate.of(event, "sample", read) is None

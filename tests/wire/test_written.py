@@ -11,9 +11,9 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.wire.codec import Target
+from mustcall.wire.encode_cache import write_body
 from mustcall.wire.offer import offer_for
 from mustcall.wire.registry import codec_for
-from mustcall.wire.written import write_body
 
 TOOLS = (
     Tool(name="plain", description="d", parameters={"type": "object", "properties": {}}),

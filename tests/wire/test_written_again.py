@@ -16,8 +16,8 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.wire.codec import Target
+from mustcall.wire.encode_cache import OfSettings, WrittenTurns
 from mustcall.wire.registry import codec_for
-from mustcall.wire.written import OfSettings, WrittenTurns
 
 PAIRS = [(mine, theirs) for mine in Wire for theirs in Wire if mine is not theirs]
 _PICTURE = "data:image/png;base64,AAAA"

@@ -30,7 +30,7 @@ from mustcall.ledger.opening import open_ledger
 from mustcall.policy.facts.profile import SchemaTarget
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.tool_schemas import compile_schema
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.outline import is_error_body
 from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body
@@ -40,7 +40,7 @@ from mustcall.wire.sse import SseDecoder, SseFramer
 __all__ = ["TARGETS", "Fuzzed"]
 
 _PROVENANCE = Provenance(issuer="fuzz", token="t")  # noqa: S106  no secret
-_STAMP = Stamp(token="t", created=1)  # noqa: S106  no secret
+_STAMP = ReplyStamp(token="t", created=1)  # noqa: S106  no secret
 _TARGET = Target(issuer="fuzz", default_max_tokens=99)
 
 

@@ -13,9 +13,9 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import WholeReply
-from mustcall.engine.records import Progress, TurnRecord
-from mustcall.engine.telling import turn_ended
-from mustcall.engine.turns import House
+from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.turn_events import turn_ended
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import ServerSettings, Settings
 from mustcall.gateway.connections.repeated_failures import without_frames
 from mustcall.gateway.replies import Header, error_body, retry_advice, status_of, turn_headers
@@ -27,7 +27,7 @@ from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.registry import codec_for
 
-__all__ = ["Answer", "Asked", "Chunks", "Contract"]
+__all__ = ["Chunks", "Contract", "ContractAnswer", "ContractRequest"]
 
 #: Headers of the upstream's answer that are about bytes which the engine has read and may have written anew.
 _FRAMING = frozenset(
@@ -45,7 +45,7 @@ _JSON: Header = (b"content-type", b"application/json")
 _EVENTS: Header = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ContractRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one reply. Names of headers are in lower case."""
 
     wire: Wire
@@ -88,7 +88,7 @@ class Chunks:
         self.error = error
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A whole body, or the first bytes of a stream and `chunks`, which must be closed. `error` is what it tells of."""
 
     status: int
@@ -104,7 +104,7 @@ class Contract:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        house: House,
+        house: OperatorSettings,
         *,
         clock: Clock | None = None,
         learnt: Learnt | None = None,
@@ -113,7 +113,7 @@ class Contract:
         settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=house)
         self._service = Service(settings, _Nowhere(), self._clock, learnt=learnt)
 
-    async def answer(self, asked: Asked, transport: Transport) -> Answer:
+    async def answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:
         """Take the turn over this transport. A failure is an answer, too: the wire's own error, with our code."""
         turn = _Told(asked, self._clock)
         codec = codec_for(asked.wire)
@@ -123,7 +123,7 @@ class Contract:
             )
         except MustcallError as error:
             turn.end(error)
-            return Answer(
+            return ContractAnswer(
                 status=status_of(error, codec),
                 headers=[_JSON, *turn.headers(turn.adaptations), *retry_advice(error)],
                 body=error_body(error, codec, turn.request_id),
@@ -133,18 +133,18 @@ class Contract:
         headers = [*((name.encode(), _bytes(value)) for name, value in kept), *turn.headers(reply.adaptations)]
         if isinstance(reply, WholeReply):
             turn.end()
-            return Answer(status=reply.status, headers=[_JSON, *headers], body=reply.body)
+            return ContractAnswer(status=reply.status, headers=[_JSON, *headers], body=reply.body)
         chunks = Chunks(reply.chunks, turn)
-        return Answer(status=reply.status, headers=[_EVENTS, *headers], body=reply.first, chunks=chunks)
+        return ContractAnswer(status=reply.status, headers=[_EVENTS, *headers], body=reply.first, chunks=chunks)
 
 
 class _Told:
     """One turn, and what is told of it."""
 
-    def __init__(self, asked: Asked, clock: Clock) -> None:
+    def __init__(self, asked: ContractRequest, clock: Clock) -> None:
         self.token = os.urandom(12).hex()
         self.request_id = f"req_{self.token}"
-        self.progress = Progress()
+        self.progress = TurnProgress()
         self._wire = asked.wire
         self._clock = clock
         self._began = clock.monotonic()

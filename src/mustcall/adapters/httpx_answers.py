@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from mustcall.adapters.blocking import Driver, Turnstile
-from mustcall.adapters.contract import Answer, Asked, Chunks, Contract
+from mustcall.adapters.contract import Chunks, Contract, ContractAnswer, ContractRequest
 from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts, plain_headers
 from mustcall.core.errors import UpstreamError
 from mustcall.core.origin import Wire
@@ -34,18 +34,18 @@ def _wire_of(request: "httpx.Request", routes: Routes) -> Wire | None:
     return next((wire for end, wire in routes.items() if path.endswith(end)), None)
 
 
-def _asked(request: "httpx.Request", wire: Wire) -> Asked:
+def _asked(request: "httpx.Request", wire: Wire) -> ContractRequest:
     query = request.url.query.decode("latin-1")
-    return Asked(wire=wire, body=request.content, headers=plain_headers(request.headers), query=query)
+    return ContractRequest(wire=wire, body=request.content, headers=plain_headers(request.headers), query=query)
 
 
-def _response(http: Any, answer: Answer, stream: Any = None) -> "httpx.Response":
+def _response(http: Any, answer: ContractAnswer, stream: Any = None) -> "httpx.Response":
     if stream is None:
         return http.Response(answer.status, headers=answer.headers, content=answer.body)
     return http.Response(answer.status, headers=answer.headers, stream=stream)
 
 
-def _raise_fault(answer: Answer, attempts: Attempts) -> None:
+def _raise_fault(answer: ContractAnswer, attempts: Attempts) -> None:
     """Raise a failure of the connection as the HTTP client did: SDKs have classes of their own for those."""
     if attempts.fault is not None and isinstance(answer.error, UpstreamError):
         raise attempts.fault

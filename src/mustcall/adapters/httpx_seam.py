@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mustcall.adapters.blocking import Turnstile
 from mustcall.core.errors import MustcallError
 from mustcall.core.limits import DEFAULTS
-from mustcall.gateway.asking import PREFIX
 from mustcall.gateway.connections.receiving import headers_of
+from mustcall.gateway.request_controls import PREFIX
 from mustcall.upstream import failures
 from mustcall.upstream.bounds import in_turns, read_bounded
 from mustcall.upstream.seam import UpstreamCall
@@ -36,7 +36,7 @@ def plain_headers(headers: "httpx.Headers") -> dict[str, str]:
     return headers_of({"headers": [(name.lower(), value) for name, value in headers.raw]})
 
 
-class Reply:
+class PendingAnswer:
     """An answer on its way, whichever way its bytes are waited for."""
 
     arrived = False
@@ -117,11 +117,11 @@ class AsyncAttempts(Attempts):
         super().__init__(package, request)
         self._client = client
 
-    async def send(self, call: UpstreamCall) -> Reply:
+    async def send(self, call: UpstreamCall) -> PendingAnswer:
         """Send one attempt."""
         with self.typed(call):
             response = await self._client.send(self.request(call), stream=True)
-        return Reply(response, self._pieces(call, response), response.aclose)
+        return PendingAnswer(response, self._pieces(call, response), response.aclose)
 
     async def _pieces(self, call: UpstreamCall, response: "httpx.Response") -> AsyncGenerator[bytes]:
         with self.typed(call):
@@ -140,7 +140,7 @@ class BlockingAttempts(Attempts):
         self._client = client
         self._turnstile = turnstile
 
-    async def send(self, call: UpstreamCall) -> Reply:
+    async def send(self, call: UpstreamCall) -> PendingAnswer:
         """Send one attempt."""
         request = self.request(call)
         with self.typed(call), self._turnstile.outside():
@@ -150,7 +150,7 @@ class BlockingAttempts(Attempts):
             with self._turnstile.outside():
                 response.close()
 
-        return Reply(response, self._pieces(call, response), close)
+        return PendingAnswer(response, self._pieces(call, response), close)
 
     async def _pieces(self, call: UpstreamCall, response: "httpx.Response") -> AsyncGenerator[bytes]:
         pieces = response.iter_bytes()

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field
 
 from mustcall.adapters.blocking import Driver
 from mustcall.adapters.clients import contract_for
-from mustcall.adapters.contract import Answer, Asked
+from mustcall.adapters.contract import ContractAnswer, ContractRequest
 from mustcall.adapters.langchain_messages import ChunkReader, read_message, write_choice, write_messages
 from mustcall.core.errors import UpstreamRejected
 from mustcall.core.origin import Wire
@@ -128,7 +128,7 @@ class ChatMustcall(BaseChatModel):
         finally:
             await pieces.close()
 
-    async def _whole(self, asked: Asked) -> ChatResult:
+    async def _whole(self, asked: ContractRequest) -> ChatResult:
         async with self.upstream.connected() as transport:
             answer = await contract_for(self.upstream, self.controls, self.rules).answer(asked, transport)
         message = read_message(_checked(answer).body, answer.headers)
@@ -141,23 +141,23 @@ class ChatMustcall(BaseChatModel):
         more: Mapping[str, Any],
         *,
         stream: bool = False,
-    ) -> Asked:
+    ) -> ContractRequest:
         body = {"model": self.upstream.model, **self.settings, "messages": write_messages(messages), **more}
         if stop:
             body["stop"] = list(stop)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Asked(wire=Wire.CHAT, body=msgspec.json.encode(body))
+        return ContractRequest(wire=Wire.CHAT, body=msgspec.json.encode(body))
 
 
 class _Pieces:
     """One streamed reply, from its connection to the chunks of LangChain. It must be closed."""
 
-    def __init__(self, model: ChatMustcall, asked: Asked) -> None:
+    def __init__(self, model: ChatMustcall, asked: ContractRequest) -> None:
         self._model = model
         self._asked = asked
         self._stack = AsyncExitStack()
-        self._answer: Answer | None = None
+        self._answer: ContractAnswer | None = None
         self._reader = ChunkReader()
         self._first: bytes | None = None
 
@@ -186,7 +186,7 @@ class _Pieces:
         await self._stack.aclose()
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: ContractAnswer) -> ContractAnswer:
     """Return an answer that holds a reply; raise what any other tells of."""
     if answer.error is not None:
         raise answer.error

@@ -18,8 +18,8 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from mustcall.core.errors import UpstreamRejected
 from mustcall.core.origin import Wire
-from mustcall.gateway.asking import PREFIX
 from mustcall.gateway.replies import Header
+from mustcall.gateway.request_controls import PREFIX
 from mustcall.wire.chat.reply import decode_usage
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder

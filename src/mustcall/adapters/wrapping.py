@@ -17,7 +17,7 @@ from mustcall.adapters.httpx_answers import AsyncContractTransport, ContractTran
 from mustcall.adapters.httpx_seam import package_of
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.failures.backoff import Backoff
@@ -90,7 +90,7 @@ def house_of(
     profile: Mapping[str, Any] | None,
     controls: Controls | None,
     rules: Sequence[GroundingRule],
-) -> House:
+) -> OperatorSettings:
     """Return the settings of every turn, checked; raise `ConfigError`.
 
     Without `controls` no failure is remembered: who asks again in the same process means it (rule 144 is about clients
@@ -105,7 +105,7 @@ def house_of(
             raise ConfigError(f"there is no protocol {protocol!r}; there are: {known}") from None
     check_rules(tuple(rules))
     overrides = read_overrides((profile,), "wrap") if profile is not None else ()
-    return House(controls=settings, rules=tuple(rules), overrides=overrides)
+    return OperatorSettings(controls=settings, rules=tuple(rules), overrides=overrides)
 
 
 def _kind_of(client: object) -> tuple[_Kind, bool]:

@@ -11,13 +11,13 @@ from itertools import count
 import msgspec
 
 from mustcall.bench.bodies import PATHS, forced_request, named_request
-from mustcall.bench.check import Broken, Expected, fetch
+from mustcall.bench.check import Expected, WrongAnswer, fetch
 from mustcall.bench.exchanges import Wire
-from mustcall.bench.load import NUMBERED, Order, Report, Talk
+from mustcall.bench.load import NUMBERED, LoadOrder, Report, Talk
 from mustcall.bench.processes import Fleet, Server
-from mustcall.bench.results import Kind, Measured, Sample, Workload
+from mustcall.bench.results import BenchSample, Kind, Measured, Workload
 from mustcall.bench.system import family
-from mustcall.bench.workloads import Plan
+from mustcall.bench.workloads import BenchPlan
 
 __all__ = ["Contender", "headers_of", "measure", "order_for"]
 
@@ -95,7 +95,7 @@ class _Cell:
         self.contender = contender
         self.expected = Expected(0, "")
         self.share = 1.0
-        self.samples: list[Sample] = []
+        self.samples: list[BenchSample] = []
         self.problem: str | None = None
 
     def measured(self) -> Measured:
@@ -111,11 +111,11 @@ class _Cell:
             problem=self.problem,
         )
 
-    def fail(self, error: Broken) -> None:
+    def fail(self, error: WrongAnswer) -> None:
         """Take note of a peer that cannot do it; what we start ourselves must be able to."""
         if self.contender.kind != "peer":
             where = f"{self.contender.name}, {self.workload.name} at {self.concurrency}"
-            raise Broken(f"{where}: {error}") from None
+            raise WrongAnswer(f"{where}: {error}") from None
         self.problem = str(error)
 
 
@@ -134,13 +134,13 @@ def order_for(
     requests: int,
     upstream: Server,
     share: float = 1.0,
-) -> Order:
+) -> LoadOrder:
     """Return the order of one run."""
     # A translated stream joins deltas that arrive together, and peers write times and ids: their size varies.
     fixed = contender.kind != "peer" and (contender.caller == contender.upstream or not workload.events)
     fixed = fixed and not workload.held
     server = contender.server
-    return Order(
+    return LoadOrder(
         host=server.host,
         port=server.port,
         path=contender.path,
@@ -162,20 +162,20 @@ def order_for(
 class _Bench:
     """The state of one benchmark run."""
 
-    def __init__(self, fleet: Fleet, upstream: Server, plan: Plan) -> None:
+    def __init__(self, fleet: Fleet, upstream: Server, plan: BenchPlan) -> None:
         self._fleet = fleet
         self._upstream = upstream
         self._plan = plan
         self._known: dict[tuple[str, str], tuple[Expected, float]] = {}
 
     def check(self, cell: _Cell) -> None:
-        """Ask the contender once and keep what a correct answer looks like; raise `Broken`."""
+        """Ask the contender once and keep what a correct answer looks like; raise `WrongAnswer`."""
         contender, workload = cell.contender, cell.workload
         key = (workload.name, contender.name)
         try:
             if key not in self._known:
                 self._known[key] = self._ask(contender, workload)
-        except Broken as error:
+        except WrongAnswer as error:
             cell.fail(error)
             return
         cell.expected, seconds = self._known[key]
@@ -216,13 +216,13 @@ class _Bench:
         )
         try:
             cell.samples.append(_sample(self._fleet.carry_out(order), requests))
-        except Broken as error:
+        except WrongAnswer as error:
             cell.fail(error)
 
 
-def _sample(report: Report, requests: int) -> Sample:
+def _sample(report: Report, requests: int) -> BenchSample:
     per_request = 1000 / requests
-    return Sample(
+    return BenchSample(
         rate=requests / report.seconds,
         cpu_ms=report.cpu[0] * per_request,
         upstream_cpu_ms=report.cpu[1] * per_request,
@@ -234,9 +234,9 @@ def _sample(report: Report, requests: int) -> Sample:
 
 
 def measure(
-    fleet: Fleet, upstream: Server, groups: Sequence[Sequence[Contender]], plan: Plan, tell: Callable[[str], None]
+    fleet: Fleet, upstream: Server, groups: Sequence[Sequence[Contender]], plan: BenchPlan, tell: Callable[[str], None]
 ) -> tuple[Measured, ...]:
-    """Measure every cell in rounds; raise `Broken` if a contender that we started answers wrongly."""
+    """Measure every cell in rounds; raise `WrongAnswer` if a contender that we started answers wrongly."""
     began = time.perf_counter()
     bench = _Bench(fleet, upstream, plan)
     rows = [

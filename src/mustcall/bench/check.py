@@ -10,7 +10,7 @@ import msgspec
 
 from mustcall.bench.bodies import ARGUMENTS, DELTAS, TEXT, TOOL, Reply, Wire
 
-__all__ = ["Broken", "Expected", "ask", "fetch", "streamed_call"]
+__all__ = ["Expected", "WrongAnswer", "ask", "fetch", "streamed_call"]
 
 _ENDINGS: dict[Wire, bytes] = {
     "chat": b"data: [DONE]\n\n",
@@ -21,7 +21,7 @@ _TIMEOUT = 60.0
 Json = dict[str, Any]
 
 
-class Broken(Exception):
+class WrongAnswer(Exception):
     """A contender answered wrongly: there is nothing to measure."""
 
 
@@ -35,32 +35,32 @@ class Expected(msgspec.Struct, frozen=True):
 def fetch(
     address: tuple[str, int], path: str, headers: dict[str, str], body: bytes, *, wire: Wire, reply: Reply
 ) -> Expected:
-    """Ask once and check the answer's meaning; raise `Broken`."""
+    """Ask once and check the answer's meaning; raise `WrongAnswer`."""
     raw = ask(address, path, headers, body)
     try:
         problem = _check_whole(wire, reply, raw) if reply in ("text", "call") else _check_stream(wire, raw)
     except (KeyError, IndexError, TypeError, msgspec.DecodeError) as error:
         problem = f"cannot be read: {error!r}"
     if problem:
-        raise Broken(f"a wrong answer on the {wire} wire: {problem}; it ends in {raw[-300:]!r}")
+        raise WrongAnswer(f"a wrong answer on the {wire} wire: {problem}; it ends in {raw[-300:]!r}")
     if reply in ("text", "call"):
         return Expected(len(raw), "}")
     return Expected(len(raw), _ENDINGS[wire].decode())
 
 
 def ask(address: tuple[str, int], path: str, headers: dict[str, str], body: bytes) -> bytes:
-    """Ask once and return the answer's body; raise `Broken` if there is none, or not with status 200."""
+    """Ask once and return the answer's body; raise `WrongAnswer` if there is none, or not with status 200."""
     connection = http.client.HTTPConnection(*address, timeout=_TIMEOUT)
     try:
         connection.request("POST", path, body, headers)
         response = connection.getresponse()
         raw = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise Broken(f"no answer from {address[0]}:{address[1]}: {error!r}") from None
+        raise WrongAnswer(f"no answer from {address[0]}:{address[1]}: {error!r}") from None
     finally:
         connection.close()
     if response.status != 200:
-        raise Broken(f"status {response.status}: {raw[:500].decode(errors='replace')}")
+        raise WrongAnswer(f"status {response.status}: {raw[:500].decode(errors='replace')}")
     return raw
 
 

@@ -4,16 +4,16 @@ import math
 
 import msgspec
 
-from mustcall.bench.figures import Row, rows_of
-from mustcall.bench.results import Run
+from mustcall.bench.figures import FigureRow, rows_of
+from mustcall.bench.results import BenchResults
 
-__all__ = ["NOISE", "Change", "compare"]
+__all__ = ["NOISE", "FigureChange", "compare"]
 
 #: Ratios nearer to 1 than this are what two runs of the same code differ by on a busy machine.
 NOISE = 0.10
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
     """One figure in both runs. `ratio` is new to old: above 1 is dearer. `times_floor` is the same of CPU over floor's.
 
     What the machine was doing weighs on floor and gateway alike, so that `times_floor` is the figure to trust.
@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return "cheaper" if self.judged < 1 - NOISE else "same"
 
 
-def compare(old: Run, new: Run) -> list[Change]:
+def compare(old: BenchResults, new: BenchResults) -> list[FigureChange]:
     """Return the gateway's and the peers' figures that both runs have, dearest first."""
     earlier = {row.measured.place: row for row in rows_of(old)}
     changes = [
@@ -52,9 +52,9 @@ def compare(old: Run, new: Run) -> list[Change]:
     return sorted(known, key=lambda change: -change.judged)
 
 
-def _change(old: Row, new: Row) -> Change:
+def _change(old: FigureRow, new: FigureRow) -> FigureChange:
     both = old.times_floor is not None and new.times_floor is not None
-    return Change(
+    return FigureChange(
         workload=new.measured.workload,
         concurrency=new.measured.concurrency,
         contender=new.measured.contender,

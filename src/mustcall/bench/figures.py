@@ -6,9 +6,9 @@ from statistics import median
 
 import msgspec
 
-from mustcall.bench.results import Kind, Measured, Run, Sample
+from mustcall.bench.results import BenchResults, BenchSample, Kind, Measured
 
-__all__ = ["GOALS", "PEER_GOALS", "Goal", "Row", "Verdict", "peer_ratios", "rows_of", "verdicts"]
+__all__ = ["GOALS", "PEER_GOALS", "FigureRow", "Goal", "GoalVerdict", "peer_ratios", "rows_of", "verdicts"]
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ STREAM_GOAL_MB = 4.0
 LEAK_GOAL_MB = 4.0
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class FigureRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a table: medians, and ratios to the floor of the same upstream wire (None for floor and direct)."""
 
     measured: Measured
@@ -53,41 +53,41 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     generator_cpu_ms: float
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class GoalVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """One goal: whether it is met, and the sentence that says by how much."""
 
     met: bool
     text: str
 
 
-def _rate(sample: Sample) -> float:
+def _rate(sample: BenchSample) -> float:
     return sample.rate
 
 
-def _cpu(sample: Sample) -> float:
+def _cpu(sample: BenchSample) -> float:
     return sample.cpu_ms
 
 
-def _p50(sample: Sample) -> float:
+def _p50(sample: BenchSample) -> float:
     return sample.p50
 
 
-def _p99(sample: Sample) -> float:
+def _p99(sample: BenchSample) -> float:
     return sample.p99
 
 
-def rows_of(run: Run) -> list[Row]:
+def rows_of(run: BenchResults) -> list[FigureRow]:
     """Return the lines of all tables, in the order they were measured."""
     return [_row(run, one) for one in run.measured]
 
 
-def _row(run: Run, one: Measured) -> Row:
+def _row(run: BenchResults, one: Measured) -> FigureRow:
     group = {other.kind: other for other in reversed(run.group(one))}
     floor, direct, before = group.get("floor"), group.get("direct"), group.get("before")
     events = next((load.events for load in run.workloads if load.name == one.workload), 0)
     compared = floor is not None and one.kind not in ("direct", "floor")
     cpu = one.middle(_cpu)
-    return Row(
+    return FigureRow(
         measured=one,
         rate=one.middle(_rate),
         cpu_ms=cpu,
@@ -104,7 +104,7 @@ def _row(run: Run, one: Measured) -> Row:
     )
 
 
-def peer_ratios(run: Run) -> list[tuple[Measured, float]]:
+def peer_ratios(run: BenchResults) -> list[tuple[Measured, float]]:
     """Return each peer's cell with how many times the CPU of our gateway, same wire, it took."""
     found: list[tuple[Measured, float]] = []
     for one in run.measured:
@@ -114,7 +114,7 @@ def peer_ratios(run: Run) -> list[tuple[Measured, float]]:
     return found
 
 
-def verdicts(run: Run) -> list[Verdict]:
+def verdicts(run: BenchResults) -> list[GoalVerdict]:
     """Return a line per goal that the run has figures for."""
     return [
         *_cost(run),
@@ -127,7 +127,7 @@ def verdicts(run: Run) -> list[Verdict]:
     ]
 
 
-def _cost(run: Run) -> Iterator[Verdict]:
+def _cost(run: BenchResults) -> Iterator[GoalVerdict]:
     """Judge CPU per request against the floor, by the weakest pair of each kind."""
     judged = {load.name for load in run.workloads if load.judged and not load.events}
     rows = [row for row in rows_of(run) if row.times_floor is not None and not math.isnan(row.cpu_ms)]
@@ -143,7 +143,7 @@ def _cost(run: Run) -> Iterator[Verdict]:
             worst = max(mine, key=lambda row: row.times_floor or 0.0)
             times = worst.times_floor or 0.0
             allowed = f"goal {goal.times_floor:g}x" + (f" or {goal.cpu_ms:g} ms" if goal.cpu_ms else "")
-            yield Verdict(
+            yield GoalVerdict(
                 met=times <= goal.times_floor or worst.cpu_ms <= goal.cpu_ms,
                 text=f"{kind:<11} {workload:<6} at {concurrency:>3}: {times:.2f}x the floor's CPU, "
                 f"{worst.cpu_ms:.3f} ms "
@@ -151,7 +151,7 @@ def _cost(run: Run) -> Iterator[Verdict]:
             )
 
 
-def _events(run: Run) -> Iterator[Verdict]:
+def _events(run: BenchResults) -> Iterator[GoalVerdict]:
     """Judge CPU per streamed event: all of it where events come in groups, what is above the floor one by one."""
     for row in rows_of(run):
         one = row.measured
@@ -166,45 +166,45 @@ def _events(run: Run) -> Iterator[Verdict]:
                 continue
             floor_us = floor.middle(_cpu) * row.event_us / row.cpu_ms
             cost, words = row.event_us - floor_us, f"CPU per paced event above the floor's {floor_us:.0f} us"
-        yield Verdict(
+        yield GoalVerdict(
             met=cost <= goal.event_us,
             text=f"{one.contender} at {one.concurrency}: {cost:.1f} us {words} (goal {goal.event_us:.0f})",
         )
 
 
-def _before(run: Run) -> Iterator[Verdict]:
+def _before(run: BenchResults) -> Iterator[GoalVerdict]:
     for row in rows_of(run):
         if row.times_before is not None:
             one = row.measured
-            yield Verdict(
+            yield GoalVerdict(
                 met=row.times_before <= 1.05,
                 text=f"{one.contender}, {one.workload} at {one.concurrency}: {row.times_before:.2f}x the CPU of the "
                 "other checkout (goal 1.05x)",
             )
 
 
-def _peers(run: Run) -> Iterator[Verdict]:
+def _peers(run: BenchResults) -> Iterator[GoalVerdict]:
     for one, times in peer_ratios(run):
         goal = next((least for name, least in PEER_GOALS.items() if one.contender.lower().startswith(name)), 0.0)
         wanted = f" (goal: at least {goal:g}x)" if goal else ""
-        yield Verdict(
+        yield GoalVerdict(
             met=times >= goal,
             text=f"{one.contender}, {one.workload} at {one.concurrency}: {times:.1f}x the CPU of the gateway{wanted}",
         )
 
 
-def _arguments(run: Run) -> Iterator[Verdict]:
+def _arguments(run: BenchResults) -> Iterator[GoalVerdict]:
     for one in run.arguments:
         seconds, goal = median(one.cpu_seconds), ARGUMENT_GOALS.get(one.size, math.inf)
         wanted = f" (goal {goal:g} s)" if goal < math.inf else ""
-        yield Verdict(
+        yield GoalVerdict(
             met=seconds <= goal,
             text=f"{one.name} argument of {one.size:,} characters, {one.events:,} events: {seconds:.2f} s CPU{wanted}, "
             f"{seconds * 1e6 / one.events:.1f} us per event; floor {median(one.floor_cpu_seconds):.2f} s",
         )
 
 
-def _start(run: Run) -> Iterator[Verdict]:
+def _start(run: BenchResults) -> Iterator[GoalVerdict]:
     if run.start is None:
         return
     for words, taken, goal in (
@@ -212,16 +212,16 @@ def _start(run: Run) -> Iterator[Verdict]:
         ("`mustcall --help` is done", run.start.help, HELP_GOAL),
     ):
         seconds, cpu = median(one.seconds for one in taken), median(one.cpu_seconds for one in taken)
-        yield Verdict(
+        yield GoalVerdict(
             met=seconds <= goal,
             text=f"{words} {seconds:.2f} s after its start, {cpu:.2f} s of them CPU (goal {goal:g} s)",
         )
 
 
-def _memory(run: Run) -> Iterator[Verdict]:
+def _memory(run: BenchResults) -> Iterator[GoalVerdict]:
     if run.streams is not None:
         held = run.streams
-        yield Verdict(
+        yield GoalVerdict(
             met=held.each_mb < STREAM_GOAL_MB,
             text=f"{held.streams} streams open for {held.seconds:.0f} s: {held.each_mb:.3f} MB each (goal under "
             f"{STREAM_GOAL_MB:g}); {held.before_mb:.0f} MB before, {held.peak_mb:.0f} at most, "
@@ -231,7 +231,7 @@ def _memory(run: Run) -> Iterator[Verdict]:
         marks = ", ".join(f"{mb:.1f} MB after {count:,}" for count, mb in run.leak.marks)
         first, last = run.leak.marks[0][0], run.leak.marks[-1][0]
         each = run.leak.growth_mb * 1024 * 1024 / max(1, last - first)
-        yield Verdict(
+        yield GoalVerdict(
             met=run.leak.growth_mb <= LEAK_GOAL_MB,
             text=f"memory over {last:,} requests: {marks}; {run.leak.growth_mb:+.1f} MB since the first mark (goal "
             f"{LEAK_GOAL_MB:g}), {each:.0f} bytes per request",

@@ -16,9 +16,9 @@ import msgspec
 import uvloop
 
 from mustcall.bench.exchanges import Wire
-from mustcall.bench.sessions import Growth, Session
+from mustcall.bench.sessions import BenchSession, Growth
 
-__all__ = ["Order", "Report", "cpu_seconds", "family_seconds", "main"]
+__all__ = ["LoadOrder", "Report", "cpu_seconds", "family_seconds", "main"]
 
 
 #: Stands in a body for a number that no other request has.
@@ -34,7 +34,7 @@ class Talk(msgspec.Struct, kw_only=True):
     growth: Growth
 
 
-class Order(msgspec.Struct, kw_only=True):
+class LoadOrder(msgspec.Struct, kw_only=True):
     """One run. `length` is the exact size of a correct body (None where it varies), `ending` its last bytes."""
 
     host: str
@@ -107,7 +107,7 @@ def body_length(raw: bytes, head: int) -> tuple[int, int]:
 class _Run:
     """What the connections of one run share: how much is left, what came back."""
 
-    def __init__(self, order: Order, script: Callable[[int], Iterator[bytes]], total: int) -> None:
+    def __init__(self, order: LoadOrder, script: Callable[[int], Iterator[bytes]], total: int) -> None:
         self.order = order
         self.script = script
         self.left = total
@@ -236,19 +236,19 @@ class _Connection(asyncio.Protocol):
         self._go_on(run, raw[:head])
 
 
-def _request(order: Order, data: bytes) -> bytes:
+def _request(order: LoadOrder, data: bytes) -> bytes:
     lines = [f"POST {order.path} HTTP/1.1", *(f"{name}: {value}" for name, value in order.headers.items())]
     head = "\r\n".join([*lines, f"content-length: {len(data)}", "", ""])
     return head.encode() + data
 
 
-def _script(order: Order) -> Callable[[int], Iterator[bytes]]:
+def _script(order: LoadOrder) -> Callable[[int], Iterator[bytes]]:
     """Return what the connection of a number asks, request after request."""
     talk = order.talk
     if talk is not None:
         return lambda number: (
             _request(order, body)
-            for body in Session(talk.wire, talk.model, talk.growth, number, stream=talk.stream).bodies()
+            for body in BenchSession(talk.wire, talk.model, talk.growth, number, stream=talk.stream).bodies()
         )
     usual = _request(order, order.body.encode())
     tenth = usual if order.tenth is None else _request(order, order.tenth.encode())
@@ -264,7 +264,7 @@ def _script(order: Order) -> Callable[[int], Iterator[bytes]]:
     return lambda _: ask()
 
 
-def _warm(order: Order) -> Callable[[int], Iterator[bytes]]:
+def _warm(order: LoadOrder) -> Callable[[int], Iterator[bytes]]:
     request = _request(order, order.warm_up.encode())
     return lambda _: iter((request,) * 2)
 
@@ -276,7 +276,7 @@ async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> N
         await run.done
 
 
-async def _measure(order: Order) -> Report:
+async def _measure(order: LoadOrder) -> Report:
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(
         *(
@@ -310,7 +310,7 @@ async def _measure(order: Order) -> Report:
     )
 
 
-async def _carry_out(order: Order) -> Report:
+async def _carry_out(order: LoadOrder) -> Report:
     try:
         return await _measure(order)
     except TimeoutError:
@@ -323,7 +323,7 @@ def main() -> None:
     """Carry out orders until stdin ends."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin:
-            report = runner.run(_carry_out(msgspec.json.decode(line, type=Order)))
+            report = runner.run(_carry_out(msgspec.json.decode(line, type=LoadOrder)))
             sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
             sys.stdout.buffer.flush()
 

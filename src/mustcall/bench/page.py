@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from html import escape
 from importlib import resources
 
-from mustcall.bench.figures import Row, peer_ratios, rows_of, verdicts
-from mustcall.bench.results import Kind, Run
+from mustcall.bench.figures import FigureRow, peer_ratios, rows_of, verdicts
+from mustcall.bench.results import BenchResults, Kind
 from mustcall.bench.tables import Sheet, circumstances_line, server_line, sheets
 
 __all__ = ["COLOURS", "charted", "headline", "write_page"]
@@ -32,7 +32,7 @@ main { max-width: 66rem; }
 """
 
 
-def headline(run: Run) -> str:
+def headline(run: BenchResults) -> str:
     """Return what a reader takes away: the range over all workloads for the dearest peer, else our own cost."""
     ratios = peer_ratios(run)
     if ratios:
@@ -53,10 +53,10 @@ def _times(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
-def charted(run: Run) -> list[tuple[str, list[Row]]]:
+def charted(run: BenchResults) -> list[tuple[str, list[FigureRow]]]:
     """Return what is drawn: each workload at the concurrency in its middle, servers that did something for it."""
     rows = rows_of(run)
-    panels: list[tuple[str, list[Row]]] = []
+    panels: list[tuple[str, list[FigureRow]]] = []
     for load in run.workloads:
         counts = sorted({row.measured.concurrency for row in rows if row.measured.workload == load.name})
         if not counts:
@@ -73,7 +73,7 @@ def charted(run: Run) -> list[tuple[str, list[Row]]]:
     return panels
 
 
-def write_page(run: Run) -> str:
+def write_page(run: BenchResults) -> str:
     """Return the report."""
     return "\n".join(
         [
@@ -98,7 +98,7 @@ def _style() -> str:
     return resources.files("mustcall").joinpath("evals", "data", "report.css").read_text(encoding="utf-8") + _STYLE
 
 
-def _charts(run: Run) -> Iterator[str]:
+def _charts(run: BenchResults) -> Iterator[str]:
     panels = charted(run)
     if panels:
         yield '<h2>CPU per request</h2><p class="faint">CPU time of the server alone, without model and client.</p>'
@@ -109,7 +109,7 @@ def _charts(run: Run) -> Iterator[str]:
             yield _bar(row, most)
 
 
-def _bar(row: Row, most: float) -> str:
+def _bar(row: FigureRow, most: float) -> str:
     times = "" if row.times_floor is None else f' <span class="faint">{row.times_floor:.2f}x floor</span>'
     name = escape(row.measured.contender)
     label = f"{name}: {row.cpu_ms:.3f} ms"
@@ -121,7 +121,7 @@ def _bar(row: Row, most: float) -> str:
     )
 
 
-def _goals(run: Run) -> Iterator[str]:
+def _goals(run: BenchResults) -> Iterator[str]:
     found = verdicts(run)
     if found:
         yield '<h2>Goals</h2><div class="scroll"><table>'

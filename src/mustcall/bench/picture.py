@@ -7,9 +7,9 @@ import math
 from importlib.util import find_spec
 from pathlib import Path
 
-from mustcall.bench.figures import Row
+from mustcall.bench.figures import FigureRow
 from mustcall.bench.page import COLOURS, charted, headline
-from mustcall.bench.results import Run
+from mustcall.bench.results import BenchResults
 from mustcall.bench.tables import circumstances_line
 from mustcall.core.errors import ConfigError
 
@@ -24,7 +24,7 @@ def check_drawable() -> None:
         raise ConfigError("--png needs matplotlib: pip install 'mustcall[charts]'; --html needs nothing")
 
 
-def draw_picture(run: Run, file: Path) -> None:
+def draw_picture(run: BenchResults, file: Path) -> None:
     """Write the chart to a file: a panel for each workload, a bar for each contender."""
     check_drawable()
     # The object interface: no global state, no display, no font cache of a GUI.
@@ -71,6 +71,6 @@ def draw_picture(run: Run, file: Path) -> None:
     figure.savefig(file, format="png")
 
 
-def _label(row: Row) -> str:
+def _label(row: FigureRow) -> str:
     times = "" if row.times_floor is None or math.isnan(row.times_floor) else f", {row.times_floor:.2f}x floor"
     return f"{row.cpu_ms:.3f} ms{times}"

@@ -17,9 +17,9 @@ from typing import Self
 import msgspec
 
 from mustcall.bench.bodies import Wire
-from mustcall.bench.check import Broken
-from mustcall.bench.load import Order, Report, cpu_seconds
-from mustcall.bench.results import Taken
+from mustcall.bench.check import WrongAnswer
+from mustcall.bench.load import LoadOrder, Report, cpu_seconds
+from mustcall.bench.results import TimeTaken
 from mustcall.bench.system import family, resident_mb
 
 __all__ = ["Fleet", "Server", "Variant", "serve_knows"]
@@ -155,8 +155,8 @@ class Fleet:
         """Start the load generator."""
         self._generator = self._spawn("load", ["-m", "mustcall.bench.load"], piped=True)
 
-    def carry_out(self, order: Order) -> Report:
-        """Have the load generator make one run; raise `Broken` if anything in it was wrong."""
+    def carry_out(self, order: LoadOrder) -> Report:
+        """Have the load generator make one run; raise `WrongAnswer` if anything in it was wrong."""
         process = self._generator
         assert process is not None
         assert process.stdin is not None
@@ -167,28 +167,28 @@ class Fleet:
             process.stdin.flush()
             line = process.stdout.readline()
         if not line:
-            raise Broken(f"the load generator died: {self._log('load')}")
+            raise WrongAnswer(f"the load generator died: {self._log('load')}")
         report = msgspec.json.decode(line, type=Report)
         if report.broken is not None:
-            raise Broken(report.broken)
+            raise WrongAnswer(report.broken)
         return report
 
-    def time_command(self, arguments: Sequence[str]) -> Taken:
+    def time_command(self, arguments: Sequence[str]) -> TimeTaken:
         """Run a `mustcall` command to its end and return what it took."""
         began, before = time.perf_counter(), os.times()
         self._spawn("command", ["-m", "mustcall", *arguments]).wait(_START_SECONDS)
         after = os.times()
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
-        return Taken(seconds=time.perf_counter() - began, cpu_seconds=cpu)
+        return TimeTaken(seconds=time.perf_counter() - began, cpu_seconds=cpu)
 
-    def time_first_answer(self, upstream: Server, answers: Callable[[int], bool]) -> Taken:
+    def time_first_answer(self, upstream: Server, answers: Callable[[int], bool]) -> TimeTaken:
         """Start a gateway, ask until a turn is answered, stop it, and return what it took from start to answer."""
         port = _free_port()
         flag = f"chat=http://{_LOOPBACK}:{upstream.port}/v1"
         began = time.perf_counter()
         process = self._spawn("first", ["-m", "mustcall", "serve", "--port", str(port), "--upstream", flag])
         self._until(lambda: answers(port), process, "first", began)
-        taken = Taken(seconds=time.perf_counter() - began, cpu_seconds=cpu_seconds(process.pid))
+        taken = TimeTaken(seconds=time.perf_counter() - began, cpu_seconds=cpu_seconds(process.pid))
         _stop(process)
         return taken
 
@@ -217,10 +217,10 @@ class Fleet:
         return server
 
     def _until(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str, began: float) -> None:
-        """Wait for a server; raise `Broken` with the end of its log if it does not come."""
+        """Wait for a server; raise `WrongAnswer` with the end of its log if it does not come."""
         while not ready():
             if process.poll() is not None or time.perf_counter() - began > _START_SECONDS:
-                raise Broken(f"{name} did not start: {self._log(name)}")
+                raise WrongAnswer(f"{name} did not start: {self._log(name)}")
             time.sleep(0.01)
 
     def _log(self, name: str) -> str:

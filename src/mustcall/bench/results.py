@@ -14,17 +14,17 @@ from mustcall.bench.sessions import Growth
 from mustcall.core.errors import ConfigError
 
 __all__ = [
-    "Circumstances",
+    "BenchConditions",
+    "BenchResults",
+    "BenchSample",
     "Kind",
     "Leak",
     "LongArgument",
     "Measured",
-    "Run",
-    "Sample",
     "ServerFigures",
     "StartFigures",
     "Streams",
-    "Taken",
+    "TimeTaken",
     "Workload",
     "read_run",
     "write_run",
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.growth, requests=max(4, round(self.growth.requests * min(1.0, share))))
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSample(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one contender: answers per second, CPU ms per request, latencies in ms, reads per answer."""
 
     rate: float
@@ -87,7 +87,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     caller: Wire
     upstream: Wire
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[BenchSample, ...] = ()
     problem: str | None = None
 
     @property
@@ -95,11 +95,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """Where the figure stands, the same in every run."""
         return self.workload, self.concurrency, self.contender
 
-    def middle(self, figure: Callable[[Sample], float]) -> float:
+    def middle(self, figure: Callable[[BenchSample], float]) -> float:
         """Return the median of a figure over the rounds."""
         return median(figure(sample) for sample in self.samples) if self.samples else math.nan
 
-    def ratio(self, to: "Measured", figure: Callable[[Sample], float]) -> float:
+    def ratio(self, to: "Measured", figure: Callable[[BenchSample], float]) -> float:
         """Return the median of a figure's ratio to another contender's in the same round."""
         pairs = list(zip(self.samples, to.samples, strict=False))
         return median(figure(mine) / figure(theirs) for mine, theirs in pairs) if pairs else math.nan
@@ -113,7 +113,7 @@ class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: float
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class TimeTaken(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds on the clock, and seconds of CPU: other work on the machine lengthens only the first."""
 
     seconds: float
@@ -123,8 +123,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 class StartFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What commands take from their start: `--help` to its end, `serve` to its first answered turn."""
 
-    help: tuple[Taken, ...]
-    first_answer: tuple[Taken, ...]
+    help: tuple[TimeTaken, ...]
+    first_answer: tuple[TimeTaken, ...]
 
 
 class LongArgument(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
         return self.marks[-1][1] - self.marks[0][1]
 
 
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+class BenchConditions(msgspec.Struct, frozen=True, kw_only=True):
     """Where and when it was measured, with which versions."""
 
     date: str
@@ -174,10 +174,10 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     libraries: dict[str, str]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class BenchResults(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run; sections that were not asked for are empty."""
 
-    circumstances: Circumstances
+    circumstances: BenchConditions
     workloads: tuple[Workload, ...] = ()
     measured: tuple[Measured, ...] = ()
     servers: tuple[ServerFigures, ...] = ()
@@ -200,15 +200,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def write_run(run: Run, file: Path) -> None:
+def write_run(run: BenchResults, file: Path) -> None:
     """Write everything that was measured as JSON."""
     file.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
 
 
-def read_run(file: Path) -> Run:
+def read_run(file: Path) -> BenchResults:
     """Read what `write_run` wrote; raise `ConfigError`."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Run)
+        return msgspec.json.decode(file.read_bytes(), type=BenchResults)
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     except msgspec.DecodeError as error:

@@ -14,13 +14,13 @@ from mustcall.bench.bodies import Wire
 from mustcall.bench.cases import Contender, measure
 from mustcall.bench.peers import Peer, find_peer
 from mustcall.bench.processes import Fleet, Server, Variant, serve_knows
-from mustcall.bench.results import Circumstances, Run, ServerFigures
+from mustcall.bench.results import BenchConditions, BenchResults, ServerFigures
 from mustcall.bench.sections import hold_streams, measure_arguments, measure_start, watch_memory
 from mustcall.bench.system import check_system
-from mustcall.bench.workloads import ALL_PAIRS, PAIRS, Plan
+from mustcall.bench.workloads import ALL_PAIRS, PAIRS, BenchPlan
 from mustcall.core.errors import ConfigError
 
-__all__ = ["Options", "circumstances", "run_bench", "run_memory", "settings_variant"]
+__all__ = ["BenchOptions", "circumstances", "run_bench", "run_memory", "settings_variant"]
 
 _UNCHECKED = '[contract]\nprotocol = "off"\n'
 _LEDGER_FLAG = "--ledger"
@@ -29,10 +29,10 @@ _LIBRARIES = ("aiohttp", "uvicorn", "httptools", "uvloop", "msgspec")
 Tell = Callable[[str], None]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run measures."""
 
-    plan: Plan
+    plan: BenchPlan
     pairs: Mapping[Wire, tuple[Wire, ...]] = msgspec.field(default_factory=lambda: PAIRS)
     #: Gateways with other settings, measured on the same wire beside the one as it is.
     variants: tuple[Variant, ...] = ()
@@ -59,9 +59,9 @@ def settings_variant(name: str = "", *, protocol: str = "on", ledger: str = "off
     )
 
 
-def circumstances(own_version: str) -> Circumstances:
+def circumstances(own_version: str) -> BenchConditions:
     """Return where and when we are."""
-    return Circumstances(
+    return BenchConditions(
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         version=own_version,
         cores=os.cpu_count() or 1,
@@ -79,7 +79,7 @@ def _versions() -> Iterator[tuple[str, str]]:
             continue
 
 
-def run_bench(options: Options, own_version: str, tell: Tell) -> Run:
+def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResults:
     """Measure; raise `Broken` if a contender that we start answers wrongly, `ConfigError` if there is no peer."""
     check_system()
     told = circumstances(own_version)
@@ -99,7 +99,7 @@ def run_bench(options: Options, own_version: str, tell: Tell) -> Run:
         gateway = next(one.server for one in groups[0] if one.kind == "same-wire")
         floor = next(one.server for one in groups[0] if one.kind == "floor")
         arguments = measure_arguments(gateway, floor, options.arguments, min(3, options.plan.rounds))
-    return Run(
+    return BenchResults(
         circumstances=told,
         workloads=options.plan.workloads,
         measured=measured,
@@ -110,7 +110,7 @@ def run_bench(options: Options, own_version: str, tell: Tell) -> Run:
 
 
 def _groups(
-    fleet: Fleet, upstream: Server, options: Options, peers: list[tuple[Peer, Server]]
+    fleet: Fleet, upstream: Server, options: BenchOptions, peers: list[tuple[Peer, Server]]
 ) -> Iterator[list[Contender]]:
     """Start the servers and yield the contenders, grouped by the wire they call."""
     floor = fleet.start_floor(upstream)
@@ -145,7 +145,9 @@ def _groups(
         yield group
 
 
-def run_memory(own_version: str, tell: Tell, *, streams: int, seconds: float, requests: int, settings: Variant) -> Run:
+def run_memory(
+    own_version: str, tell: Tell, *, streams: int, seconds: float, requests: int, settings: Variant
+) -> BenchResults:
     """Measure memory alone: many open streams in one gateway, many requests in another."""
     check_system()
     told = circumstances(own_version)
@@ -160,4 +162,4 @@ def run_memory(own_version: str, tell: Tell, *, streams: int, seconds: float, re
             gateway = fleet.start_gateway(upstream, "chat", settings)
             fleet.start_generator()
             leak = watch_memory(fleet, gateway, upstream, requests, tell)
-    return Run(circumstances=told, streams=held, leak=leak)
+    return BenchResults(circumstances=told, streams=held, leak=leak)

@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.bench.bodies import DELTAS, LONG_FORMS, PATHS, LongForm, long_arguments, long_events, named_request
 from mustcall.bench.cases import Contender, headers_of, order_for
-from mustcall.bench.check import Broken, ask, fetch, streamed_call
+from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
 from mustcall.bench.load import family_seconds
 from mustcall.bench.processes import Fleet, Server
 from mustcall.bench.results import Leak, LongArgument, StartFigures, Streams, Workload
@@ -60,7 +60,7 @@ def _argument(form: LongForm, size: int, gateway: Server, floor: Server, times: 
     raw = ask((gateway.host, gateway.port), _PATH, _HEADERS, body)
     found, sent = streamed_call(raw), long_arguments(size)
     if msgspec.json.decode(found or "null") != msgspec.json.decode(sent):
-        raise Broken(f"the {form} call of {size} characters came back with {len(found)} instead of {len(sent)}")
+        raise WrongAnswer(f"the {form} call of {size} characters came back with {len(found)} instead of {len(sent)}")
     del raw
     taken: dict[int, list[float]] = {gateway.pid: [], floor.pid: []}
     for _ in range(times):
@@ -100,7 +100,7 @@ async def hold_streams(gateway: Server, streams: int, seconds: float) -> Streams
         for task in tasks:
             task.cancel()
     if cut:
-        raise Broken(f"{cut} of {streams} open streams did not come to their end")
+        raise WrongAnswer(f"{cut} of {streams} open streams did not come to their end")
     took = time.perf_counter() - began
     await asyncio.sleep(min(_SETTLE_SECONDS, seconds / 10))
     return Streams(streams=streams, seconds=took, before_mb=before, peak_mb=peak, after_mb=gateway.memory_mb)

@@ -15,7 +15,7 @@ import msgspec
 from mustcall.bench.bodies import TEXT, TOOL, Wire, opening_of, settings_of
 from mustcall.bench.exchanges import exchange
 
-__all__ = ["Growth", "Session"]
+__all__ = ["BenchSession", "Growth"]
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
         return self.first + (self.last - self.first) * number // steps
 
 
-class Session:
+class BenchSession:
     """One conversation. `bodies` yields its requests; each is made when it is asked for."""
 
     def __init__(self, wire: Wire, model: str, growth: Growth, number: int, *, stream: bool) -> None:

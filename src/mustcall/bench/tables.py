@@ -6,9 +6,9 @@ from statistics import median
 
 import msgspec
 
-from mustcall.bench.compare import NOISE, Change
-from mustcall.bench.figures import Row, rows_of, verdicts
-from mustcall.bench.results import Run
+from mustcall.bench.compare import NOISE, FigureChange
+from mustcall.bench.figures import FigureRow, rows_of, verdicts
+from mustcall.bench.results import BenchResults
 
 __all__ = ["Sheet", "change_sheet", "circumstances_line", "markdown", "plain", "server_line", "sheets"]
 
@@ -38,7 +38,7 @@ class Sheet(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
 
 
-def circumstances_line(run: Run) -> str:
+def circumstances_line(run: BenchResults) -> str:
     """Return when and on what it was measured."""
     told = run.circumstances
     libraries = ", ".join(f"{name} {version}" for name, version in told.libraries.items())
@@ -50,7 +50,7 @@ def circumstances_line(run: Run) -> str:
     )
 
 
-def server_line(run: Run) -> str:
+def server_line(run: BenchResults) -> str:
     """Return how long each process took to answer, and how much memory it holds at the end."""
     told = [f"{server.name} {_seconds(server.start_seconds)}{server.memory_mb:.0f} MB" for server in run.servers]
     return f"start / memory at the end: {', '.join(told)}" if told else ""
@@ -60,7 +60,7 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.2f} s / "
 
 
-def sheets(run: Run) -> list[Sheet]:
+def sheets(run: BenchResults) -> list[Sheet]:
     """Return a table for each workload."""
     rows = rows_of(run)
     return [
@@ -73,7 +73,7 @@ def sheets(run: Run) -> list[Sheet]:
     ]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: FigureRow) -> tuple[str, ...]:
     one = row.measured
     if one.problem is not None:
         return (f"{one.contender}: {one.problem[:_PROBLEM]}", str(one.concurrency), *[""] * (len(_COLUMNS) - 2))
@@ -97,7 +97,7 @@ def _figure(value: float | None, form: str) -> str:
     return "" if value is None or math.isnan(value) else format(value, form)
 
 
-def change_sheet(changes: Sequence[Change]) -> Sheet:
+def change_sheet(changes: Sequence[FigureChange]) -> Sheet:
     """Return the table of a comparison with an earlier run."""
     middle = f"; median {median(change.judged for change in changes):.2f}x" if changes else ""
     return Sheet(
@@ -129,7 +129,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/').replace(chr(10), ' ') for cell in cells)} |"
 
 
-def plain(run: Run, changes: Sequence[Change] | None = None) -> str:
+def plain(run: BenchResults, changes: Sequence[FigureChange] | None = None) -> str:
     """Return the whole report as Markdown."""
     goals = [f"{'met   ' if one.met else 'MISSED'} {one.text}" for one in verdicts(run)]
     blocks = [circumstances_line(run), *map(markdown, sheets(run)), "\n".join(goals), server_line(run)]

@@ -7,7 +7,7 @@ from mustcall.bench.exchanges import Wire
 from mustcall.bench.results import Workload
 from mustcall.bench.sessions import Growth
 
-__all__ = ["ALL_PAIRS", "PAIRS", "WORKLOADS", "Plan"]
+__all__ = ["ALL_PAIRS", "PAIRS", "WORKLOADS", "BenchPlan"]
 
 _EVENTS = len(DELTAS)
 
@@ -114,7 +114,7 @@ PAIRS: dict[Wire, tuple[Wire, ...]] = {"chat": ("chat", "messages", "responses")
 ALL_PAIRS: dict[Wire, tuple[Wire, ...]] = {wire: (wire, *(one for one in WIRES if one != wire)) for wire in WIRES}
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How much to measure: the share of each workload's requests, concurrency at most, rounds, and which workloads."""
 
     share: float = 1.0
@@ -123,7 +123,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[Workload, ...] = WORKLOADS
 
     @classmethod
-    def quick(cls) -> "Plan":
+    def quick(cls) -> "BenchPlan":
         """Return the plan of a short run: four workloads, at most at 32."""
         chosen = tuple(one for one in WORKLOADS if one.name in ("session", "whole", "call", "stream"))
         return cls(share=0.25, concurrency=32, workloads=chosen)

@@ -7,16 +7,16 @@ import click
 import msgspec
 
 from mustcall import __version__
-from mustcall.bench.check import Broken
-from mustcall.bench.compare import Change, compare
+from mustcall.bench.check import WrongAnswer
+from mustcall.bench.compare import FigureChange, compare
 from mustcall.bench.page import write_page
 from mustcall.bench.peers import read_pairs, read_peers
 from mustcall.bench.picture import check_drawable, draw_picture
 from mustcall.bench.processes import Variant, serve_knows
-from mustcall.bench.results import Run, read_run, write_run
-from mustcall.bench.running import Options, run_bench, run_memory, settings_variant
+from mustcall.bench.results import BenchResults, read_run, write_run
+from mustcall.bench.running import BenchOptions, run_bench, run_memory, settings_variant
 from mustcall.bench.tables import plain
-from mustcall.bench.workloads import ALL_PAIRS, PAIRS, WORKLOADS, Plan
+from mustcall.bench.workloads import ALL_PAIRS, PAIRS, WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 
 __all__ = ["command"]
@@ -116,7 +116,7 @@ def command(
             plan = _plan(quick=quick, loads=loads, rounds=rounds, share=share)
             protocol = protocol or ("on" if quick else "both")
             ledger = ledger or ("off" if quick or not serve_knows("--ledger") else "both")
-            options = Options(
+            options = BenchOptions(
                 plan=plan,
                 pairs=ALL_PAIRS if all_pairs else PAIRS,
                 variants=_variants(protocol, ledger),
@@ -128,7 +128,7 @@ def command(
                 arguments=(100_000,) if quick else (100_000, 1_000_000),
             )
             run = run_bench(options, __version__, _tell)
-    except Broken as error:
+    except WrongAnswer as error:
         click.echo(f"mustcall: {error}", err=True)
         sys.exit(1)
     if data is not None:
@@ -153,8 +153,8 @@ def _check_files(data: Path | None, page: Path | None, picture: Path | None) -> 
             raise ConfigError(f"cannot write {path}: there is no directory {path.absolute().parent}")
 
 
-def _plan(*, quick: bool, loads: tuple[str, ...], rounds: int | None, share: float | None) -> Plan:
-    plan = Plan.quick() if quick else Plan()
+def _plan(*, quick: bool, loads: tuple[str, ...], rounds: int | None, share: float | None) -> BenchPlan:
+    plan = BenchPlan.quick() if quick else BenchPlan()
     changes: dict[str, object] = {}
     if loads:
         changes["workloads"] = tuple(load for load in WORKLOADS if load.name in loads)
@@ -181,7 +181,7 @@ def _variants(protocol: str, ledger: str) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def _show(run: Run, changes: list[Change] | None) -> None:
+def _show(run: BenchResults, changes: list[FigureChange] | None) -> None:
     if not sys.stdout.isatty():
         click.echo(plain(run, changes))
         return

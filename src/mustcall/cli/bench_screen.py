@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mustcall.bench.compare import Change
+from mustcall.bench.compare import FigureChange
 from mustcall.bench.figures import verdicts
-from mustcall.bench.results import Run
+from mustcall.bench.results import BenchResults
 from mustcall.bench.tables import Sheet, change_sheet, circumstances_line, server_line, sheets
 
 __all__ = ["print_run"]
@@ -29,7 +29,7 @@ _NEEDS_WIDTH = {
 }
 
 
-def print_run(run: Run, changes: Sequence[Change] | None = None, console: Console | None = None) -> None:
+def print_run(run: BenchResults, changes: Sequence[FigureChange] | None = None, console: Console | None = None) -> None:
     """Print a run's tables and goals."""
     console = console or Console(highlight=False)
     console.print(Text(circumstances_line(run), style="bright_black"))

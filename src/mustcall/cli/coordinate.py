@@ -21,9 +21,9 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.coordinate import coordinate
 from mustcall.engine.coordinating.events import OnEvent
 from mustcall.engine.coordinating.results import CoordinateResult
-from mustcall.engine.spending.purse import Budget
+from mustcall.engine.spending.budget_account import Budget
 from mustcall.engine.tooling.definition import FunctionTool
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.toolkit.builtin import builtin_tools
 from mustcall.toolkit.coordination import coordination_as_json, coordination_lines
@@ -60,7 +60,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None
     max_cost: float
 
-    def budget(self, house: House) -> Budget:
+    def budget(self, house: OperatorSettings) -> Budget:
         """Return what may be spent: the configured budget, lowered by what was asked for."""
         budget = house.budget or Budget()
         if not self.max_cost:
@@ -190,7 +190,7 @@ class _Found(msgspec.Struct, frozen=True):
     """What finds the upstream of a named model, and how the house wants turns to be taken."""
 
     find: Callable[[str | None], Upstream]
-    house: House = House()
+    house: OperatorSettings = OperatorSettings()
 
 
 async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
@@ -198,7 +198,7 @@ async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
     optional = [each for each in (wanted.synthesizer, wanted.verifier) if each is not None]
     names = [wanted.proposer, *wanted.critics, *optional]
     known: dict[str | None, Upstream] = {}  # one for each name, so that its roles share what refusals teach
-    house = House()
+    house = OperatorSettings()
     for name in names:
         if name is not None and name not in known and is_address(name):
             at = load_settings(flags.file, upstream_flags=[name], key_env=flags.key_env)

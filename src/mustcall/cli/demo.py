@@ -28,13 +28,13 @@ from mustcall.cli.measuring import (
 )
 from mustcall.cli.writing import written
 from mustcall.evals.arms import make_askers
-from mustcall.evals.asking import Sampling
+from mustcall.evals.client_requests import Sampling
 from mustcall.evals.figures import add_up
 from mustcall.evals.page import write_page
 from mustcall.evals.pairs import compare
 from mustcall.evals.picture import draw_picture
-from mustcall.evals.prompts import Prompt, as_question, choose_prompts
-from mustcall.evals.results import Circumstances, Pair, Run, Trial
+from mustcall.evals.prompts import EvalPrompt, as_question, choose_prompts
+from mustcall.evals.results import EvalConditions, EvalResults, Pair, Trial
 from mustcall.evals.rows import Arm
 from mustcall.gateway.config.settings import Settings
 
@@ -89,21 +89,21 @@ def _measure(
     model: str | None,
     key: str | None,
     *,
-    prompts: tuple[Prompt, ...],
+    prompts: tuple[EvalPrompt, ...],
     sampling: Sampling,
     seed: int | None,
-) -> Run | None:
+) -> EvalResults | None:
     """Run to the end or until Ctrl-C; None if nothing was measured."""
     from mustcall.cli.demo_screen import progress_bar  # noqa: PLC0415  `--help` needs no rich
 
-    circumstances: Circumstances | None = None
+    circumstances: EvalConditions | None = None
     pairs: list[Pair] = []
 
     async def measure(note: Callable[[Arm, Trial], None]) -> None:
         nonlocal circumstances
         async with open_subject(settings, model, key, sampling, as_question(prompts[0])) as subject:
             endpoint = subject.endpoint
-            circumstances = Circumstances(
+            circumstances = EvalConditions(
                 model=subject.model,
                 upstream=endpoint.name,
                 wire=endpoint.wire,
@@ -124,10 +124,10 @@ def _measure(
         asyncio.run(measure(note))
     if circumstances is None or not pairs:
         return None
-    return Run(circumstances=circumstances, pairs=tuple(pairs))
+    return EvalResults(circumstances=circumstances, pairs=tuple(pairs))
 
 
-def _report(run: Run, page: Path | None, picture: Path | None, data: Path | None) -> None:
+def _report(run: EvalResults, page: Path | None, picture: Path | None, data: Path | None) -> None:
     """Write the files that were asked for, then print the figures: a reader who stops reading loses no file."""
     from mustcall.cli.demo_screen import print_report  # noqa: PLC0415  `--help` needs no rich
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mustcall.cli.progress import counting_bar
 from mustcall.evals.figures import Figures, Measure, add_up
-from mustcall.evals.results import Run, Trial
+from mustcall.evals.results import EvalResults, Trial
 from mustcall.evals.rows import Arm
 from mustcall.evals.statistics import Share
 from mustcall.evals.wording import ARMS, cost_rows, headline, interval, of, partial_note, percent, unread_note
@@ -56,7 +56,7 @@ def progress_bar(planned: int) -> Generator[Callable[[Arm, Trial], None]]:
         yield advance
 
 
-def print_report(run: Run) -> None:
+def print_report(run: EvalResults) -> None:
     """Print what was measured, marked if it is partial."""
     console = Console(highlight=False)
     figures, told = add_up(run), run.circumstances

@@ -8,14 +8,14 @@ import click
 
 from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.printing import print_json
-from mustcall.gateway.config.checkup import Asked, Check, State, examine
+from mustcall.gateway.config.checkup import Check, CheckState, CheckupRequest, examine
 from mustcall.upstream.http import HttpTransport
 
 __all__ = ["command"]
 
-_SIGNS = {State.OK: "✓", State.NOTE: "-", State.WARNING: "!", State.FAILED: "✗"}
-_PLAIN_SIGNS = {State.OK: "ok", State.NOTE: "--", State.WARNING: "!!", State.FAILED: "XX"}
-_COLOURS = {State.OK: "green", State.NOTE: None, State.WARNING: "yellow", State.FAILED: "red"}
+_SIGNS = {CheckState.OK: "✓", CheckState.NOTE: "-", CheckState.WARNING: "!", CheckState.FAILED: "✗"}
+_PLAIN_SIGNS = {CheckState.OK: "ok", CheckState.NOTE: "--", CheckState.WARNING: "!!", CheckState.FAILED: "XX"}
+_COLOURS = {CheckState.OK: "green", CheckState.NOTE: None, CheckState.WARNING: "yellow", CheckState.FAILED: "red"}
 
 
 @click.command(name="doctor", short_help="Check this machine, the configuration and the upstreams.")
@@ -53,9 +53,9 @@ def command(
 
     Exit codes: 0 the gateway can serve; 1 something stops it; 2 the command cannot be carried out as given.
     """
-    asked = Asked(file=file, upstreams=upstreams, ledger=ledger, port=port, seconds=seconds)
+    asked = CheckupRequest(file=file, upstreams=upstreams, ledger=ledger, port=port, seconds=seconds)
     checks = asyncio.run(_examine(asked))
-    failed = any(check.state is State.FAILED for check in checks)
+    failed = any(check.state is CheckState.FAILED for check in checks)
     if as_json:
         print_json({"ok": not failed, "checks": checks})
     else:
@@ -64,7 +64,7 @@ def command(
     sys.exit(1 if failed else 0)
 
 
-async def _examine(asked: Asked) -> list[Check]:
+async def _examine(asked: CheckupRequest) -> list[Check]:
     transport = HttpTransport()
     try:
         return await examine(asked, transport)

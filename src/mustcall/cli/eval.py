@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from mustcall.cli.eval_report import Reports, check_reports, report
-from mustcall.cli.eval_run import Options, Run, started_server
+from mustcall.cli.eval_report import EvalReports, check_reports, report
+from mustcall.cli.eval_run import EvalOptions, EvalRun, started_server
 from mustcall.cli.measuring import (
     FILE,
     INTERRUPTED,
@@ -27,7 +27,7 @@ from mustcall.core.origin import Wire
 from mustcall.evals.floors import check_floors, read_floor
 from mustcall.evals.journal import read_journal
 from mustcall.evals.loading import SUITES, open_suite
-from mustcall.evals.questions import Demand
+from mustcall.evals.questions import AskedCall
 from mustcall.evals.suites import Suite, check_sets, choose_questions
 from mustcall.evals.summary import summarise
 
@@ -73,7 +73,7 @@ _RUN_OPTIONS = (
     click.option("--seed", type=int, default=0, show_default=True, help="What --limit draws by."),
     click.option(
         "--choice",
-        type=click.Choice([str(demand) for demand in Demand]),
+        type=click.Choice([str(demand) for demand in AskedCall]),
         help="What tool_choice says.  [default: auto; of builtin: each prompt's own]",
     ),
     click.option(
@@ -173,17 +173,17 @@ def _suite_command(name: str, about: str) -> click.Command:
             raise click.UsageError("--new is for runs without --out; name another file with --out to start a new run")
         if llama is not None and (upstream is not None or gguf is not None):
             raise click.UsageError("--llama is an upstream of its own; leave out --upstream and --gguf")
-        reports = Reports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
+        reports = EvalReports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
         check_reports(reports)
         keys = read_key(key_env), read_key(gateway_key_env, "--gateway-key-env")
         suite = _opened(name)
-        demand = Demand(choice) if choice else None
+        demand = AskedCall(choice) if choice else None
         chosen = check_sets(suite, sets, demand)
         check_floors(reports.floors, chosen)
         questions = choose_questions(suite, chosen, demand, limit=limit, seed=seed)
         with started_server(llama) as served:
             settings = measured_settings(file, served.flag or upstream, gguf, model, key_env)
-            options = Options(
+            options = EvalOptions(
                 sets=chosen,
                 limit=limit,
                 seed=seed,
@@ -201,7 +201,7 @@ def _suite_command(name: str, about: str) -> click.Command:
                 out=out,
                 new=new,
             )
-            _finish(Run(suite, questions, settings, options, _note), suite, reports)
+            _finish(EvalRun(suite, questions, settings, options, _note), suite, reports)
 
     return run
 
@@ -224,7 +224,7 @@ def score_command(
     floors: tuple[str, ...],
 ) -> None:
     """Score the replies in the file REPLIES once more, as it stands, and report as a run does."""
-    reports = Reports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
+    reports = EvalReports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
     check_reports(reports)
     facts, rows = read_journal(replies)
     check_floors(reports.floors, facts.sets)
@@ -245,7 +245,7 @@ def _note(line: str) -> None:
     click.echo(f"note: {line}", err=True)
 
 
-def _finish(run: Run, suite: Suite, reports: Reports) -> None:
+def _finish(run: EvalRun, suite: Suite, reports: EvalReports) -> None:
     """Run to the end or until Ctrl-C, report, and exit."""
     interrupted = False
     try:

@@ -9,35 +9,35 @@ import msgspec
 from mustcall.cli.measuring import check_files
 from mustcall.cli.writing import written
 from mustcall.evals.comparing import compare_runs, read_summary
-from mustcall.evals.floors import Floor, missed_floors
+from mustcall.evals.floors import LeastShare, missed_floors
 from mustcall.evals.suites import Suite
-from mustcall.evals.summary import Summary
+from mustcall.evals.summary import EvalSummary
 from mustcall.evals.summary_page import write_summary_page
 from mustcall.evals.summary_picture import draw_summary_picture
 
-__all__ = ["Reports", "check_reports", "report"]
+__all__ = ["EvalReports", "check_reports", "report"]
 
 _MISSED = 1
 
 
-class Reports(msgspec.Struct, frozen=True, kw_only=True):
+class EvalReports(msgspec.Struct, frozen=True, kw_only=True):
     """Which reports are wanted, and what the run must reach."""
 
     page: Path | None
     picture: Path | None
     data: Path | None
     old: Path | None
-    floors: tuple[Floor, ...]
+    floors: tuple[LeastShare, ...]
 
 
-def check_reports(reports: Reports) -> None:
+def check_reports(reports: EvalReports) -> None:
     """Raise now what would be raised after minutes of measuring."""
     check_files(reports.page, reports.data, picture=reports.picture)
     if reports.old is not None:
         read_summary(reports.old)
 
 
-def report(summary: Summary, suite: Suite, reports: Reports) -> int:
+def report(summary: EvalSummary, suite: Suite, reports: EvalReports) -> int:
     """Write the files, print the figures, and return the exit code."""
     from mustcall.cli.eval_screen import print_summary  # noqa: PLC0415  `--help` needs no rich
 

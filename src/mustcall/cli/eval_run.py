@@ -15,13 +15,13 @@ from mustcall import __version__
 from mustcall.cli.measuring import open_subject
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House
-from mustcall.evals.arms import GatewayPath, Subject, make_askers
-from mustcall.evals.asking import Sampling
+from mustcall.engine.turns import OperatorSettings
+from mustcall.evals.arms import EvalSubject, GatewayPath, make_askers
+from mustcall.evals.client_requests import Sampling
 from mustcall.evals.counting import CountedTransport
-from mustcall.evals.journal import Journal, RunFacts, find_unfinished
-from mustcall.evals.questions import Demand, Question
-from mustcall.evals.rows import Row
+from mustcall.evals.journal import ReplyJournal, RunFacts, find_unfinished
+from mustcall.evals.questions import AskedCall, Question
+from mustcall.evals.rows import EvalRow
 from mustcall.evals.runner import ask_all
 from mustcall.evals.suites import Suite
 from mustcall.gateway.config.settings import Settings
@@ -30,10 +30,10 @@ from mustcall.upstream.embedded.fingerprint import address_hash, weights_hash
 from mustcall.upstream.embedded.store import locate
 from mustcall.upstream.schemes import SchemeTransport
 
-__all__ = ["Options", "Run", "started_server"]
+__all__ = ["EvalOptions", "EvalRun", "started_server"]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is made with, as the command line gave it.
 
     `address` is what to call the upstream where its own is another one each time. `weights` is the SHA-256 of the model
@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...]
     limit: int | None
     seed: int
-    choice: Demand | None
+    choice: AskedCall | None
     wire: Wire | None
     stream: bool
     gateway: str | None
@@ -91,7 +91,7 @@ def started_server(model: str | None) -> Generator[Served]:
         server.close()
 
 
-class Run:
+class EvalRun:
     """One run: what was planned, and what is there so far. `say` is told what the user should know at once."""
 
     def __init__(
@@ -99,12 +99,12 @@ class Run:
         suite: Suite,
         questions: tuple[Question, ...],
         settings: Settings,
-        options: Options,
+        options: EvalOptions,
         say: Callable[[str], None],
     ) -> None:
         self.facts: RunFacts | None = None
         self.file: Path | None = None
-        self.rows: dict[tuple[str, str], Row] = {}
+        self.rows: dict[tuple[str, str], EvalRow] = {}
         self._suite = suite
         self._questions = questions
         self._settings = settings
@@ -118,7 +118,7 @@ class Run:
         with progress_bar(2 * len(self._questions), self._suite) as advance:
             asyncio.run(self._ask(advance))
 
-    async def _ask(self, advance: Callable[[Row, bool], None]) -> None:
+    async def _ask(self, advance: Callable[[EvalRow, bool], None]) -> None:
         options = self._options
         async with (
             open_subject(
@@ -134,7 +134,7 @@ class Run:
         ):
             facts = self._facts(subject)
             file = self.file = self._place(facts)
-            with Journal(file, facts) as journal:
+            with ReplyJournal(file, facts) as journal:
                 self.facts = journal.facts
                 if options.out is None and journal.rows:
                     self._say(
@@ -152,7 +152,7 @@ class Run:
                         self.rows[row.id, row.arm] = row
                         advance(row, False)
 
-    def _facts(self, subject: Subject) -> RunFacts:
+    def _facts(self, subject: EvalSubject) -> RunFacts:
         options, endpoint = self._options, subject.endpoint
         return RunFacts(
             suite=self._suite.name,
@@ -195,7 +195,7 @@ class Run:
         return file
 
     @contextlib.asynccontextmanager
-    async def _path(self, subject: Subject) -> AsyncGenerator[GatewayPath | None]:
+    async def _path(self, subject: EvalSubject) -> AsyncGenerator[GatewayPath | None]:
         """Return the gateway the mustcall arm goes to, started here if it is to be its own; None for the engine."""
         options = self._options
         model = options.model or subject.model
@@ -229,6 +229,6 @@ def _new_file(runs: Path, facts: RunFacts) -> Path:
     return next(file for name in names if not (file := runs / f"{name}.jsonl").exists())
 
 
-def _digest(house: House) -> str:
+def _digest(house: OperatorSettings) -> str:
     """Return a short name for the operator's settings of a turn; empty for the defaults."""
-    return "" if house == House() else hashlib.sha256(repr(house).encode()).hexdigest()[:16]
+    return "" if house == OperatorSettings() else hashlib.sha256(repr(house).encode()).hexdigest()[:16]

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mustcall.cli.progress import counting_bar
-from mustcall.evals.comparing import Change
-from mustcall.evals.rows import Arm, Row
+from mustcall.evals.comparing import ColumnChange
+from mustcall.evals.rows import Arm, EvalRow
 from mustcall.evals.suites import Suite
-from mustcall.evals.summary import Summary
+from mustcall.evals.summary import EvalSummary
 from mustcall.evals.summary_wording import (
     CHANGE_HEADS,
     COST_HEADS,
@@ -37,7 +37,7 @@ _LOG_WIDTH = 120
 
 
 @contextmanager
-def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], None]]:
+def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[EvalRow, bool], None]]:
     """Show a bar with the time left; what is yielded takes each reply, and whether it was there before.
 
     Where there is no terminal, a line now and then says how far it is.
@@ -49,14 +49,14 @@ def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], 
     def shown() -> str:
         return "right: " + ", ".join(f"{arm} {right[arm]}" for arm in Arm)
 
-    def tally(row: Row) -> None:
+    def tally(row: EvalRow) -> None:
         nonlocal count
         count += 1
         right[row.arm] += row.fault is None and suite.grade(row.id, row.calls).right
 
     if not console.is_terminal:
 
-        def say(row: Row, before: bool) -> None:
+        def say(row: EvalRow, before: bool) -> None:
             tally(row)
             if count % _EVERY == 0 and not before:
                 console.print(f"{count} of {planned} replies; {shown()}")
@@ -66,7 +66,7 @@ def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], 
     with counting_bar(console) as progress:
         task = progress.add_task("asking", total=planned)
 
-        def advance(row: Row, before: bool) -> None:
+        def advance(row: EvalRow, before: bool) -> None:
             tally(row)
             if before:  # what was there says nothing of the speed
                 progress.reset(task, completed=count, total=planned, description=shown())
@@ -76,7 +76,7 @@ def progress_bar(planned: int, suite: Suite) -> Generator[Callable[[Row, bool], 
         yield advance
 
 
-def print_summary(summary: Summary, changes: Sequence[Change] | None = None) -> None:
+def print_summary(summary: EvalSummary, changes: Sequence[ColumnChange] | None = None) -> None:
     """Print the figures of a run, and what changed since an earlier one."""
     console = Console(highlight=False)
     if not console.is_terminal:  # a log or a file: nobody's window is too narrow

@@ -19,10 +19,10 @@ from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wire
-from mustcall.engine.turns import House
-from mustcall.gateway.asking import take_controls
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.environment import Keyless
 from mustcall.gateway.config.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.policy.facts.controls import Controls, OnUnmet, ToolControls
 from mustcall.policy.facts.profile import Protocol
@@ -104,7 +104,7 @@ def command(
     if upstream_wire or base_url:
         endpoint = Endpoint(name="upstream", wire=Wire(upstream_wire) if upstream_wire else caller, base_url=base_url)
     settings, routed = _settings(file)
-    house = settings.house if settings is not None else House()
+    house = settings.house if settings is not None else OperatorSettings()
     controls, body = take_controls(body, dict(_header(text) for text in headers), house.controls)
     house = msgspec.structs.replace(
         house, controls=controls, overrides=(*house.overrides, *_measured(profiles, ledger))

@@ -12,7 +12,7 @@ from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.tables import gateway_ledger, on_ledger
 from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
 from mustcall.gateway.state.trace_keeper import read_age, read_size
-from mustcall.ledger import Contents, Health, Ledger, Pruned
+from mustcall.ledger import ContentsKept, Health, Ledger, Pruned
 
 __all__ = ["command"]
 
@@ -70,8 +70,8 @@ def prune(place: str | None, keep: str | None, max_size: str | None, *, everythi
 @gateway_ledger
 @click.option(
     "--contents",
-    type=click.Choice([str(one) for one in Contents]),
-    default=str(Contents.REDACTED),
+    type=click.Choice([str(one) for one in ContentsKept]),
+    default=str(ContentsKept.REDACTED),
     show_default=True,
     help="How much of what was said goes out.",
 )
@@ -85,7 +85,7 @@ def export(place: str | None, contents: str, file: str) -> None:
     async def work(ledger: Ledger) -> int:
         count = 0
         with nullcontext(sys.stdout.buffer) if file == "-" else _private(file) as sink:
-            async for line in ledger.export(Contents(contents)):
+            async for line in ledger.export(ContentsKept(contents)):
                 sink.write(line)
                 count += 1
         return count

@@ -13,9 +13,9 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import ConfigError, MustcallError, UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
-from mustcall.evals.arms import Subject, settle_form, warm_up
-from mustcall.evals.asking import Sampling
+from mustcall.evals.arms import EvalSubject, settle_form, warm_up
 from mustcall.evals.chart import check_drawable
+from mustcall.evals.client_requests import Sampling
 from mustcall.evals.questions import Question
 from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.policy.facts.routing import choose
@@ -160,7 +160,7 @@ async def open_subject(
     *,
     wire: Wire | None = None,
     stream: bool = False,
-) -> AsyncGenerator[Subject]:
+) -> AsyncGenerator[EvalSubject]:
     """Find whom to ask, load its model, settle how it gets its tools, and close everything at the end.
 
     `first` is a question of the run; what an embedded model makes of its tools is looked at.
@@ -168,7 +168,7 @@ async def open_subject(
     transport, clock = SchemeTransport(), SystemClock()
     try:
         endpoint, name = await _find(settings, model, key, transport)
-        subject = Subject(
+        subject = EvalSubject(
             endpoint=endpoint,
             model=name,
             turns=Turns(transport, clock, settings.house),

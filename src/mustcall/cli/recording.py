@@ -14,11 +14,11 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.tables import gateway_place_option, where_kept
 from mustcall.core.errors import ConfigError, UnknownTurn
 from mustcall.core.origin import Wire
-from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.request_controls import take_controls
 from mustcall.ledger import TurnTrace, open_ledger
 from mustcall.policy.facts.routing import choose
-from mustcall.replay import Recorded, Subject, from_file, from_turn
+from mustcall.replay import RecordedRequest, ReplaySubject, from_file, from_turn
 from mustcall.replay.changes import SETTINGS, apply_changes
 from mustcall.upstream.embedded.store import address_for
 from mustcall.upstream.endpoint import Endpoint
@@ -82,7 +82,7 @@ async def find_turn(place: str | None, name: str) -> TurnTrace:
         return found
 
 
-def find_recorded(given: Given) -> Recorded:
+def find_recorded(given: Given) -> RecordedRequest:
     """Return the request that is meant, with its settings changed: a file of that name, else a turn of the ledger."""
     path = Path(given.source)
     if path.is_file() or path.suffix == ".json" or os.sep in given.source:
@@ -98,7 +98,7 @@ def find_recorded(given: Given) -> Recorded:
 
 
 @asynccontextmanager
-async def open_given(recorded: Recorded, given: Given) -> AsyncGenerator[tuple[Recorded, Subject]]:
+async def open_given(recorded: RecordedRequest, given: Given) -> AsyncGenerator[tuple[RecordedRequest, ReplaySubject]]:
     """Yield the request without mustcall's own extension, and whom to ask; close everything at the end."""
     settings = measured_settings(given.file, given.to, None, None, given.key_env)
     controls, body = take_controls(recorded.body, {}, settings.house.controls)
@@ -110,7 +110,7 @@ async def open_given(recorded: Recorded, given: Given) -> AsyncGenerator[tuple[R
     try:
         yield (
             msgspec.structs.replace(recorded, body=body),
-            Subject(
+            ReplaySubject(
                 endpoint=endpoint,
                 model=model,
                 transport=transport,
@@ -125,7 +125,7 @@ async def open_given(recorded: Recorded, given: Given) -> AsyncGenerator[tuple[R
         await transport.close()
 
 
-def _destination(recorded: Recorded, given: Given, settings: Settings) -> tuple[Endpoint, str]:
+def _destination(recorded: RecordedRequest, given: Given, settings: Settings) -> tuple[Endpoint, str]:
     """Return where the request goes, and the model's name there: as it went before, unless another one is named."""
     by_name = {endpoint.name: endpoint for endpoint in settings.endpoints}
     before = None if given.to else by_name.get(recorded.upstream)

@@ -12,7 +12,16 @@ import msgspec
 from mustcall.cli.measuring import INTERRUPTED
 from mustcall.cli.printing import print_json
 from mustcall.cli.recording import UNREACHABLE, Given, find_recorded, open_given, source_options
-from mustcall.replay import Announcement, Recorded, Sample, Subject, announce, is_unreachable, replay, summarise
+from mustcall.replay import (
+    Announcement,
+    RecordedRequest,
+    ReplaySample,
+    ReplaySubject,
+    announce,
+    is_unreachable,
+    replay,
+    summarise,
+)
 
 __all__ = ["command"]
 
@@ -50,10 +59,10 @@ def command(*, times: int, as_json: bool, **given: Any) -> None:
 class _Run:
     """One replay: what was announced, and what is there so far."""
 
-    def __init__(self, recorded: Recorded, times: int) -> None:
+    def __init__(self, recorded: RecordedRequest, times: int) -> None:
         self.recorded = recorded
         self.times = times
-        self.samples: list[Sample] = []
+        self.samples: list[ReplaySample] = []
         self.announced: Announcement | None = None
         self.upstream = ""
         self.model = ""
@@ -82,7 +91,7 @@ class _Run:
                         if is_unreachable(self.samples):
                             return
 
-    def _announce(self, recorded: Recorded, subject: Subject) -> None:
+    def _announce(self, recorded: RecordedRequest, subject: ReplaySubject) -> None:
         self.upstream, self.model = subject.endpoint.name, subject.model
         self.announced = announce(recorded, subject, times=self.times)
         where = f"{self.model} at {self.upstream} ({subject.endpoint.base_url})"

@@ -10,7 +10,7 @@ from rich.text import Text
 from mustcall.cli.progress import counting_bar
 from mustcall.cli.tables import cell, console
 from mustcall.evals.statistics import Share
-from mustcall.replay import Sample, Summary
+from mustcall.replay import ReplaySample, ReplaySummary
 from mustcall.replay.parts import Size
 
 __all__ = ["print_summary", "sampling_bar", "searching_bar"]
@@ -19,19 +19,19 @@ _EVERY = 10
 
 
 @contextmanager
-def sampling_bar(planned: int) -> Generator[Callable[[Sample], None]]:
+def sampling_bar(planned: int) -> Generator[Callable[[ReplaySample], None]]:
     """Show a bar with the time left; where there is no terminal, a line now and then."""
     screen = Console(stderr=True, highlight=False)
     count, served = 0, 0
 
-    def note(sample: Sample) -> str:
+    def note(sample: ReplaySample) -> str:
         nonlocal count, served
         count, served = count + 1, served + sample.ok
         return f"{sample.arm}: {sample.verdict or sample.error}"
 
     if not screen.is_terminal:
 
-        def say(sample: Sample) -> None:
+        def say(sample: ReplaySample) -> None:
             note(sample)
             if count % _EVERY == 0:
                 screen.print(f"{count} of {planned} samples; served: {served}")
@@ -44,17 +44,17 @@ def sampling_bar(planned: int) -> Generator[Callable[[Sample], None]]:
 
 
 @contextmanager
-def searching_bar(most: int) -> Generator[Callable[[Sample, Size], None]]:
+def searching_bar(most: int) -> Generator[Callable[[ReplaySample, Size], None]]:
     """Show how many calls are used and how large the candidates are."""
     screen = Console(stderr=True, highlight=False)
     count = 0
 
-    def words(sample: Sample, size: Size) -> str:
+    def words(sample: ReplaySample, size: Size) -> str:
         return f"{sample.verdict}: {size.tools} tools, {size.messages} messages, {size.bytes / 1000:.1f} kB"
 
     if not screen.is_terminal:
 
-        def say(sample: Sample, size: Size) -> None:
+        def say(sample: ReplaySample, size: Size) -> None:
             nonlocal count
             count += 1
             if count % _EVERY == 0:
@@ -67,7 +67,7 @@ def searching_bar(most: int) -> Generator[Callable[[Sample, Size], None]]:
         yield lambda sample, size: progress.update(task, advance=1, description=words(sample, size))
 
 
-def print_summary(told: Summary) -> None:
+def print_summary(told: ReplaySummary) -> None:
     """Print what the samples come to."""
     out = console()
     table = Table(box=None, header_style="bold", pad_edge=False)

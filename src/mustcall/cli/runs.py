@@ -19,7 +19,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.durable.documents import outcome_of
 from mustcall.engine.durable.showing import Line, describe_event, event_as_json, run_as_json
-from mustcall.ledger import Event, Ledger, Run, RunStatus
+from mustcall.ledger import JournalEvent, Ledger, RunStatus, StoredRun
 from mustcall.toolkit.files import plain
 
 __all__ = ["command"]
@@ -72,7 +72,7 @@ def list_command(place: str | None, status: str | None, limit: int, *, as_json: 
 def show(run_id: str, place: str | None, *, as_json: bool) -> None:
     """Show where RUN_ID stands and everything its journal says."""
 
-    async def read(ledger: Ledger) -> tuple[Run, list[Event]]:
+    async def read(ledger: Ledger) -> tuple[StoredRun, list[JournalEvent]]:
         found = await ledger.get_run(run_id)
         if found is None:
             raise UnknownRun(f"there is no run {run_id!r} in the ledger at {ledger.store.place}")

@@ -25,7 +25,7 @@ from mustcall.engine.agent.events import (
 )
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.toolkit.files import plain
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.summary import describe_change
 
 __all__ = ["Screen"]
@@ -47,7 +47,7 @@ class Screen:
     """Shows the events of runs on a console; `words` says whether the model's text is shown as it comes."""
 
     def __init__(
-        self, console: Console, reports: Reports, *, words: bool = True, answers: Console | None = None
+        self, console: Console, reports: ChangeReports, *, words: bool = True, answers: Console | None = None
     ) -> None:
         """Show calls and notes on `console`, and words on `answers` if that is another one."""
         self._console = console

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from mustcall.cli.naming import UPSTREAM
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.reloading import Reloader, may_reload
 from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings, settings_from_flags
 from mustcall.gateway.process.notify import notify_ready
@@ -184,7 +184,7 @@ def _demo_settings(
         yield settings_from_flags(
             f"demo:chat={upstream.base_url}",
             server=msgspec.structs.replace(ServerSettings(), **given),
-            house=House(overrides=obeys),
+            house=OperatorSettings(overrides=obeys),
         )
 
 

@@ -13,11 +13,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.limits import MOST_PARTS
@@ -103,9 +103,9 @@ class Assembler:
     def feed(self, event: Event) -> None:
         """Take one event; raise `UpstreamGarbage` for more parts than a reply may have."""
         match event:
-            case TextDelta() | ArgumentsDelta():
+            case PartTextDelta() | ArgumentsDelta():
                 self._slots[event.index].fragments.append(event.text)
-            case ReasoningDelta():
+            case PartReasoningDelta():
                 slot = self._slots[event.index]
                 if event.summary is None:
                     slot.fragments.append(event.text)

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mustcall.core.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta
+from mustcall.core.events import ArgumentsDelta, Event, PartReasoningDelta, PartTextDelta
 
 __all__ = ["coalesce"]
 
-_Delta = TextDelta | ArgumentsDelta | ReasoningDelta
-_DELTAS = (TextDelta, ArgumentsDelta, ReasoningDelta)
+_Delta = PartTextDelta | ArgumentsDelta | PartReasoningDelta
+_DELTAS = (PartTextDelta, ArgumentsDelta, PartReasoningDelta)
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:
@@ -44,7 +44,7 @@ def _continues(event: _Delta, first: _Delta) -> bool:
     """Whether a delta goes on where the other one ended."""
     if type(event) is not type(first) or event.index != first.index:
         return False
-    return not isinstance(event, ReasoningDelta) or event.summary == getattr(first, "summary", None)
+    return not isinstance(event, PartReasoningDelta) or event.summary == getattr(first, "summary", None)
 
 
 def _joined(first: _Delta, texts: list[str]) -> _Delta:

@@ -28,11 +28,11 @@ __all__ = [
     "Failed",
     "Finished",
     "PartEnded",
+    "PartReasoningDelta",
     "PartStarted",
-    "ReasoningDelta",
+    "PartTextDelta",
     "Started",
     "StateDelta",
-    "TextDelta",
     "UsageUpdated",
 ]
 
@@ -51,14 +51,14 @@ class PartStarted(msgspec.Struct, frozen=True, tag="part_started"):
     part: Part
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+class PartTextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
     """More text of a `Text` or `Refusal` part."""
 
     index: int
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
+class PartReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
     """More thinking; `summary` numbers the summary it belongs to, None means the thinking itself."""
 
     index: int
@@ -115,8 +115,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Event = (
     Started
     | PartStarted
-    | TextDelta
-    | ReasoningDelta
+    | PartTextDelta
+    | PartReasoningDelta
     | ArgumentsDelta
     | StateDelta
     | PartEnded

@@ -8,11 +8,11 @@ from mustcall.core.events import (
     Event,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
@@ -37,16 +37,16 @@ def unroll_part(index: int, part: Part) -> Iterator[Event]:
     match part:
         case Text(text=text) | Refusal(text=text):
             yield PartStarted(index, part.evolve(text=""))
-            yield TextDelta(index, text)
+            yield PartTextDelta(index, text)
         case ToolCall(arguments_json=arguments):
             yield PartStarted(index, part.evolve(arguments_json=""))
             yield ArgumentsDelta(index, arguments)
         case Reasoning():
             yield PartStarted(index, part.evolve(text="", summary=(), state=None))
             for number, summary in enumerate(part.summary):
-                yield ReasoningDelta(index, summary, number)
+                yield PartReasoningDelta(index, summary, number)
             if part.text:
-                yield ReasoningDelta(index, part.text)
+                yield PartReasoningDelta(index, part.text)
             if part.state is not None:
                 yield StateDelta(index, part.state)
         case _:

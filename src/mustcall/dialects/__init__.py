@@ -14,9 +14,9 @@ from mustcall.dialects.events import (
     LateReasoningEnd,
     Malformed,
     Reason,
-    Reasoning,
     ScanEvent,
-    Text,
+    ScannedReasoning,
+    ScannedText,
 )
 from mustcall.dialects.prompt import Prompt, SystemText
 from mustcall.dialects.scanner import Scanner, is_plain
@@ -33,12 +33,12 @@ __all__ = [
     "Parsed",
     "Prompt",
     "Reason",
-    "Reasoning",
     "ScanEvent",
+    "ScannedReasoning",
+    "ScannedText",
     "Scanner",
     "Standing",
     "SystemText",
-    "Text",
     "WrittenCall",
     "collect",
     "find_dialect",

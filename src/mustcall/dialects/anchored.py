@@ -12,7 +12,7 @@ from typing import cast
 from mustcall.dialects.events import Malformed, Reason, ScanEvent
 from mustcall.dialects.names import Offered
 
-__all__ = ["UNKNOWN", "Lookout", "mentions_called"]
+__all__ = ["UNKNOWN", "NameWatch", "mentions_called"]
 
 UNKNOWN = "unknown"
 WINDOW = 400
@@ -36,7 +36,7 @@ _DEFINITION = re.compile(
 )
 
 
-class Lookout:
+class NameWatch:
     """Watches released text for offered names in unknown markup. Off when no tools were given.
 
     Cost: one search per piece over the piece and a name's length before it, and one over the window behind each name

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from mustcall.dialects.events import CallEnd, CallStart, Malformed, Reason, ScanEvent, Text
+from mustcall.dialects.events import CallEnd, CallStart, Malformed, Reason, ScanEvent, ScannedText
 from mustcall.dialects.fences import Unfenced
 from mustcall.dialects.prose import has_substance
 
@@ -99,7 +99,7 @@ class Candidate:
             return True
         for number, event in enumerate(found):
             match event:
-                case Text(text=said):
+                case ScannedText(text=said):
                     # A run of blanks is one: thousands of line breaks, one by one, must not add up.
                     self._said = _BLANKS.sub(" ", self._said + said).lstrip()
                     if self._said and (not self.called or has_substance(self._said)):
@@ -122,9 +122,9 @@ class Candidate:
     def _cut(self, found: list[ScanEvent]) -> list[ScanEvent]:
         """Return the end of a text that is one call cut off: all of it is text, its fence included."""
         whole = self.text
-        kept = [event for event in found if not isinstance(event, Text | Malformed)]
+        kept = [event for event in found if not isinstance(event, ScannedText | Malformed)]
         cut = next(event for event in found if isinstance(event, Malformed))
-        return [*kept, Text(whole), msgspec.structs.replace(cut, raw=whole)]
+        return [*kept, ScannedText(whole), msgspec.structs.replace(cut, raw=whole)]
 
     def _told(self, event: ScanEvent) -> ScanEvent:
         """Return an event with the name of the format as people know it: bare JSON in a fence is fenced JSON."""

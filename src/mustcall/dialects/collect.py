@@ -17,9 +17,9 @@ from mustcall.dialects.events import (
     CallStart,
     LateReasoningEnd,
     Malformed,
-    Reasoning,
     ScanEvent,
-    Text,
+    ScannedReasoning,
+    ScannedText,
 )
 from mustcall.dialects.scanner import Scanner
 
@@ -45,9 +45,9 @@ def collect(events: Iterable[ScanEvent]) -> Parsed:
     malformed: list[Malformed] = []
     for event in events:
         match event:
-            case Text():
+            case ScannedText():
                 texts.append(event.text)
-            case Reasoning():
+            case ScannedReasoning():
                 thoughts.append(event.text)
             case CallEnd():
                 (reasoned if event.in_reasoning else calls).append(event)

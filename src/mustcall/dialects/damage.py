@@ -8,7 +8,7 @@ import msgspec
 
 from mustcall.dialects.dialect import Dialect
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import Fault
+from mustcall.dialects.reader import NotACall
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.span import Span
 
@@ -30,7 +30,7 @@ class Damage(msgspec.Struct, frozen=True):
     spares_words: bool = False
 
 
-def damage_of(span: Span, fault: Fault, dialect: Dialect) -> Damage:
+def damage_of(span: Span, fault: NotACall, dialect: Dialect) -> Damage:
     """Return how far the damage of this fault reaches.
 
     As long as no offered tool was named and nothing of an argument written, it ends with its paragraph.

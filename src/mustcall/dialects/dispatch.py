@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import Grammar, starts
-from mustcall.dialects.reader import Fault, Parse, Reader, blanks
+from mustcall.dialects.reader import NotACall, Parse, Reader, blanks
 from mustcall.dialects.span import Span
 
 __all__ = ["choose", "dispatch"]
@@ -70,7 +70,7 @@ def dispatch(span: Span, openers: Sequence[tuple[Dialect, Opener]], grammar: Gra
         span.owes.update(grammar.dialects[span.opened_by].closers)
         return
     ended = reader.position == len(reader.buffer) and reader.closed
-    raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+    raise NotACall(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
 
 
 def _wraps(span: Span, grammar: Grammar, longer_than: int = 0, *, may_wrap: bool) -> bool | None:

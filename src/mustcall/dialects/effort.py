@@ -5,7 +5,7 @@ a reply that has used its share up is only text from there on; the lookout still
 stands in the text, so the limits never depend on how it was cut. A reply's reasoning counts with it.
 """
 
-__all__ = ["CALL", "MARK", "SECTION", "Effort"]
+__all__ = ["CALL", "MARK", "SECTION", "ScanEffort"]
 
 MARK = 1
 """The cost of a control token, a piece of code, a quotation or an opener."""
@@ -20,7 +20,7 @@ _MOST_DECLINED = 1000
 _MOST_FAILED = 1000
 
 
-class Effort:
+class ScanEffort:
     """What one reply's markup has cost so far."""
 
     __slots__ = ("_declined", "_failed", "_left")
@@ -30,9 +30,9 @@ class Effort:
         self._declined = 0
         self._failed = 0
 
-    def copy(self) -> "Effort":
+    def copy(self) -> "ScanEffort":
         """Return the same count, to be gone on with for text that may be read again."""
-        copied = Effort()
+        copied = ScanEffort()
         copied._left, copied._declined, copied._failed = self._left, self._declined, self._failed
         return copied
 

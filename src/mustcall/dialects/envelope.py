@@ -3,7 +3,7 @@
 `arguments`, `args`, `parameters` and `input` are read (rule 61); an envelope without any of them is malformed, since
 empty arguments are never invented. The OpenAI nesting `{"function": {"name", "arguments"}}` is followed once.
 
-Without a wrapper (`Held`) more is asked: no foreign keys, no tool's definition, and nothing else on the line.
+Without a wrapper (`HeldCalls`) more is asked: no foreign keys, no tool's definition, and nothing else on the line.
 """
 
 import json
@@ -16,15 +16,15 @@ from typing import Any, cast
 from mustcall.dialects.dialect import Renderer, WrittenCall
 from mustcall.dialects.events import Malformed, Reason
 from mustcall.dialects.jsontext import read_string, read_value
-from mustcall.dialects.reader import Fault, Parse, Reader, accept_any, ahead, blanks, expect, run
+from mustcall.dialects.reader import NotACall, Parse, Reader, accept_any, ahead, blanks, expect, run
 from mustcall.dialects.reasoning import CONTROLS
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = [
     "ARGUMENT_KEYS",
     "NAME_KEYS",
     "SIDE_KEYS",
-    "Held",
+    "HeldCalls",
     "array_renderer",
     "dump",
     "read_alone",
@@ -61,7 +61,7 @@ _SPACES = re.compile(r"[ \t\r]*+")
 _TOKENS = ("</", "<|", *(control.marker for control in CONTROLS if not control.marker.startswith("<|")))
 
 
-class Held:
+class HeldCalls:
     """Calls without a wrapper: complete, but not made before it is seen that they stand alone on their line.
 
     `signs` are the keys by which the arguments just read look like the schema in a tool's definition; they are one
@@ -73,23 +73,23 @@ class Held:
     def __init__(self, span: Span) -> None:
         self.signs: frozenset[str] = frozenset()
         self._span = span
-        self._calls: list[tuple[Call, str]] = []
+        self._calls: list[tuple[OpenCall, str]] = []
         self._end = ""
 
     def name(self, name: str) -> str:
         """Return a name that can be one; where any counts, a number does not."""
         if self._span.offered.anything and not (name[:1].isalpha() or name[:1] == "_"):
-            raise Fault(Reason.UNKNOWN_TOOL)
+            raise NotACall(Reason.UNKNOWN_TOOL)
         return name
 
-    def hold(self, call: Call, *, certain: bool = True) -> None:
+    def hold(self, call: OpenCall, *, certain: bool = True) -> None:
         """Keep a complete call. One that is not `certain` (`f()`) may still turn out to be text nobody reports."""
         if call.written is None:
-            raise Fault(Reason.MISSING_NAME)
+            raise NotACall(Reason.MISSING_NAME)
         if not call.has_arguments:
-            raise Fault(Reason.MISSING_ARGUMENTS)
+            raise NotACall(Reason.MISSING_ARGUMENTS)
         if not self.signs <= _declared(call):
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         self.signs = frozenset()
         if certain:
             call.commit()
@@ -157,17 +157,17 @@ class Held:
         self._calls.clear()
 
 
-ReadItem = Callable[[Span, Held | None], Parse[None]]
+ReadItem = Callable[[Span, HeldCalls | None], Parse[None]]
 
 
-def read_alone(span: Span, read: Callable[[Held], Parse[None]], separators: str = ";") -> Parse[None]:
+def read_alone(span: Span, read: Callable[[HeldCalls], Parse[None]], separators: str = ";") -> Parse[None]:
     """Read calls that have no wrapper. They are made only if nothing else follows on their line."""
-    held = Held(span)
+    held = HeldCalls(span)
     try:
         yield from read(held)
         held.close()
         yield from _end_line(span.reader, separators)
-    except Fault as fault:
+    except NotACall as fault:
         if fault.reason is Reason.TRUNCATED:
             held.make()
         else:
@@ -185,10 +185,10 @@ def _end_line(reader: Reader, separators: str) -> Parse[None]:
     reader.position -= len(token)
     cut = reader.closed and any(token.startswith(reader.buffer[reader.position :]) for token in _TOKENS)
     if not token and not cut:
-        raise Fault(Reason.BAD_MARKUP)
+        raise NotACall(Reason.BAD_MARKUP)
 
 
-def _may_define(call: Call) -> Parse[bool]:
+def _may_define(call: OpenCall) -> Parse[bool]:
     """Tell whether what comes next may be the schema in a tool's definition and no arguments, reading nothing.
 
     It may if its first key is a word of JSON schemas that is no parameter of the tool's own.
@@ -214,21 +214,21 @@ def _signs_of_schema(text: str) -> frozenset[str]:
     return _SCHEMA_SIGNS.intersection(value) if is_schema else frozenset()
 
 
-def _declared(call: Call) -> AbstractSet[str]:
+def _declared(call: OpenCall) -> AbstractSet[str]:
     declared: object = (call.schema or {}).get("properties")
     return cast("dict[str, Any]", declared).keys() if isinstance(declared, dict) else frozenset()
 
 
-def read_envelope(span: Span, held: Held | None = None) -> Parse[None]:
+def read_envelope(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     """Read one call, blanks before it included."""
     first = yield from blanks(span.reader)
     if first != "{":
-        raise Fault(Reason.BAD_JSON if first else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_JSON if first else Reason.TRUNCATED)
     span.reader.position += 1
     yield from read_opened_envelope(span, held)
 
 
-def read_opened_envelope(span: Span, held: Held | None = None) -> Parse[None]:
+def read_opened_envelope(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     """Read one call whose opening brace was read."""
     call = span.begin()
     yield from _read_fields(span, call, held, nested=False)
@@ -238,7 +238,7 @@ def read_opened_envelope(span: Span, held: Held | None = None) -> Parse[None]:
         call.end()
 
 
-def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> Parse[None]:
+def _read_fields(span: Span, call: OpenCall, held: HeldCalls | None, *, nested: bool) -> Parse[None]:
     reader = span.reader
     keys: set[str] = set()
     if (yield from blanks(reader)) == "}":
@@ -246,14 +246,14 @@ def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> 
         return
     while True:
         if (yield from blanks(reader)) != '"':
-            raise Fault(Reason.BAD_JSON if reader.position < len(reader.buffer) else Reason.TRUNCATED)
+            raise NotACall(Reason.BAD_JSON if reader.position < len(reader.buffer) else Reason.TRUNCATED)
         key = yield from read_string(reader)
         separator = yield from blanks(reader)
         if separator != ":":
-            raise Fault(Reason.BAD_JSON if separator else Reason.TRUNCATED)
+            raise NotACall(Reason.BAD_JSON if separator else Reason.TRUNCATED)
         reader.position += 1
         if key in keys:
-            raise Fault(Reason.DUPLICATE_KEY)
+            raise NotACall(Reason.DUPLICATE_KEY)
         keys.add(key)
         first = yield from blanks(reader)
         if key in NAME_KEYS and first == '"':
@@ -272,10 +272,10 @@ def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> 
                 read = "".join(reader.raw[pieces:]) + reader.buffer[reader.start : reader.position]
                 held.signs = _signs_of_schema(read[before:])
         elif (held is not None or span.soft) and key not in SIDE_KEYS:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         elif held is not None and key == "type":
             if first != '"' or (yield from read_string(reader)) not in CALL_TYPES:
-                raise Fault(Reason.BAD_MARKUP)
+                raise NotACall(Reason.BAD_MARKUP)
         else:
             yield from read_value(reader)
         character = yield from blanks(reader)
@@ -283,7 +283,7 @@ def _read_fields(span: Span, call: Call, held: Held | None, *, nested: bool) -> 
             reader.position += 1
             return
         if character != ",":
-            raise Fault(Reason.BAD_JSON if character else Reason.TRUNCATED)
+            raise NotACall(Reason.BAD_JSON if character else Reason.TRUNCATED)
         reader.position += 1
 
 
@@ -306,12 +306,12 @@ def read_array(span: Span, read_item: ReadItem = read_envelope) -> Parse[None]:
     yield from read_items(span, read_item)
 
 
-def read_items(span: Span, read_item: ReadItem = read_envelope, held: Held | None = None) -> Parse[None]:
+def read_items(span: Span, read_item: ReadItem = read_envelope, held: HeldCalls | None = None) -> Parse[None]:
     """Read the rest of an array whose bracket was read."""
     reader = span.reader
     span.begin_list()
     if (yield from blanks(reader)) == "]":
-        raise Fault(Reason.MISSING_NAME)
+        raise NotACall(Reason.MISSING_NAME)
     while True:
         yield from read_item(span, held)
         character = yield from blanks(reader)
@@ -320,7 +320,7 @@ def read_items(span: Span, read_item: ReadItem = read_envelope, held: Held | Non
             span.open_ended = True
             return
         if character not in "],":
-            raise Fault(Reason.BAD_JSON)
+            raise NotACall(Reason.BAD_JSON)
         reader.position += 1
         if character == "]":
             span.end_list()
@@ -329,7 +329,7 @@ def read_items(span: Span, read_item: ReadItem = read_envelope, held: Held | Non
             return
 
 
-def read_body(call: Call) -> Parse[None]:
+def read_body(call: OpenCall) -> Parse[None]:
     """Read a call's arguments from the JSON object in its tags, unwrapped where models wrap them once more."""
     reader = call.span.reader
     wrapper = yield from _wrapper(call)
@@ -339,17 +339,17 @@ def read_body(call: Call) -> Parse[None]:
     if wrapper:
         following = yield from blanks(reader)
         if following != "}":
-            raise Fault(Reason.AMBIGUOUS_ARGUMENTS if following else Reason.TRUNCATED)
+            raise NotACall(Reason.AMBIGUOUS_ARGUMENTS if following else Reason.TRUNCATED)
         reader.position += 1
 
 
-def wraps_arguments(call: Call, key: str) -> bool:
+def wraps_arguments(call: OpenCall, key: str) -> bool:
     """Tell whether this key is a wrapper around the arguments and none of them, which only a schema can say."""
     declared: object = (call.schema or {}).get("properties")
     return key in WRAPPER_KEYS and isinstance(declared, dict) and key not in declared
 
 
-def _wrapper(call: Call) -> Parse[str]:
+def _wrapper(call: OpenCall) -> Parse[str]:
     """Return the beginning of an object that only wraps the arguments, unread; "" if it is none."""
     reader = call.span.reader
     while True:

@@ -2,15 +2,15 @@
 
 The contract of the stream:
 
-- `Text` joined is the input without the markup of complete calls and of reasoning sections, each character once and
-  in order. What is not a complete call is text: a malformed call's span is released as `Text`, unchanged, and the
-  `Malformed` that follows describes it. Behind a call that stayed text, what separates it from the next call and the
+- `ScannedText` joined is the input without the markup of complete calls and of reasoning sections, each character once
+  and in order. What is not a complete call is text: a malformed call's span is released as `ScannedText`, unchanged, and
+  the `Malformed` that follows describes it. Behind a call that stayed text, what separates it from the next call and the
   closer of a wrapper they share are text, too.
 - `CallStart` is provisional. Only `CallEnd` makes a call; a `Malformed` with the same `index` takes the start back,
   and the fragments that came with it are void.
 - The `ArgumentDelta`s of a call joined are exactly its `CallEnd.arguments`: a JSON object as text.
 - An index is never given twice. Indices grow in order of appearance; one taken back leaves a gap.
-- A call inside a reasoning section carries `in_reasoning` and is no call: its markup stays in the `Reasoning` text.
+- A call inside a reasoning section carries `in_reasoning` and is no call: its markup stays in the `ScannedReasoning`.
 """
 
 from enum import StrEnum
@@ -24,9 +24,9 @@ __all__ = [
     "LateReasoningEnd",
     "Malformed",
     "Reason",
-    "Reasoning",
     "ScanEvent",
-    "Text",
+    "ScannedReasoning",
+    "ScannedText",
 ]
 
 
@@ -50,13 +50,13 @@ class Reason(StrEnum):
     TOO_MUCH = "too_much_markup"
 
 
-class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):
+class ScannedText(msgspec.Struct, frozen=True, gc=False, tag="text"):
     """Text for the reader, released as soon as it can be nothing else."""
 
     text: str
 
 
-class Reasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning"):
+class ScannedReasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning"):
     """Text of a reasoning section, byte for byte, without the section's own markers."""
 
     text: str
@@ -114,4 +114,4 @@ class LateReasoningEnd(msgspec.Struct, frozen=True, gc=False, tag="late_reasonin
     """
 
 
-ScanEvent = Text | Reasoning | CallStart | ArgumentDelta | CallEnd | Malformed | LateReasoningEnd
+ScanEvent = ScannedText | ScannedReasoning | CallStart | ArgumentDelta | CallEnd | Malformed | LateReasoningEnd

@@ -29,7 +29,7 @@ from mustcall.dialects.reasoning import (
     Section,
 )
 
-__all__ = ["TOKEN", "Entry", "Grammar", "compile_grammar", "is_stray", "marks_of", "starts"]
+__all__ = ["TOKEN", "Grammar", "MarkerEntry", "compile_grammar", "is_stray", "marks_of", "starts"]
 
 _CODE = ("`", "~~~")
 _TAG = re.compile(r"<[A-Za-z_]")
@@ -41,7 +41,7 @@ TOKEN = re.compile(r"</?[|｜].*[|｜]>\Z|<\w+\|>\Z")
 _NAME = re.compile(r"\w[\w.\-]{0,255}+[ \t]{0,16}+")
 
 
-class Entry:
+class MarkerEntry:
     """What one marker may be."""
 
     __slots__ = ("anchor", "closer", "code", "control", "late", "openers", "quotation", "result", "section")
@@ -124,7 +124,7 @@ class Grammar:
         self._hard: Grammar | None = None
         self.names_matter = any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers)
         self.dialects = {dialect.name: dialect for dialect in dialects}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, MarkerEntry] = {}
         for marker in _CODE:
             self._entry(marker).code = True
         for dialect in dialects:
@@ -178,8 +178,8 @@ class Grammar:
         entry = self.entries.get(marker)
         return entry is not None and entry.control is not None and not entry.control.after_reasoning
 
-    def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> Entry:
-        entry = self.entries.setdefault(marker, Entry())
+    def _entry(self, marker: str, anchor: Anchor = Anchor.ANYWHERE) -> MarkerEntry:
+        entry = self.entries.setdefault(marker, MarkerEntry())
         entry.counts(anchor)
         return entry
 

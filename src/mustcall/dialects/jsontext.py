@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
+from mustcall.dialects.reader import NotACall, Parse, Reader, ahead, blanks, run
 
 __all__ = [
     "MAX_DEPTH",
@@ -100,7 +100,7 @@ def read_object(reader: Reader) -> Parse[None]:
     """Read one JSON object, blanks before it included."""
     first = yield from blanks(reader)
     if first != "{":
-        raise Fault(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
+        raise NotACall(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
     yield from read_value(reader)
 
 
@@ -117,14 +117,14 @@ def read_value(reader: Reader, left: Open | None = None) -> Parse[None]:  # noqa
         if not character or character in " \t\r\n":
             character = yield from blanks(reader)
             if not character:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
         if at is _At.AFTER:
             if character == ",":
                 reader.position += 1
                 at = _At.VALUE if stack[-1] is None else _At.KEY
                 continue
             if character != ("]" if stack[-1] is None else "}"):
-                raise Fault(Reason.BAD_JSON)
+                raise NotACall(Reason.BAD_JSON)
             reader.position += 1
             stack.pop()
         elif at >= _At.KEY:
@@ -138,7 +138,7 @@ def read_value(reader: Reader, left: Open | None = None) -> Parse[None]:  # noqa
                 else:
                     key = yield from _read_key(reader)
                 if key in keys:
-                    raise Fault(Reason.DUPLICATE_KEY)
+                    raise NotACall(Reason.DUPLICATE_KEY)
                 keys.add(key)
                 at = _At.VALUE
                 continue
@@ -146,7 +146,7 @@ def read_value(reader: Reader, left: Open | None = None) -> Parse[None]:  # noqa
                 left.at_key = True
                 return
             if character != "}" or at is _At.KEY:
-                raise Fault(Reason.BAD_JSON)
+                raise NotACall(Reason.BAD_JSON)
             reader.position += 1
             stack.pop()
         elif stack and stack[-1] is None and (items := _read_items(reader, len(stack))):
@@ -157,7 +157,7 @@ def read_value(reader: Reader, left: Open | None = None) -> Parse[None]:  # noqa
             yield from _skip_string(reader)
         elif character == "{" or character == "[":  # noqa: PLR1714 - the hot path
             if len(stack) == MAX_DEPTH:
-                raise Fault(Reason.TOO_DEEP)
+                raise NotACall(Reason.TOO_DEEP)
             reader.position += 1
             stack.append(set() if character == "{" else None)
             at = _At.FIRST_KEY if character == "{" else _At.FIRST_ITEM
@@ -186,14 +186,14 @@ def _skip_scalar(reader: Reader) -> Parse[None]:
     scalar = yield from run(reader, _SCALAR_RUN, MAX_NUMBER, Reason.BAD_JSON)
     if _WHOLE_SCALAR.match(scalar) is None:
         ended = reader.closed and reader.position == len(reader.buffer)
-        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_JSON)
+        raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_JSON)
 
 
 def _read_key(reader: Reader) -> Parse[str]:
     key = yield from read_string(reader)
     character = yield from blanks(reader)
     if character != ":":
-        raise Fault(Reason.BAD_JSON if character else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_JSON if character else Reason.TRUNCATED)
     reader.position += 1
     yield from blanks(reader)
     return key
@@ -212,7 +212,7 @@ def _skip_string(reader: Reader) -> Parse[None]:
         reader.position = position = plain.end()
         if position == len(buffer):
             if reader.closed:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
             yield
         elif buffer[position] == '"':
             reader.position += 1
@@ -220,7 +220,7 @@ def _skip_string(reader: Reader) -> Parse[None]:
         elif buffer[position] == "\\":
             yield from _read_escape(reader)
         else:
-            raise Fault(Reason.BAD_JSON)
+            raise NotACall(Reason.BAD_JSON)
 
 
 def _read_escape(reader: Reader) -> Parse[str]:
@@ -229,7 +229,7 @@ def _read_escape(reader: Reader) -> Parse[str]:
     kind = reader.buffer[reader.position + 1]
     if kind != "u":
         if kind not in _ESCAPES:
-            raise Fault(Reason.BAD_JSON)
+            raise NotACall(Reason.BAD_JSON)
         reader.position += 2
         return _ESCAPES[kind]
     code = yield from _peek_unit(reader, 0)
@@ -237,10 +237,10 @@ def _read_escape(reader: Reader) -> Parse[str]:
         reader.position += 6
         return chr(code)
     if code >= 0xDC00:
-        raise Fault(Reason.BAD_JSON)
+        raise NotACall(Reason.BAD_JSON)
     low = yield from _peek_unit(reader, 6)
     if not 0xDC00 <= low <= 0xDFFF:
-        raise Fault(Reason.BAD_JSON)
+        raise NotACall(Reason.BAD_JSON)
     reader.position += 12
     return chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
 
@@ -251,7 +251,7 @@ def _peek_unit(reader: Reader, offset: int) -> Parse[int]:
         yield from _hold(reader, offset + index + 1)
         character = reader.buffer[reader.position + offset + index]
         if character not in (allowed or "0123456789abcdefABCDEF"):
-            raise Fault(Reason.BAD_JSON)
+            raise NotACall(Reason.BAD_JSON)
     begin = reader.position + offset + 2
     return int(reader.buffer[begin : begin + 4], 16)
 
@@ -259,14 +259,14 @@ def _peek_unit(reader: Reader, offset: int) -> Parse[int]:
 def _hold(reader: Reader, count: int) -> Parse[None]:
     while len(reader.buffer) - reader.position < count:
         if reader.closed:
-            raise Fault(Reason.TRUNCATED)
+            raise NotACall(Reason.TRUNCATED)
         yield
 
 
 def decode_string(reader: Reader, write: Callable[[str], None]) -> Parse[None]:
     """Read one JSON string and hand what it says to `write`, piece by piece."""
     if (yield from ahead(reader)) != '"':
-        raise Fault(Reason.BAD_JSON if reader.position < len(reader.buffer) else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_JSON if reader.position < len(reader.buffer) else Reason.TRUNCATED)
     reader.position += 1
     while True:
         buffer, position = reader.buffer, reader.position
@@ -279,7 +279,7 @@ def decode_string(reader: Reader, write: Callable[[str], None]) -> Parse[None]:
             write(json.loads(f'"{text}"') if "\\" in text else text)
         if end == len(buffer):
             if reader.closed:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
             yield
         elif buffer[end] == '"':
             reader.position += 1
@@ -287,7 +287,7 @@ def decode_string(reader: Reader, write: Callable[[str], None]) -> Parse[None]:
         elif buffer[end] == "\\":
             write((yield from _read_escape(reader)))
         else:
-            raise Fault(Reason.BAD_JSON)
+            raise NotACall(Reason.BAD_JSON)
 
 
 def read_string(reader: Reader) -> Parse[str]:
@@ -305,7 +305,7 @@ def read_wrapped_object(reader: Reader, write: Callable[[str], None]) -> Parse[N
     inner = Reader()
     inner.open_tap(write)
     parse = read_object(inner)
-    fault: Fault | None = None
+    fault: NotACall | None = None
     done = False
 
     def resume() -> None:
@@ -317,15 +317,15 @@ def read_wrapped_object(reader: Reader, write: Callable[[str], None]) -> Parse[N
             inner.close_tap()
             done = True
             rest = inner.buffer[inner.position :]
-            fault = Fault(Reason.NOT_OBJECT) if rest.strip(" \t\r\n") else None
-        except Fault as raised:
+            fault = NotACall(Reason.NOT_OBJECT) if rest.strip(" \t\r\n") else None
+        except NotACall as raised:
             inner.close_tap()
             fault = raised
 
     def take(piece: str) -> None:
         nonlocal fault
         if done:
-            fault = fault or (Fault(Reason.NOT_OBJECT) if piece.strip(" \t\r\n") else None)
+            fault = fault or (NotACall(Reason.NOT_OBJECT) if piece.strip(" \t\r\n") else None)
         elif fault is None:
             inner.push(piece)
             resume()
@@ -335,4 +335,4 @@ def read_wrapped_object(reader: Reader, write: Callable[[str], None]) -> Parse[N
         inner.closed = True
         resume()
     if fault is not None:
-        raise Fault(Reason.BAD_JSON if fault.reason is Reason.TRUNCATED else fault.reason)
+        raise NotACall(Reason.BAD_JSON if fault.reason is Reason.TRUNCATED else fault.reason)

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, Open, escape
-from mustcall.dialects.reader import Fault, Parse, Reader, ahead, blanks, run
+from mustcall.dialects.reader import NotACall, Parse, Reader, ahead, blanks, run
 
 __all__ = ["read_literal", "write_literal"]
 
@@ -93,7 +93,7 @@ def read_literal(reader: Reader, write: _Write, left: Open | None = None) -> Par
     while True:
         character = yield from blanks(reader)
         if not character:
-            raise Fault(Reason.TRUNCATED)
+            raise NotACall(Reason.TRUNCATED)
         level = stack[-1] if stack else None
         if at is _At.AFTER:
             assert level is not None
@@ -103,10 +103,10 @@ def read_literal(reader: Reader, write: _Write, left: Open | None = None) -> Par
                 at = _At.ITEM_OR_END if level.keys is None else _At.KEY_OR_END
                 continue
             if character != level.closer:
-                raise Fault(Reason.BAD_LITERAL)
+                raise NotACall(Reason.BAD_LITERAL)
         if level is not None and at is not _At.VALUE and character == level.closer:
             if level.closer == ")" and level.size == 1 and not level.commas:
-                raise Fault(Reason.BAD_LITERAL)
+                raise NotACall(Reason.BAD_LITERAL)
             reader.position += 1
             write("}" if level.keys is not None else "]")
             stack.pop()
@@ -134,7 +134,7 @@ def read_literal(reader: Reader, write: _Write, left: Open | None = None) -> Par
             level.size += 1
         if character in _CLOSERS:
             if len(stack) == MAX_DEPTH:
-                raise Fault(Reason.TOO_DEEP)
+                raise NotACall(Reason.TOO_DEEP)
             reader.position += 1
             stack.append(_Level(character))
             write("{" if character == "{" else "[")
@@ -154,10 +154,10 @@ def _read_key(reader: Reader, level: _Level, write: _Write) -> Parse[None]:
     key = "".join(pieces)
     separator = yield from blanks(reader)
     if separator != ":":
-        raise Fault(Reason.BAD_LITERAL if separator else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_LITERAL if separator else Reason.TRUNCATED)
     reader.position += 1
     if key in level.keys:
-        raise Fault(Reason.DUPLICATE_KEY)
+        raise NotACall(Reason.DUPLICATE_KEY)
     level.keys.add(key)
     level.size += 1
     write(f'"{escape(key)}": ')
@@ -181,7 +181,7 @@ def _read_scalar(reader: Reader, character: str, write: _Write) -> Parse[None]:
         write('"')
         return
     if word not in _CONSTANTS or following.isalnum():
-        raise Fault(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
     write(_CONSTANTS[word])
 
 
@@ -194,10 +194,10 @@ def _number(text: str) -> str:
         try:
             return ("-" if found[1] == "-" else "") + str(int(found[2], 0))
         except ValueError:
-            raise Fault(Reason.BAD_LITERAL) from None
+            raise NotACall(Reason.BAD_LITERAL) from None
     found = _FLOAT.match(text)
     if found is None or not (found[2] or (found[3] or ".") != ".") or not (found[3] or found[4]):
-        raise Fault(Reason.BAD_LITERAL)
+        raise NotACall(Reason.BAD_LITERAL)
     whole = (found[2] or "0").replace("_", "").lstrip("0") or "0"
     fraction = (found[3] or "").replace("_", "")
     if fraction == ".":
@@ -212,7 +212,7 @@ def _read_prefix(reader: Reader) -> Parse[bool]:
     word = yield from run(reader, _WORD, 16, Reason.BAD_LITERAL)
     following = yield from ahead(reader)
     if word not in ("r", "R", "u", "U") or not following or following not in "'\"":
-        raise Fault(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
     return word in "rR"
 
 
@@ -243,12 +243,12 @@ def _read_string(reader: Reader, raw: bool, write: _Write) -> Parse[None]:
             write(text if raw or "\\" not in text else _SIMPLE_ESCAPE.sub(_unescape, text))
         if end == len(buffer):
             if reader.closed:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
             yield
         elif buffer[end] == "\\":
             write((yield from _read_escape(reader, raw)))
         elif buffer[end] != quote:
-            raise Fault(Reason.BAD_LITERAL)
+            raise NotACall(Reason.BAD_LITERAL)
         elif len(delimiter) == 1:
             reader.position += 1
             return
@@ -289,7 +289,7 @@ def _read_escape(reader: Reader, raw: bool) -> Parse[str]:
     if kind in "01234567":
         return (yield from _read_octal(reader))
     if kind == "N":
-        raise Fault(Reason.BAD_LITERAL)
+        raise NotACall(Reason.BAD_LITERAL)
     reader.position += 2
     return _ESCAPES.get(kind, "\\" + kind)
 
@@ -315,11 +315,11 @@ def _read_code(reader: Reader, digits: int) -> Parse[str]:
     if 0xD800 <= code <= 0xDBFF and digits == 4:
         low = yield from _peek_code(reader, size, digits)
         if not 0xDC00 <= low <= 0xDFFF:
-            raise Fault(Reason.BAD_LITERAL)
+            raise NotACall(Reason.BAD_LITERAL)
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
         size *= 2
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        raise Fault(Reason.BAD_LITERAL)
+        raise NotACall(Reason.BAD_LITERAL)
     reader.position += size
     return chr(code)
 
@@ -330,7 +330,7 @@ def _peek_code(reader: Reader, offset: int, digits: int) -> Parse[int]:
         character = reader.buffer[reader.position + offset + index]
         allowed = "\\" if index == 0 else "xuU" if index == 1 else "0123456789abcdefABCDEF"
         if character not in allowed:
-            raise Fault(Reason.BAD_LITERAL)
+            raise NotACall(Reason.BAD_LITERAL)
     begin = reader.position + offset + 2
     return int(reader.buffer[begin : begin + digits], 16)
 
@@ -338,7 +338,7 @@ def _peek_code(reader: Reader, offset: int, digits: int) -> Parse[int]:
 def _hold(reader: Reader, count: int) -> Parse[None]:
     while len(reader.buffer) - reader.position < count:
         if reader.closed:
-            raise Fault(Reason.TRUNCATED)
+            raise NotACall(Reason.TRUNCATED)
         yield
 
 

@@ -18,7 +18,7 @@ from mustcall.dialects.pyliteral import read_literal
 from mustcall.dialects.reader import (
     BLANKS,
     MAX_WORD,
-    Fault,
+    NotACall,
     Parse,
     Reader,
     accept,
@@ -28,8 +28,8 @@ from mustcall.dialects.reader import (
     expect,
     run,
 )
-from mustcall.dialects.schema import Kind, Parameter, child_schema
-from mustcall.dialects.span import Call
+from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema
+from mustcall.dialects.span import OpenCall
 
 __all__ = ["ArgumentWriter", "Ends", "read_json_value", "read_raw_value"]
 
@@ -72,7 +72,7 @@ class ArgumentWriter:
 
     __slots__ = ("_declared", "_keys", "call", "longest_key")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: OpenCall) -> None:
         self.call = call
         self._keys: set[str] = set()
         schema = call.schema
@@ -82,14 +82,14 @@ class ArgumentWriter:
         self.longest_key = min(max(map(len, self._declared), default=0), MAX_WORD)
         call.write("{")
 
-    def key(self, key: str) -> Parameter:
+    def key(self, key: str) -> DeclaredParameter:
         """Write the next key; return what the schema says of its value."""
         if key in self._keys:
-            raise Fault(Reason.DUPLICATE_KEY)
+            raise NotACall(Reason.DUPLICATE_KEY)
         self.call.write((", " if self._keys else "") + quote(key) + ": ")
         self._keys.add(key)
         schema = self.call.schema
-        return Parameter(child_schema(schema, key, schema), schema)
+        return DeclaredParameter(child_schema(schema, key, schema), schema)
 
     def awaits(self, key: str) -> bool:
         """Tell whether this is a declared parameter that was not written yet."""
@@ -101,7 +101,7 @@ class ArgumentWriter:
         self.call.end()
 
 
-def read_raw_value(writer: ArgumentWriter, parameter: Parameter, ends: Ends) -> Parse[None]:
+def read_raw_value(writer: ArgumentWriter, parameter: DeclaredParameter, ends: Ends) -> Parse[None]:
     """Read one value and its closing tag, and write it to the call as JSON."""
     call = writer.call
     reader = call.span.reader
@@ -166,7 +166,7 @@ class _Structure:
                 next(self._reading)
         except StopIteration:
             self.over = True
-        except Fault:
+        except NotACall:
             self.faulty = True
         if self.over and reader.buffer[reader.position :].strip(" \t\r\n"):
             self.faulty = True
@@ -199,7 +199,7 @@ def _read_structure(writer: ArgumentWriter, ends: Ends, newline: str) -> Parse[N
         return
 
 
-def _read_cdata(call: Call, parameter: Parameter, ends: Ends) -> Parse[None]:
+def _read_cdata(call: OpenCall, parameter: DeclaredParameter, ends: Ends) -> Parse[None]:
     """Read a value in CDATA sections, whose text is bare, and its closing tag."""
     reader = call.span.reader
     pieces: list[str] = []
@@ -227,7 +227,7 @@ def _read_text(writer: ArgumentWriter, ends: Ends, write: Callable[[str], None],
                 write(tag)
                 continue
             if not ends.lenient:
-                raise Fault(Reason.BAD_MARKUP)
+                raise NotACall(Reason.BAD_MARKUP)
             reader.position += 1
             return ""
         reader.position += len(tag)
@@ -253,7 +253,7 @@ def _unleaking(write: Callable[[str], None]) -> Callable[[str], None]:
     return lambda piece: write(piece.translate(_LEAKED))
 
 
-def _follows(call: Call, followers: tuple[str, ...]) -> Parse[bool]:
+def _follows(call: OpenCall, followers: tuple[str, ...]) -> Parse[bool]:
     """Tell whether one of these comes next, reading nothing. Fails as truncated if the input ends before it shows."""
     reader = call.span.reader
     while True:
@@ -263,5 +263,5 @@ def _follows(call: Call, followers: tuple[str, ...]) -> Parse[bool]:
         if not any(follower.startswith(rest) for follower in followers):
             return False
         if reader.closed:
-            raise Fault(Reason.TRUNCATED)
+            raise NotACall(Reason.TRUNCATED)
         yield

@@ -19,7 +19,7 @@ from mustcall.dialects.events import Reason
 from mustcall.dialects.marks import Marks
 
 __all__ = [
-    "Fault",
+    "NotACall",
     "Parse",
     "Reader",
     "accept",
@@ -41,7 +41,7 @@ WORD = re.compile(r"[^\s<>\"'`|\[\]{}()=,;｜]*+")
 MAX_WORD = 256
 
 
-class Fault(Exception):
+class NotACall(Exception):
     """The span being read is not a call, for this reason. Never leaves the scanner."""
 
     def __init__(self, reason: Reason) -> None:
@@ -178,7 +178,7 @@ def expect(reader: Reader, literal: str, reason: Reason = Reason.BAD_MARKUP) -> 
     if not (yield from accept(reader, literal)):
         rest = reader.buffer[reader.position :]
         cut = reader.closed and literal.startswith(rest)
-        raise Fault(Reason.TRUNCATED if cut else reason)
+        raise NotACall(Reason.TRUNCATED if cut else reason)
 
 
 def run(reader: Reader, pattern: re.Pattern[str], limit: int, reason: Reason) -> Parse[str]:
@@ -192,7 +192,7 @@ def run(reader: Reader, pattern: re.Pattern[str], limit: int, reason: Reason) ->
         size += end - reader.position
         if size > limit:
             reader.position = end - (size - limit)
-            raise Fault(reason)
+            raise NotACall(reason)
         if end > reader.position:
             pieces.append(reader.buffer[reader.position : end])
             reader.position = end
@@ -206,7 +206,7 @@ def word(reader: Reader, reason: Reason = Reason.MISSING_NAME) -> Parse[str]:
     name = yield from run(reader, WORD, MAX_WORD, reason)
     if not name:
         ended = reader.closed and reader.position == len(reader.buffer)
-        raise Fault(Reason.TRUNCATED if ended else reason)
+        raise NotACall(Reason.TRUNCATED if ended else reason)
     return name
 
 
@@ -224,5 +224,5 @@ def copy_until(reader: Reader, marks: Marks, write: Callable[[str], None]) -> Pa
         if marker:
             return marker
         if reader.closed:
-            raise Fault(Reason.TRUNCATED)
+            raise NotACall(Reason.TRUNCATED)
         yield

@@ -15,9 +15,9 @@ from mustcall.dialects.candidate import Candidate
 from mustcall.dialects.code import Code, measure
 from mustcall.dialects.dialect import Opener
 from mustcall.dialects.dispatch import choose
-from mustcall.dialects.effort import MARK, Effort
-from mustcall.dialects.events import ScanEvent, Text
-from mustcall.dialects.grammar import TOKEN, Entry, Grammar, is_stray
+from mustcall.dialects.effort import MARK, ScanEffort
+from mustcall.dialects.events import ScanEvent, ScannedText
+from mustcall.dialects.grammar import TOKEN, Grammar, MarkerEntry, is_stray
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS, QUOTATION_MARKS, Anchor
 from mustcall.dialects.scan_spans import SpanScan
@@ -50,7 +50,7 @@ class Scan(SpanScan):
         *,
         sections: Sections,
         in_reasoning: bool = False,
-        effort: Effort | None = None,
+        effort: ScanEffort | None = None,
         alone: Alone = Alone.REPLY,
     ) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class Scan(SpanScan):
             # Most pieces of most replies: plain text in plain text.
             self._lines.note(text)
             self._lookout.watch(text)
-            return [Text(text)]
+            return [ScannedText(text)]
         reader.buffer = reader.buffer + text if reader.buffer else text
         while self._mode(self):
             pass
@@ -170,7 +170,7 @@ class Scan(SpanScan):
 
     # Markers
 
-    def _meet(self, marker: str, entry: Entry) -> bool | None:
+    def _meet(self, marker: str, entry: MarkerEntry) -> bool | None:
         """Act on a marker; None if it is plain text here, False if more text is needed to know."""
         reader = self._reader
         openers = [pair for pair in entry.openers if self._is_opener(pair[1])]
@@ -236,7 +236,7 @@ class Scan(SpanScan):
         quoted = self._lines.quotes or (self._lines.is_code and marker[0] not in "`~")
         return quoted and not any("\n" in blank for blank in self._gap or ())
 
-    def _is_followed(self, marker: str, entry: Entry) -> bool | None:
+    def _is_followed(self, marker: str, entry: MarkerEntry) -> bool | None:
         """Tell whether what a marker needs stands behind it: False if more text must tell, None if it does not."""
         if not entry.follow:
             return True

@@ -3,10 +3,10 @@
 It decides where such text ends, and releases it. Where it begins is decided by who meets its marker.
 """
 
-from mustcall.dialects.anchored import Lookout
+from mustcall.dialects.anchored import NameWatch
 from mustcall.dialects.code import Code
 from mustcall.dialects.effort import MARK
-from mustcall.dialects.events import Text
+from mustcall.dialects.events import ScannedText
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.scan_state import ScanState
@@ -31,7 +31,7 @@ class PassingScan(ScanState):
         text, over = code.read(reader, self._lines)
         reader.start = reader.position
         if text:
-            self._events.append(Text(text))
+            self._events.append(ScannedText(text))
         if over:
             self._to_prose()
         if code.doubtful and (over or reader.closed):
@@ -43,7 +43,7 @@ class PassingScan(ScanState):
         self,
         closers: tuple[str, ...],
         *openers: str,
-        lookout: Lookout | None = None,
+        lookout: NameWatch | None = None,
         then: tuple[str, ...] = (),
     ) -> None:
         """Pass over text up to one of these. What the lookout sees there is reported unless its own closer comes.

@@ -4,7 +4,7 @@ What stands in a section is read by a scan of its own, which takes no markup out
 """
 
 from mustcall.dialects.effort import MARK, SECTION
-from mustcall.dialects.events import LateReasoningEnd, Reasoning, ScanEvent, Text
+from mustcall.dialects.events import LateReasoningEnd, ScanEvent, ScannedReasoning, ScannedText
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.reasoning import Section
 from mustcall.dialects.scan_passing import PassingScan
@@ -45,7 +45,9 @@ class SectionScan(PassingScan):
         if self._sections is Sections.SHOWN:
             self._events += events
         else:
-            self._events.extend(Reasoning(event.text) if isinstance(event, Text) else event for event in events)
+            self._events.extend(
+                ScannedReasoning(event.text) if isinstance(event, ScannedText) else event for event in events
+            )
 
     def _begin_section(self, section: Section, end: int) -> None:
         """Read a section's marker, and enter it."""
@@ -64,7 +66,7 @@ class SectionScan(PassingScan):
     def _show_marker(self, marker: str) -> None:
         """Release a section's marker where sections are text; tokens are not."""
         if self._sections is Sections.SHOWN and marker and not self._grammar.is_control(marker):
-            self._events.append(Text(marker))
+            self._events.append(ScannedText(marker))
 
     def _meet_late_end(self, marker: str) -> bool | None:
         """Read the end of a section that had no start; None if it is prose, False if more text is needed to know."""

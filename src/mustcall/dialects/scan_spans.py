@@ -10,7 +10,7 @@ from mustcall.dialects.dialect import Dialect, Opener
 from mustcall.dialects.dispatch import dispatch
 from mustcall.dialects.effort import MARK
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import Fault
+from mustcall.dialects.reader import NotACall
 from mustcall.dialects.scan_sections import SectionScan
 from mustcall.dialects.span import Span
 
@@ -57,7 +57,7 @@ class SpanScan(SectionScan):
             next(parse)
         except StopIteration:
             self._end_span(span)
-        except Fault as fault:
+        except NotACall as fault:
             self._fail_span(span, fault)
         else:
             self._reader.settle()
@@ -99,7 +99,7 @@ class SpanScan(SectionScan):
         else:
             self._open_gap(span.gap + left, is_text=True)
 
-    def _fail_span(self, span: Span, fault: Fault) -> None:
+    def _fail_span(self, span: Span, fault: NotACall) -> None:
         """Give the span back to the text; report it unless it was ordinary text all along."""
         reader = self._reader
         reader.close_tap()
@@ -146,7 +146,7 @@ class SpanScan(SectionScan):
             self._damage = damage
             self._mode = SpanScan._behind_fault
 
-    def _is_framing(self, span: Span, fault: Fault) -> bool:
+    def _is_framing(self, span: Span, fault: NotACall) -> bool:
         """Tell whether a span is no more than a token that frames messages, and text: the token is never text."""
         if self._keeps_markup or not self._grammar.is_control(span.marker):
             return False

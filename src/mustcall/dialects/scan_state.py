@@ -8,12 +8,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from mustcall.dialects.anchored import Lookout
+from mustcall.dialects.anchored import NameWatch
 from mustcall.dialects.candidate import Candidate, Reading
 from mustcall.dialects.code import Code, Lines
 from mustcall.dialects.damage import Damage
-from mustcall.dialects.effort import Effort
-from mustcall.dialects.events import ScanEvent, Text
+from mustcall.dialects.effort import ScanEffort
+from mustcall.dialects.events import ScanEvent, ScannedText
 from mustcall.dialects.grammar import Grammar, marks_of
 from mustcall.dialects.names import Offered
 from mustcall.dialects.reader import BLANKS, Parse, Reader
@@ -51,11 +51,11 @@ class ScanState:
         *,
         sections: Sections,
         in_reasoning: bool = False,
-        effort: Effort | None = None,
+        effort: ScanEffort | None = None,
         alone: Alone = Alone.REPLY,
     ) -> None:
         self._grammar = grammar
-        self._effort = effort or Effort()
+        self._effort = effort or ScanEffort()
         self._offered = offered
         self._indices = indices
         self._sections = sections
@@ -63,7 +63,7 @@ class ScanState:
         self._keeps_markup = in_reasoning
         self._reader = Reader()
         self._events: list[ScanEvent] = []
-        self._lookout = Lookout(offered, in_reasoning=in_reasoning)
+        self._lookout = NameWatch(offered, in_reasoning=in_reasoning)
         self._unwatched: list[str] = []
         # The function that reads on; see there.
         self._mode: Callable[[Any], bool]
@@ -83,7 +83,7 @@ class ScanState:
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
         self._passed_then: tuple[str, ...] = ()
-        self._passed_lookout: Lookout | None = None
+        self._passed_lookout: NameWatch | None = None
         self._called = False
         self._mentioned: set[str] = set()
         self._section: Section | None = None
@@ -149,7 +149,7 @@ class ScanState:
         """Release text and keep track of lines."""
         if not text:
             return
-        self._events.append(Text(text))
+        self._events.append(ScannedText(text))
         self._lines.note(text)
         if watch:
             self._unwatched.append(text)
@@ -203,8 +203,8 @@ class ScanState:
         self._gap = [text] if text else []
         self._gap_is_text = is_text or self._keeps_markup
 
-    def _new_lookout(self) -> Lookout:
-        return Lookout(self._offered, in_reasoning=self._keeps_markup)
+    def _new_lookout(self) -> NameWatch:
+        return NameWatch(self._offered, in_reasoning=self._keeps_markup)
 
     def _narrow(self) -> None:
         if self._effort.spent_on_bare_forms:

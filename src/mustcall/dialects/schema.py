@@ -15,9 +15,9 @@ from mustcall.core.origin import JsonObject
 from mustcall.dialects.jsontext import quote, read_value
 from mustcall.dialects.names import fold
 from mustcall.dialects.pyliteral import read_literal
-from mustcall.dialects.reader import Fault, Parse, Reader
+from mustcall.dialects.reader import NotACall, Parse, Reader
 
-__all__ = ["Kind", "Parameter", "child_schema", "declares_string", "resolve", "type_name"]
+__all__ = ["DeclaredParameter", "Kind", "child_schema", "declares_string", "resolve", "type_name"]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,1000})(?:\.[0-9]{1,1000})?(?:[eE][-+]?[0-9]{1,4})?\Z")
@@ -52,7 +52,7 @@ class Kind(Enum):
     HELD = "held"  # only when its end is known
 
 
-class Parameter:
+class DeclaredParameter:
     """One parameter as its tool declares it."""
 
     __slots__ = ("_enum", "_types", "is_array", "kind")
@@ -112,7 +112,7 @@ def _runs(parse: Parse[None], reader: Reader) -> bool:
     try:
         for _ in parse:
             return False
-    except Fault:
+    except NotACall:
         return False
     return reader.position == len(reader.buffer)
 

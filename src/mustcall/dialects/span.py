@@ -1,6 +1,6 @@
 """One stretch of markup while it is read: its calls, its events, and what becomes of its text.
 
-A dialect's parser talks to a `Span` and its `Call`s; it never sees the scanner. The span decides what is released:
+A dialect's parser talks to a `Span` and its `OpenCall`s; it never sees the scanner. The span decides what is released:
 a finished call takes its markup with it, everything else goes back to the text, in order and once.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.code import Lines
-from mustcall.dialects.effort import CALL, Effort
+from mustcall.dialects.effort import CALL, ScanEffort
 from mustcall.dialects.events import (
     ArgumentDelta,
     CallEnd,
@@ -16,14 +16,14 @@ from mustcall.dialects.events import (
     Malformed,
     Reason,
     ScanEvent,
-    Text,
+    ScannedText,
 )
 from mustcall.dialects.jsontext import read_value, read_wrapped_object
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import Fault, Parse, Reader, accept_any, blanks
+from mustcall.dialects.reader import NotACall, Parse, Reader, accept_any, blanks
 from mustcall.dialects.reasoning import Section
 
-__all__ = ["Call", "Indices", "Span"]
+__all__ = ["Indices", "OpenCall", "Span"]
 
 _SEPARATORS = " \t\r\n,;"
 
@@ -93,7 +93,7 @@ class Span:
         events: list[ScanEvent],
         offered: Offered,
         indices: Indices,
-        effort: Effort,
+        effort: ScanEffort,
         *,
         marker: str,
         gap: str,
@@ -111,7 +111,7 @@ class Span:
         self._soft = False
         self._harden = harden
         self.flowed: list[str] = []
-        self.call: Call | None = None
+        self.call: OpenCall | None = None
         self.enters: Section | None = None
         self.owes: set[str] = set()
         self.silences: tuple[str, ...] = ()
@@ -140,17 +140,17 @@ class Span:
             self._harden()
         self._soft = soft
 
-    def begin(self, written: str | None = None) -> "Call":
+    def begin(self, written: str | None = None) -> "OpenCall":
         """Begin a call; the name may come now or later. What separates it from one that stayed text is text."""
         self._effort.spend(CALL)
         if self._effort.spent:
-            raise Fault(Reason.TOO_MUCH)
+            raise NotACall(Reason.TOO_MUCH)
         if self.rejected:
             span = self.reader.take_span()
             own = span.lstrip(_SEPARATORS)
             self._say(span[: len(span) - len(own)])
             self.reader.raw.append(own)
-        self.call = call = Call(self)
+        self.call = call = OpenCall(self)
         if written is not None:
             call.named(written)
         return call
@@ -183,7 +183,7 @@ class Span:
 
     def _say(self, text: str) -> None:
         if text:
-            self.events.append(Text(text))
+            self.events.append(ScannedText(text))
             self._lines.note(text)
 
     def drop(self) -> None:
@@ -247,7 +247,7 @@ class Span:
             self.drop()
 
 
-class Call:
+class OpenCall:
     """One call under construction: its name, its arguments' text so far, and whether it may become a call."""
 
     __slots__ = ("_parts", "_sent", "index", "name", "refused", "span", "written")
@@ -264,12 +264,12 @@ class Call:
     def named(self, written: str) -> None:
         """Set the name. A name that is not offered is read to its end and reported there, never called."""
         if self.written is not None:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         self.written = written
         self.name = self.span.offered.resolve(written)
         if self.name is None:
             if self.span.soft:
-                raise Fault(Reason.UNKNOWN_TOOL)
+                raise NotACall(Reason.UNKNOWN_TOOL)
             self.refused = True
         elif not self.span.soft:
             self._start()
@@ -316,14 +316,14 @@ class Call:
     def read_arguments(self) -> Parse[None]:
         """Read the arguments as a JSON object, or as a JSON string that holds one (rule 60)."""
         if self._parts:
-            raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+            raise NotACall(Reason.AMBIGUOUS_ARGUMENTS)
         reader = self.span.reader
         first = yield from blanks(reader)
         if first == '"':
             yield from read_wrapped_object(reader, self.write)
             return
         if first != "{":
-            raise Fault(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
+            raise NotACall(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
         reader.open_tap(self.write)
         yield from read_value(reader)
         reader.close_tap()
@@ -332,9 +332,9 @@ class Call:
         """Complete the call, or report why it is none; its markup up to here is settled."""
         span = self.span
         if self.written is None:
-            raise Fault(Reason.MISSING_NAME)
+            raise NotACall(Reason.MISSING_NAME)
         if not self._parts:
-            raise Fault(Reason.MISSING_ARGUMENTS)
+            raise NotACall(Reason.MISSING_ARGUMENTS)
         if self.refused:
             span.reject(Reason.UNKNOWN_TOOL)
             return

@@ -11,8 +11,8 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event, Failed, Started
 from mustcall.core.request import Request
-from mustcall.policy.reply.gate import Shown
-from mustcall.wire.codec import Codec, Stamp, StreamEncoder
+from mustcall.policy.reply.gate import Released
+from mustcall.wire.codec import Codec, ReplyStamp, StreamEncoder
 
 __all__ = ["Delivery"]
 
@@ -24,7 +24,9 @@ class Delivery:
 
     __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_names", "_request", "_split", "_stamp", "shown")
 
-    def __init__(self, codec: Codec, request: Request, stamp: Stamp, log: AdaptationLog, *, kept: bool = False) -> None:
+    def __init__(
+        self, codec: Codec, request: Request, stamp: ReplyStamp, log: AdaptationLog, *, kept: bool = False
+    ) -> None:
         self._codec = codec
         #: Whether the upstream keeps the reply under an id that is known only when it is accepted.
         self._kept = kept
@@ -35,7 +37,7 @@ class Delivery:
         self._encoder: StreamEncoder | None = None
         #: Whether the last bytes ended between the two characters of a line end.
         self._split = False
-        self.shown = Shown()
+        self.shown = Released()
         #: The ids under which items went out as bytes, once it is asked.
         self._names: Callable[[], Sequence[str]] = tuple
 

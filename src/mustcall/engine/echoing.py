@@ -8,11 +8,11 @@ from mustcall.core.request import Request
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped
-from mustcall.policy.scanning.echo_removal import ClearLens, cleared
+from mustcall.policy.scanning.echo_removal import EchoFreeScanner, cleared
 from mustcall.policy.scanning.echoes import Echoes, echoes_in
-from mustcall.policy.scanning.reply_scanner import Lens, is_plain
-from mustcall.policy.scanning.scan_targets import NOTHING, Found
-from mustcall.policy.turn.state import Course
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, is_plain
+from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings
+from mustcall.policy.turn.state import TurnState
 
 __all__ = ["Echoing"]
 
@@ -24,7 +24,7 @@ class Echoing:
 
     __slots__ = ("_carried", "_course", "_erased", "_request", "_wording")
 
-    def __init__(self, request: Request, course: Course, wording: Wording) -> None:
+    def __init__(self, request: Request, course: TurnState, wording: Wording) -> None:
         self._request = request
         self._course = course
         self._wording = wording
@@ -39,12 +39,12 @@ class Echoing:
             self._carried = (shaped, echoes_in(self._request, shaped.request, self._wording))
         return self._carried[1]
 
-    def lens(self, token: str) -> Lens:
+    def lens(self, token: str) -> ReplyScanner:
         """Return what looks through the attempt's text."""
         lookout, echoes = self._course.lookout(), self._echoes
-        return ClearLens(lookout, token, echoes) if echoes else Lens(lookout, token)
+        return EchoFreeScanner(lookout, token, echoes) if echoes else ReplyScanner(lookout, token)
 
-    def look_through(self, reply: Reply, token: str) -> Found:
+    def look_through(self, reply: Reply, token: str) -> ScanFindings:
         """Return what is in the text of a whole reply that was cleared; most have nothing, and need no lens."""
         return NOTHING if is_plain(reply, self._course.lookout()) else self.lens(token).read(reply)
 

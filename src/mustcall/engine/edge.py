@@ -9,14 +9,14 @@ import msgspec
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
-from mustcall.engine.aside import heavily
 from mustcall.engine.delivery import Delivery
 from mustcall.engine.exchange import StreamedReply, WholeReply
-from mustcall.engine.records import Progress
-from mustcall.engine.refusals import Refused
-from mustcall.engine.turn import Turn
+from mustcall.engine.off_loop import heavily
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.refusals import UpstreamRefused
+from mustcall.engine.turn import EngineTurn
+from mustcall.wire.encode_cache import write_body
 from mustcall.wire.registry import codec_for
-from mustcall.wire.written import write_body
 
 __all__ = ["Edge"]
 
@@ -24,7 +24,7 @@ __all__ = ["Edge"]
 class Edge:
     """One caller's end of one turn. `created` is the time of its reply, `metadata` adds the record to a whole one."""
 
-    def __init__(self, turn: Turn, progress: Progress, *, created: int, metadata: bool) -> None:
+    def __init__(self, turn: EngineTurn, progress: TurnProgress, *, created: int, metadata: bool) -> None:
         self._turn = turn
         self._inbound = turn.inbound
         self._request = turn.request
@@ -43,7 +43,7 @@ class Edge:
                 noted = turn.record.adaptations
                 return WholeReply(status=200, body=turn.raw, upstream_headers=turn.headers, adaptations=noted)
             return self._answer(200, await heavily(self._encoded, reply) if turn.heavy else self._encoded(reply))
-        except Refused as refused:
+        except UpstreamRefused as refused:
             return self._refusal(refused)
 
     async def _stream(self) -> StreamedReply:
@@ -56,7 +56,7 @@ class Edge:
         stamp = self._inbound.stamp(self._created)
         return Delivery(codec_for(self._inbound.wire), self._request, stamp, self._turn.log, kept=kept)
 
-    def _refusal(self, refused: Refused) -> WholeReply | StreamedReply:
+    def _refusal(self, refused: UpstreamRefused) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
         told = refused.told
         if refused.body is not None:

@@ -32,7 +32,7 @@ from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.opening import Fields
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
@@ -66,9 +66,9 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     #: What was changed before the turn began.
     noted: tuple[Adaptation, ...] = ()
 
-    def stamp(self, created: int) -> Stamp:
+    def stamp(self, created: int) -> ReplyStamp:
         """Return the identity of the reply."""
-        return Stamp(
+        return ReplyStamp(
             token=self.token,
             created=created,
             stored=self.stored,

@@ -17,7 +17,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
 from mustcall.engine.letting import keeps_reply
-from mustcall.engine.turns import House, set_course
+from mustcall.engine.turns import OperatorSettings, set_course
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.history.names import NameMap
@@ -25,7 +25,7 @@ from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.demand import Demand
 from mustcall.policy.request.plan import Plan, Rung, RungKind
 from mustcall.policy.turn.remedy import Remedy
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from mustcall.profiles import Fact, resolve
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.codec import Target
@@ -112,7 +112,7 @@ def _names_messages_choice(raw: msgspec.Raw | None) -> bool:
         return False
 
 
-def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: House) -> Explanation:
+def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: OperatorSettings) -> Explanation:
     """Return what would be done with a request; raise `CallerError` for one that would be refused."""
     request = codec_for(wire).decode_request(body)
     known = resolve(model, endpoint.base_url, endpoint.wire, house.overrides, upstream=endpoint.name)
@@ -152,7 +152,7 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Hous
     )
 
 
-def _climbs(course: Course, model: str, attempt: int) -> bool:
+def _climbs(course: TurnState, model: str, attempt: int) -> bool:
     """Answer an attempt in text without the call, and tell whether another rung follows."""
     text = Text(text=f"(what the model said in attempt {attempt})")
     reply = Reply(id="", model=model, parts=(text,), finish=FinishReason.STOP)
@@ -172,7 +172,7 @@ class _Shaping(msgspec.Struct, frozen=True):
     model: str
     names: NameMap
 
-    def rung(self, course: Course) -> RungBody:
+    def rung(self, course: TurnState) -> RungBody:
         """Return the body of the rung the course stands on, with what was done for it alone."""
         course.log = AdaptationLog()
         shaped = course.shaped()

@@ -17,14 +17,14 @@ from mustcall.core.parts import OpaqueState, Part, Reasoning
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 
-__all__ = ["Issued"]
+__all__ = ["IssuedStates"]
 
 _MOST = 20_000
 #: The field of a state that only its issuer can have made.
 _SECRET = ("signature", "data", "encrypted_content")
 
 
-class Issued:
+class IssuedStates:
     """The states that were delivered, by digest, and who issued each."""
 
     def __init__(self, most: int = _MOST) -> None:

@@ -10,13 +10,13 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import odd_tools
 from mustcall.policy.reply.gate import EVERY
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["holds", "keeps_reply", "trusts"]
 
 
-def holds(course: Course, request: Request, controls: Controls) -> bool:
+def holds(course: TurnState, request: Request, controls: Controls) -> bool:
     """Tell whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
     if course.plan.protocol is Protocol.OFF:
         return False
@@ -24,7 +24,7 @@ def holds(course: Course, request: Request, controls: Controls) -> bool:
     return course.plan.demand.forced or course.rung.constrains or controls.hold or bool(unsure)
 
 
-def trusts(course: Course, request: Request, *, readable: bool) -> Mapping[str, JsonObject | None] | None:
+def trusts(course: TurnState, request: Request, *, readable: bool) -> Mapping[str, JsonObject | None] | None:
     """Return the tools whose calls go out as they come, with their schemas; None where some may not be delivered."""
     if course.plan.protocol is Protocol.OFF:
         return EVERY

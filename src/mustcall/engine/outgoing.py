@@ -8,14 +8,14 @@ from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.policy.request.attempt_request import Shaped
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.codec import Target
+from mustcall.wire.encode_cache import write_body
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import rename_model
 from mustcall.wire.registry import codec_for
-from mustcall.wire.written import write_body
 
 __all__ = ["Outgoing"]
 
@@ -30,7 +30,7 @@ class Outgoing:
         self,
         inbound: Inbound,
         request: Request,
-        course: Course,
+        course: TurnState,
         endpoint: Endpoint,
         *,
         model: str | None,

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event
-from mustcall.policy.reply.gate import Shown
+from mustcall.policy.reply.gate import Released
 
 __all__ = ["Heard", "Outlet", "P"]
 
@@ -21,7 +21,7 @@ class Outlet(Protocol[P]):
 
     #: What is returned where nothing goes out.
     nothing: P
-    shown: Shown
+    shown: Released
 
     @property
     def begun(self) -> bool:
@@ -70,7 +70,7 @@ class Heard:
     written = True
 
     def __init__(self) -> None:
-        self.shown = Shown()
+        self.shown = Released()
 
     def named_by(self, names: Callable[[], Sequence[str]]) -> None:
         """Take nothing: no bytes go out."""

@@ -15,7 +15,7 @@ from mustcall.core.parts import Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.engine.explaining import Explanation, explain
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.profiles import Fact, MeasuredProfile, resolve
 from mustcall.profiles.facts import Observed
 from mustcall.upstream.endpoint import Endpoint
@@ -116,9 +116,9 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
-def compare_plans(profile: MeasuredProfile, endpoint: Endpoint, house: House | None = None) -> PlanChanges:
+def compare_plans(profile: MeasuredProfile, endpoint: Endpoint, house: OperatorSettings | None = None) -> PlanChanges:
     """Return what a measured profile changes, with what the operator's settings say over it."""
-    before = house or House()
+    before = house or OperatorSettings()
     after = msgspec.structs.replace(before, overrides=(*before.overrides, profile.override()))
     known, now = (
         resolve(profile.model, endpoint.base_url, endpoint.wire, each.overrides, upstream=endpoint.name)
@@ -146,7 +146,7 @@ def compare_plans(profile: MeasuredProfile, endpoint: Endpoint, house: House | N
     )
 
 
-def _explain(request: Request, endpoint: Endpoint, model: str, house: House) -> Explanation | None:
+def _explain(request: Request, endpoint: Endpoint, model: str, house: OperatorSettings) -> Explanation | None:
     """Return the plan of a stock request, None where the wire cannot carry it."""
     codec = codec_for(endpoint.wire)
     try:

@@ -17,13 +17,13 @@ from mustcall.engine.delivery import Delivery
 from mustcall.policy.limits.budget import Charge, CostCap, charge_for
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.plan import Rung
-from mustcall.policy.scanning.reply_scanner import Found
+from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.turn.remedy import ACCEPTED, Remedy
 from mustcall.profiles.prices import Prices
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.retry import Retry
 
-__all__ = ["AttemptRecord", "Progress", "TurnRecord", "spent"]
+__all__ = ["AttemptRecord", "TurnProgress", "TurnRecord", "spent"]
 
 
 #: The prices that come with mustcall, for those who set none.
@@ -78,7 +78,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
             return str(self.verdict)
         return TOOL_PROBE if self.probe else ""
 
-    def note(self, judged: Judgement, found: Found, usage: Usage | None) -> None:
+    def note(self, judged: Judgement, found: ScanFindings, usage: Usage | None) -> None:
         """Keep the verdict; where it is not simply accepted, also which tool the reply meant and what was wrong."""
         self.verdict, self.usage = judged.verdict, usage
         if judged.verdict not in ACCEPTED:
@@ -196,7 +196,7 @@ class TurnRecord(msgspec.Struct, kw_only=True):
         }
 
 
-def _meant(judged: Judgement, found: Found) -> str:
+def _meant(judged: Judgement, found: ScanFindings) -> str:
     """Return the tool that a call meant which could not be made; empty where no name could be read."""
     if judged.verdict is Verdict.BAD_ARGUMENTS and judged.problem:
         return judged.problem.partition(": ")[0]
@@ -224,7 +224,7 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
     return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
 
 
-class Progress:
+class TurnProgress:
     """What the one who waits for a turn can see of it while it runs."""
 
     __slots__ = (

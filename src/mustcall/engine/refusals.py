@@ -6,18 +6,18 @@ It judges nothing and sends nothing: whether a refusal is worth another attempt 
 from mustcall.core.errors import ErrorInfo, ForcedToolRefused, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
-from mustcall.engine.setting import Tally
+from mustcall.engine.turn_context import CallTally
 from mustcall.policy.failures.rejection import harvest, holds_whole_generation, without_generation
 from mustcall.policy.reply.judge import is_blank
-from mustcall.policy.scanning.reply_scanner import Lens
-from mustcall.policy.turn.state import Course
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
+from mustcall.policy.turn.state import TurnState
 from mustcall.upstream.seam import UpstreamReply
 from mustcall.wire.codec import Codec, Provenance
 
-__all__ = ["Refused", "check_isolation", "harvested", "read_probe", "told_of"]
+__all__ = ["UpstreamRefused", "check_isolation", "harvested", "read_probe", "told_of"]
 
 
-class Refused(Exception):
+class UpstreamRefused(Exception):
     """The upstream's own refusal is the turn's outcome: `told` is what may be said of it.
 
     `body` are its own bytes where the caller may have them.
@@ -30,7 +30,7 @@ class Refused(Exception):
         self.body = body
 
 
-def harvested(error: ErrorInfo, lens: Lens, token: str, model: str) -> Reply | None:
+def harvested(error: ErrorInfo, lens: ReplyScanner, token: str, model: str) -> Reply | None:
     """Return the model's own reply out of a server's error, None if there is none that can be judged.
 
     It can be if it is all the model wrote, or an end that is nothing but calls. `lens` is a fresh one.
@@ -59,7 +59,7 @@ def told_of(error: MustcallError) -> MustcallError:
     return error if told is error.error else UpstreamRejected(told)
 
 
-def check_isolation(course: Course, *, passed: bool = False) -> None:
+def check_isolation(course: TurnState, *, passed: bool = False) -> None:
     """Raise where the search for a refused tool cannot go on: it is one that is demanded, or no call is left.
 
     `passed` says that a probe was taken, so that another attempt has to follow.
@@ -75,7 +75,7 @@ def check_isolation(course: Course, *, passed: bool = False) -> None:
 
 
 async def read_probe(
-    upstream: UpstreamReply, codec: Codec, provenance: Provenance, tally: Tally | None
+    upstream: UpstreamReply, codec: Codec, provenance: Provenance, tally: CallTally | None
 ) -> Reply | None:
     """Return the reply to a probe, for what it cost; None if it cannot be read: that it was taken is enough."""
     try:

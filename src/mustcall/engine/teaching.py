@@ -14,10 +14,10 @@ from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import Inbound
-from mustcall.engine.setting import Setting
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.failures.evidence import is_quoted
 from mustcall.policy.reply.judge import Judgement
-from mustcall.policy.turn.state import Course, Lesson
+from mustcall.policy.turn.state import Lesson, TurnState
 from mustcall.profiles.learnt import SCHEMA, TOOL
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
 from mustcall.telemetry.events import FactLearnt
@@ -46,7 +46,7 @@ class Teaching:
         "answering",
     )
 
-    def __init__(self, setting: Setting, course: Course, endpoint: str, model: str, *, inbound: Inbound) -> None:
+    def __init__(self, setting: TurnContext, course: TurnState, endpoint: str, model: str, *, inbound: Inbound) -> None:
         self._learnt = setting.learnt
         self._clock = setting.clock
         self._events = setting.events

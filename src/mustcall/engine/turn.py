@@ -23,28 +23,28 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
-from mustcall.engine.aside import LARGE, Aside, heavily, heft, here, is_heavy
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import Inbound, drain, is_event_stream
-from mustcall.engine.flow import Flow
 from mustcall.engine.letting import holds, trusts
+from mustcall.engine.off_loop import LARGE, Aside, heavily, heft, here, is_heavy
 from mustcall.engine.outgoing import Outgoing
 from mustcall.engine.outlets import Heard, Outlet, P
-from mustcall.engine.records import AttemptRecord, Progress, TurnRecord, spent
-from mustcall.engine.refusals import Refused, check_isolation, harvested, read_probe, told_of
+from mustcall.engine.records import AttemptRecord, TurnProgress, TurnRecord, spent
+from mustcall.engine.refusals import UpstreamRefused, check_isolation, harvested, read_probe, told_of
 from mustcall.engine.restoring import restored, without_empty_text
-from mustcall.engine.setting import Setting
 from mustcall.engine.spending.counting import Counting
+from mustcall.engine.stream_relay import StreamRelay
 from mustcall.engine.teaching import Teaching
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.failures.backoff import is_transient
 from mustcall.policy.failures.rejection import without_generation
 from mustcall.policy.limits.budget import has_time
 from mustcall.policy.reply.cut_prompt import estimate, prompt_bound
-from mustcall.policy.reply.gate import Gate, Shown
+from mustcall.policy.reply.gate import Gate, Released
 from mustcall.policy.reply.judge import Case, Judgement, judge
-from mustcall.policy.scanning.reply_scanner import Found, Lens
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
 from mustcall.policy.turn.remedy import ERRORS, Remedy
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from mustcall.telemetry.logs import log_of
 from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.endpoint import Endpoint
@@ -58,26 +58,26 @@ from mustcall.wire.registry import codec_for
 from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.skimming import skim
 
-__all__ = ["Turn"]
+__all__ = ["EngineTurn"]
 
 _logger = log_of("mustcall.engine")
 _NO_TIME = "the time for this request ran out before an attempt could be made"
 _TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
-class Turn:
+class EngineTurn:
     """One request up to its one outcome. `takes_bytes` says that the caller can be given the upstream's own bytes."""
 
     def __init__(
         self,
         inbound: Inbound,
         request: Request,
-        course: Course,
+        course: TurnState,
         endpoint: Endpoint,
         *,
         model: str | None,
-        setting: Setting,
-        progress: Progress,
+        setting: TurnContext,
+        progress: TurnProgress,
         deadline: float,
         takes_bytes: bool,
     ) -> None:
@@ -119,7 +119,7 @@ class Turn:
     async def reply(self) -> Reply:
         """Return the accepted reply; `raw` holds the upstream's own bytes of it where they may be forwarded.
 
-        Raise `Refused` for the upstream's own refusal, and `MustcallError`.
+        Raise `UpstreamRefused` for the upstream's own refusal, and `MustcallError`.
         """
         try:
             while True:
@@ -146,7 +146,7 @@ class Turn:
         try:
             while True:
                 answer = await self._send()
-                flow: Flow[P] | None = None
+                flow: StreamRelay[P] | None = None
                 if answer.error_body is not None or not is_event_stream(answer.reply.headers):
                     reply = await self._unstreamed(answer, outlet.shown)
                     if reply is None:
@@ -189,14 +189,16 @@ class Turn:
                 if over:
                     return
                 self._progress.holding = True
-        except (MustcallError, Refused) as error:
+        except (MustcallError, UpstreamRefused) as error:
             self._progress.holding = False
             if not outlet.begun:
-                raise (error if isinstance(error, Refused) else self.failed(error)) from None
-            yield outlet.fail(UpstreamRejected(error.told) if isinstance(error, Refused) else self.failed(error))
+                raise (error if isinstance(error, UpstreamRefused) else self.failed(error)) from None
+            yield outlet.fail(
+                UpstreamRejected(error.told) if isinstance(error, UpstreamRefused) else self.failed(error)
+            )
 
     async def first(self, pieces: AsyncGenerator[P]) -> P:
-        """Return the first of `pieces`, in the time of the turn; raise `Refused` and `MustcallError`."""
+        """Return the first of `pieces`, in the time of the turn; raise `UpstreamRefused` and `MustcallError`."""
         left = max(0.0, self._deadline - self._setting.clock.monotonic())
         try:
             with IdleTimer(left):
@@ -216,7 +218,7 @@ class Turn:
         lists = (course.plan.demand.notes, self._setting.notes, *noted)
         return tuple(dict.fromkeys(chain(*lists))) if any(lists) else ()
 
-    def _check_time(self, flow: Flow[Any]) -> None:
+    def _check_time(self, flow: StreamRelay[Any]) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
         now, most = self._setting.clock.monotonic(), self._endpoint.timeouts.read
         if flow.holding and now >= self._deadline:
@@ -224,7 +226,7 @@ class Turn:
         if flow.quiet and flow.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
-    async def _unstreamed(self, answer: Answer, shown: Shown) -> Reply | None:
+    async def _unstreamed(self, answer: Answer, shown: Released) -> Reply | None:
         """Read what came in one piece although a stream was asked for; return None to send again."""
         if answer.error_body is not None:
             return self._harvest(answer, answer.error_body)
@@ -239,22 +241,24 @@ class Turn:
             return hidden
         return reply
 
-    def _flow(self, outlet: Outlet[P]) -> Flow[P]:
+    def _flow(self, outlet: Outlet[P]) -> StreamRelay[P]:
         course, request = self._course, self.request
         closed = holds(course, request, self._setting.controls) or bool(outlet.shown)
         gate = Gate(closed=closed, trusted=trusts(course, request, readable=self._same_wire or self._binding.trivial))
         self._progress.holding = gate.stopped
         raw = self._forwards and not outlet.written
-        return Flow(self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw, limits=self._setting.limits)
+        return StreamRelay(
+            self._decoder(), self._shared, self._lens(), gate, outlet, raw=raw, limits=self._setting.limits
+        )
 
-    async def _conclude(self, original: Reply, flow: Flow[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
+    async def _conclude(self, original: Reply, flow: StreamRelay[P] | None, outlet: Outlet[P]) -> tuple[P, bool]:
         """Judge an attempt's reply; return what of it goes out now, and whether that ends the stream."""
         self._progress.holding = False
         shown = outlet.shown
         earlier = bool(shown) and not (flow is not None and flow.began)  # what is shown came from other attempts
         self.heavy = heft(original) > LARGE
         reply = await heavily(self._restored, original) if self.heavy else self._restored(original)
-        found: Found | None = None
+        found: ScanFindings | None = None
         if flow is not None:
             found = await heavily(flow.found, reply) if self.heavy else flow.found(reply)
         accepted = self._settle(await self._judge(reply, found), shown, spoke=earlier and shown.spoke)
@@ -287,7 +291,7 @@ class Turn:
     def _decoder(self) -> StreamDecoder:
         return self._theirs.stream_decoder(self._provenance)
 
-    def _lens(self) -> Lens:
+    def _lens(self) -> ReplyScanner:
         return self._echoing.lens(self._token)
 
     async def _send(self) -> Answer:
@@ -375,9 +379,9 @@ class Turn:
         return self._read_stream(upstream) if is_event_stream(upstream.headers) else self._decode_whole(upstream)
 
     async def _read_stream(self, upstream: UpstreamReply) -> tuple[Reply, bytes | None]:
-        lens = self._lens() if self._course.settles_early else Lens(None, "")
+        lens = self._lens() if self._course.settles_early else ReplyScanner(None, "")
         limits = self._setting.limits
-        flow = Flow(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False, limits=limits)
+        flow = StreamRelay(self._decoder(), self._shared, lens, Gate(closed=True), Heard(), raw=False, limits=limits)
         heavy = False
         try:
             async with aclosing(upstream.chunks()) as pieces:
@@ -418,7 +422,7 @@ class Turn:
             return respelled(reply, self._log), None
         return reply, body
 
-    async def _end(self, flow: Flow[Any], pieces: AsyncGenerator[bytes]) -> None:
+    async def _end(self, flow: StreamRelay[Any], pieces: AsyncGenerator[bytes]) -> None:
         """Read what follows the end of a stream; a demanded call ends one before that (rule 137), and so do blanks."""
         if flow.ended:
             await drain(pieces)
@@ -438,11 +442,11 @@ class Turn:
         bound = prompt_bound(self.request, len(self.inbound.body), reply.usage)
         return self._course.case(self._token, bound, self._outgoing.limit)
 
-    async def _judge(self, reply: Reply, seen: Found | None = None) -> Judgement:
+    async def _judge(self, reply: Reply, seen: ScanFindings | None = None) -> Judgement:
         """Judge a reply by what was `seen` in its text while it came, else by what is in it."""
         case = self._case(reply)
 
-        def look() -> tuple[Judgement, Found]:
+        def look() -> tuple[Judgement, ScanFindings]:
             found = self._echoing.look_through(reply, self._token) if seen is None else seen
             return judge(case, reply, found), found
 
@@ -458,7 +462,7 @@ class Turn:
         record.seconds = self._setting.clock.monotonic() - record.started
         return judged
 
-    def _settle(self, judged: Judgement, shown: Shown | None, *, spoke: bool = False) -> Reply | None:
+    def _settle(self, judged: Judgement, shown: Released | None, *, spoke: bool = False) -> Reply | None:
         """Carry a verdict's remedy out as far as it needs no upstream; return the reply to deliver, if it is one.
 
         `spoke` says that an attempt before this one was seen to speak: this one may then only add its calls.
@@ -541,7 +545,7 @@ class Turn:
         self.failed(UpstreamRejected(info))
         told = without_generation(info)
         same = self._same_wire and told is info and is_error_of(self.inbound.wire, body)
-        raise Refused(told, answer.reply.status, body if same else None)
+        raise UpstreamRefused(told, answer.reply.status, body if same else None)
 
     async def _pass_probe(self, upstream: UpstreamReply) -> None:
         """Take the answer of a probe, which nobody else sees; only what it cost is kept."""
@@ -552,7 +556,7 @@ class Turn:
             self._teaching.suppose(lesson)
         check_isolation(self._course, passed=True)
 
-    def _hidden(self, error: MustcallError, shown: Shown | None) -> Reply | None:
+    def _hidden(self, error: MustcallError, shown: Released | None) -> Reply | None:
         """Return the reply inside an upstream's error, to be judged (rule 128); None if there is none to be shown.
 
         Behind text or calls that went out, it would be said twice.
@@ -565,7 +569,7 @@ class Turn:
         self._log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
         return self._restored(reply)
 
-    async def _again_after(self, error: ErrorInfo, shown: Shown | None) -> bool:
+    async def _again_after(self, error: ErrorInfo, shown: Released | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
         record = self.record.attempts[-1]
         error = without_generation(error)
@@ -584,7 +588,7 @@ class Turn:
         await clock.sleep(wait)
         return True
 
-    def _give_up(self, flow: Flow[P], error: MustcallError, outlet: Outlet[P]) -> P:
+    def _give_up(self, flow: StreamRelay[P], error: MustcallError, outlet: Outlet[P]) -> P:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
         self._progress.holding = False
         if flow.raw and flow.said_so and not outlet.written:

@@ -12,16 +12,16 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.request import Request
-from mustcall.engine.aside import LARGE, Aside, heavily, here
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
-from mustcall.engine.issuing import Issued
+from mustcall.engine.issuing import IssuedStates
 from mustcall.engine.letting import keeps_reply
-from mustcall.engine.records import Progress, TurnRecord
-from mustcall.engine.setting import Setting
+from mustcall.engine.off_loop import LARGE, Aside, heavily, here
+from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.spending.budget_account import Budget, BudgetAccount, Metering
 from mustcall.engine.spending.metered import Metered
-from mustcall.engine.spending.purse import Budget, Metering, Purse
-from mustcall.engine.turn import Turn
+from mustcall.engine.turn import EngineTurn
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.facts.wording import Wording
@@ -31,7 +31,7 @@ from mustcall.policy.request.demand import Demand, renamed_locks, settle_demand
 from mustcall.policy.request.plan import make_plan
 from mustcall.policy.request.refused_tools import drop_refused
 from mustcall.policy.schema.tool_schemas import compile_tools
-from mustcall.policy.turn.state import Course
+from mustcall.policy.turn.state import TurnState
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import Learnt, Measurements, ProfileOverride, Resolved, resolve
 from mustcall.telemetry.stream import PROCESS, EventStream
@@ -42,10 +42,10 @@ from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
 
-__all__ = ["House", "Turns", "set_course"]
+__all__ = ["OperatorSettings", "Turns", "set_course"]
 
 
-class House(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's settings for every turn: grounding rules, profile overrides, the sentences, the controls.
 
     `budget` is the gateway's; an agent has its own.
@@ -68,7 +68,7 @@ def set_course(
     rules: Sequence[GroundingRule] = (),
     kept: bool = False,
     call_start: str = "call_",
-) -> Course:
+) -> TurnState:
     """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
     `kept` says that the upstream keeps the reply under its id, for the caller to go on from; `call_start` is how the
@@ -84,7 +84,7 @@ def set_course(
     offered = drop_refused(mend_history(request, profile, issuer, log, wording), profile, demand, log)
     mended = names.outgoing(compile_tools(offered, profile, log), log)
     plan = make_plan(mended, demand, profile, controls)
-    return Course(
+    return TurnState(
         request,
         mended,
         plan,
@@ -101,13 +101,13 @@ def set_course(
 
 def _passed(
     request: Request, profile: Profile, issuer: str, *, controls: Controls, wording: Wording, kept: bool
-) -> Course:
+) -> TurnState:
     """Return the course of a turn that only passes what is said."""
     log = AdaptationLog()
     lost = lost_force(controls)
     if lost is not None:
         log.add(lost.kind, lost.subject, lost.detail)
-    return Course(
+    return TurnState(
         request,
         request,
         make_plan(request, Demand(), profile, controls),
@@ -141,7 +141,7 @@ class Turns:
         self,
         transport: Transport,
         clock: Clock,
-        house: House | None = None,
+        house: OperatorSettings | None = None,
         learnt: Learnt | None = None,
         limits: Limits = DEFAULTS,
         *,
@@ -152,19 +152,19 @@ class Turns:
         self.events = events
         self._transport = transport
         self._clock = clock
-        self.house = house or House()
+        self.house = house or OperatorSettings()
         self.learnt = learnt or Learnt()
         self.measured = measured or Measurements()
         #: What the operator and probes say, joined once for each change.
         self._said = (self.measured.overrides, (*self.measured.overrides, *self.house.overrides))
-        self.issued = Issued()
-        self._last = Setting(transport=transport, clock=clock, learnt=self.learnt)
+        self.issued = IssuedStates()
+        self._last = TurnContext(transport=transport, clock=clock, learnt=self.learnt)
 
     def over(self, transport: Transport) -> "Turns":
         """Return these turns over another transport; what they learn stays shared."""
         other = copy(self)
         other._transport = transport  # noqa: SLF001  a copy of itself
-        other._last = Setting(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
+        other._last = TurnContext(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
         return other
 
     def known(self, endpoint: Endpoint, model: str) -> Resolved:
@@ -201,7 +201,7 @@ class Turns:
         endpoint: Endpoint,
         model: str,
         *,
-        progress: Progress,
+        progress: TurnProgress,
         turn_cost_usd: float = 0.0,
     ) -> Metered:
         """Return the meter of one turn that has a purse of its own. `model` is the name that is sent."""
@@ -209,7 +209,9 @@ class Turns:
         lent = endpoint.api_key is None and endpoint.forward_key and caller_key(inbound.headers) is not None
         return Metered(purse, self._transport, endpoint, model, progress, lent=lent, events=self.events)
 
-    def charged(self, purse: Purse, endpoint: Endpoint, model: str, *, progress: Progress, step: str) -> Metered:
+    def charged(
+        self, purse: BudgetAccount, endpoint: Endpoint, model: str, *, progress: TurnProgress, step: str
+    ) -> Metered:
         """Return the meter of one step of a run, on the run's purse."""
         return Metered(purse, self._transport, endpoint, model, progress, step=step, events=self.events)
 
@@ -221,7 +223,7 @@ class Turns:
         *,
         asked: str,
         controls: Controls,
-        progress: Progress,
+        progress: TurnProgress,
         deadline: float,
         metered: Metered | None = None,
     ) -> WholeReply | StreamedReply:
@@ -264,19 +266,19 @@ class Turns:
         *,
         asked: str,
         controls: Controls,
-        progress: Progress,
+        progress: TurnProgress,
         deadline: float,
         metered: Metered | None = None,
         takes_bytes: bool = False,
         profile: Profile | None = None,
-    ) -> Turn:
+    ) -> EngineTurn:
         """Return a turn for a reader of values, or of bytes too, before anything is sent."""
         sent = model or asked
         known = profile or self.profile(endpoint, sent, inbound.tenant)
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
         begun = here(self._begun, *asked_for) if _unread(inbound) <= LARGE * 4 else Aside.ASIDE
         request, course = await heavily(self._begun, *asked_for) if begun is Aside.ASIDE else begun
-        turn = Turn(
+        turn = EngineTurn(
             inbound,
             request,
             course,
@@ -292,11 +294,11 @@ class Turns:
         turn.record.model, turn.record.place, turn.record.wire = sent, endpoint.base_url, endpoint.wire
         return turn
 
-    def _setting(self, controls: Controls, metered: Metered | None) -> Setting:
+    def _setting(self, controls: Controls, metered: Metered | None) -> TurnContext:
         """Return the surroundings of a turn; the last ones, where they are the same."""
         if metered is None and self._last.controls is controls:
             return self._last
-        setting = Setting(
+        setting = TurnContext(
             transport=self._transport if metered is None else metered,
             clock=self._clock,
             learnt=self.learnt,
@@ -313,7 +315,7 @@ class Turns:
 
     def _begun(
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
-    ) -> tuple[Request, Course]:
+    ) -> tuple[Request, TurnState]:
         """Read a request and set the course of its turn."""
         request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
         course = set_course(

@@ -17,13 +17,13 @@ from mustcall.core.errors import ErrorInfo, ModelError, MustcallError
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.exchange import Inbound, WholeReply, is_event_stream
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns
-from mustcall.evals.asking import Sampling, ask, greet
+from mustcall.evals.client_requests import Sampling, ask, greet
 from mustcall.evals.plain import read_plainly
 from mustcall.evals.questions import Question
 from mustcall.evals.reading import read_stream, read_whole, text_of
-from mustcall.evals.rows import Arm, Fault, Form, MadeCall, Row
+from mustcall.evals.rows import Arm, EvalRow, Form, MadeCall, ReplyError
 from mustcall.policy.failures.rejection import Rejection, classify_rejection
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock, Tries, send_patiently
@@ -32,8 +32,8 @@ from mustcall.wire.registry import codec_for
 
 __all__ = [
     "Asker",
+    "EvalSubject",
     "GatewayPath",
-    "Subject",
     "ask_bare",
     "ask_engine",
     "ask_gateway",
@@ -45,10 +45,10 @@ __all__ = [
 #: How much of an error's message is kept.
 _LONGEST = 400
 
-Asker = Callable[[Question, int], Awaitable[Row]]
+Asker = Callable[[Question, int], Awaitable[EvalRow]]
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class EvalSubject(msgspec.Struct, frozen=True, kw_only=True):
     """Who is measured and by what means.
 
     `wire` is the caller's for the mustcall arm, the upstream's own if None. `form` is how the bare arm gets its tools.
@@ -85,20 +85,20 @@ class _Got(msgspec.Struct, kw_only=True):
     """What an arm found out; a row is made of it."""
 
     reply: Reply | None = None
-    fault: Fault | None = None
+    fault: ReplyError | None = None
     usage: Usage | None = None
     sends: int = 0
     verdicts: tuple[str, ...] = ()
     rungs: tuple[str, ...] = ()
 
 
-def make_askers(subject: Subject, path: GatewayPath | None = None) -> dict[Arm, Asker]:
+def make_askers(subject: EvalSubject, path: GatewayPath | None = None) -> dict[Arm, Asker]:
     """Return how each arm is asked; mustcall over HTTP where there is a gateway, else in this process."""
 
-    async def bare(question: Question, turn: int) -> Row:
+    async def bare(question: Question, turn: int) -> EvalRow:
         return await ask_bare(subject, question, turn)
 
-    async def engine(question: Question, turn: int) -> Row:
+    async def engine(question: Question, turn: int) -> EvalRow:
         if path is None:
             return await ask_engine(subject, question, turn)
         return await ask_gateway(subject, path, question, turn)
@@ -106,7 +106,7 @@ def make_askers(subject: Subject, path: GatewayPath | None = None) -> dict[Arm, 
     return {Arm.BARE: bare, Arm.MUSTCALL: engine}
 
 
-async def warm_up(subject: Subject) -> None:
+async def warm_up(subject: EvalSubject) -> None:
     """Make the server load its model before anything is timed; what comes of it the first question will tell."""
     endpoint = subject.endpoint
     body = msgspec.json.encode(greet(endpoint.wire, subject.model))
@@ -115,7 +115,7 @@ async def warm_up(subject: Subject) -> None:
         await _read(reply)
 
 
-async def settle_form(subject: Subject, question: Question) -> Form:
+async def settle_form(subject: EvalSubject, question: Question) -> Form:
     """Tell how a model in this process gets its tools: in words if its chat template has no place for them.
 
     An HTTP server documents the `tools` of its wire, so it is not asked.
@@ -133,7 +133,7 @@ async def settle_form(subject: Subject, question: Question) -> Form:
     return Form.WORDS if refused is Rejection.TOOLS_UNSUPPORTED else Form.NATIVE
 
 
-async def ask_bare(subject: Subject, question: Question, turn: int = 1) -> Row:
+async def ask_bare(subject: EvalSubject, question: Question, turn: int = 1) -> EvalRow:
     """Ask the upstream itself, once."""
     endpoint, clock = subject.endpoint, subject.clock
     codec, tries, began = codec_for(endpoint.wire), Tries(), clock.monotonic()
@@ -164,10 +164,10 @@ async def ask_bare(subject: Subject, question: Question, turn: int = 1) -> Row:
     return row
 
 
-async def ask_engine(subject: Subject, question: Question, turn: int = 1) -> Row:
+async def ask_engine(subject: EvalSubject, question: Question, turn: int = 1) -> EvalRow:
     """Take a turn with the full contract, in this process."""
     clock, turns, wire = subject.clock, subject.turns, subject.caller_wire
-    codec, progress, began = codec_for(wire), Progress(), clock.monotonic()
+    codec, progress, began = codec_for(wire), TurnProgress(), clock.monotonic()
     body = ask(question, wire, subject.model, subject.sampling, stream=subject.stream)
     inbound = Inbound(
         wire=wire,
@@ -205,7 +205,7 @@ async def ask_engine(subject: Subject, question: Question, turn: int = 1) -> Row
     return _row(subject, question, Arm.MUSTCALL, wire, got, seconds=clock.monotonic() - began, turn=turn)
 
 
-async def ask_gateway(subject: Subject, path: GatewayPath, question: Question, turn: int = 1) -> Row:
+async def ask_gateway(subject: EvalSubject, path: GatewayPath, question: Question, turn: int = 1) -> EvalRow:
     """Send a question to a gateway over HTTP, and read of its headers what it tells of the turn."""
     clock, wire = subject.clock, subject.caller_wire
     codec, began = codec_for(wire), clock.monotonic()
@@ -285,9 +285,11 @@ async def _after(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[
             yield chunk
 
 
-def _row(subject: Subject, question: Question, arm: Arm, wire: Wire, got: _Got, *, seconds: float, turn: int) -> Row:
+def _row(
+    subject: EvalSubject, question: Question, arm: Arm, wire: Wire, got: _Got, *, seconds: float, turn: int
+) -> EvalRow:
     usage, reply = got.usage or Usage(), got.reply
-    return Row(
+    return EvalRow(
         id=question.id,
         set=question.set,
         arm=arm,
@@ -314,6 +316,6 @@ def _leaves(kind: type[ModelError]) -> frozenset[str]:
     return frozenset({kind.code}).union(*(_leaves(each) for each in below))
 
 
-def _fault(info: ErrorInfo) -> Fault:
+def _fault(info: ErrorInfo) -> ReplyError:
     message = info.message.splitlines()[0] if info.message else info.code
-    return Fault(code=info.code, message=message[:_LONGEST], upstream=info.code not in _leaves(ModelError))
+    return ReplyError(code=info.code, message=message[:_LONGEST], upstream=info.code not in _leaves(ModelError))

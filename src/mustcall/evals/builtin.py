@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Sequence
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.prompts import Prompt, as_question, describe_wanted, load_prompts, prompts_text
-from mustcall.evals.questions import Demand, Question
+from mustcall.evals.prompts import EvalPrompt, as_question, describe_wanted, load_prompts, prompts_text
+from mustcall.evals.questions import AskedCall, Question
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import score
 from mustcall.evals.suites import Grade
@@ -23,11 +23,11 @@ class BuiltinSuite:
         """A short hash of the data file."""
         return hashlib.sha256(prompts_text().encode()).hexdigest()[:16]
 
-    def sets(self, choice: Demand | None) -> tuple[str, ...]:
+    def sets(self, choice: AskedCall | None) -> tuple[str, ...]:
         """Return one set for each demand; with a choice, all prompts are asked with it in one."""
-        return tuple(map(str, Demand)) if choice is None else (str(choice),)
+        return tuple(map(str, AskedCall)) if choice is None else (str(choice),)
 
-    def questions(self, name: str, choice: Demand | None) -> Sequence[Question]:
+    def questions(self, name: str, choice: AskedCall | None) -> Sequence[Question]:
         """Return the prompts that demand what the set is called after, or all of them with the choice."""
         prompts = [prompt for prompt in load_prompts() if choice is not None or prompt.demand == name]
         return [as_question(prompt, choice) for prompt in prompts]
@@ -44,7 +44,7 @@ class BuiltinSuite:
         return Grade(called=bool(calls), valid=scored.valid, right=scored.right_arguments, problem=problem)
 
 
-def _prompt(name: str) -> Prompt:
+def _prompt(name: str) -> EvalPrompt:
     for prompt in load_prompts():
         if prompt.id == name:
             return prompt

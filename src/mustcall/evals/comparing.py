@@ -9,12 +9,12 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.evals.statistics import mcnemar
-from mustcall.evals.summary import Column, Graded, Summary
+from mustcall.evals.summary import Column, EvalSummary, Graded
 
-__all__ = ["Change", "compare_runs", "read_summary"]
+__all__ = ["ColumnChange", "compare_runs", "read_summary"]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ColumnChange(msgspec.Struct, frozen=True, kw_only=True):
     """One column of one set in both runs: questions in common, right before and now, and how they moved."""
 
     set: str
@@ -27,17 +27,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     p: float
 
 
-def read_summary(file: Path) -> Summary:
+def read_summary(file: Path) -> EvalSummary:
     """Return what an earlier run wrote; raise `ConfigError` if the file is none."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Summary)
+        return msgspec.json.decode(file.read_bytes(), type=EvalSummary)
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not what `mustcall eval --json` writes: {error}") from None
 
 
-def compare_runs(old: Summary, new: Summary) -> list[Change]:
+def compare_runs(old: EvalSummary, new: EvalSummary) -> list[ColumnChange]:
     """Return what became of each set and column that both runs have, in the new one's order."""
     if old.facts.suite != new.facts.suite or old.facts.data != new.facts.data:
         raise ConfigError(
@@ -48,11 +48,11 @@ def compare_runs(old: Summary, new: Summary) -> list[Change]:
     return [change for change in changes if change.common]
 
 
-def _change(old: Summary, new: Summary, name: str, column: Column) -> Change:
+def _change(old: EvalSummary, new: EvalSummary, name: str, column: Column) -> ColumnChange:
     before, now = (_right(run.graded, name, column) for run in (old, new))
     both = [(before[question], now[question]) for question in now if question in before]
     gained, lost = both.count((False, True)), both.count((True, False))
-    return Change(
+    return ColumnChange(
         set=name,
         column=column,
         common=len(both),

@@ -6,8 +6,8 @@ from statistics import median
 
 import msgspec
 
-from mustcall.evals.questions import Demand
-from mustcall.evals.results import Pair, Run, Trial
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.results import EvalResults, Pair, Trial
 from mustcall.evals.rows import Arm, Ending
 from mustcall.evals.scoring import Score
 from mustcall.evals.statistics import Share, share_of
@@ -54,7 +54,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     shares: dict[Arm, dict[Measure, Share]]
-    by_demand: dict[Demand, dict[Arm, dict[Measure, Share]]]
+    by_demand: dict[AskedCall, dict[Arm, dict[Measure, Share]]]
     only: dict[Measure, tuple[int, int]]
     cost: dict[Arm, Cost]
     written: dict[Arm, int]
@@ -62,10 +62,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     unread: bool
 
 
-def add_up(run: Run) -> Figures:
+def add_up(run: EvalResults) -> Figures:
     """Add up what was measured, whole or partial."""
     pairs = run.pairs
-    kinds = [demand for demand in Demand if any(pair.demand is demand for pair in pairs)]
+    kinds = [demand for demand in AskedCall if any(pair.demand is demand for pair in pairs)]
     return Figures(
         shares=_arms(pairs),
         by_demand={kind: _arms([pair for pair in pairs if pair.demand is kind]) for kind in kinds},

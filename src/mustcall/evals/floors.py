@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.summary import ALL, Column, Summary
+from mustcall.evals.summary import ALL, Column, EvalSummary
 
-__all__ = ["Floor", "check_floors", "missed_floors", "read_floor"]
+__all__ = ["LeastShare", "check_floors", "missed_floors", "read_floor"]
 
 
-class Floor(msgspec.Struct, frozen=True):
+class LeastShare(msgspec.Struct, frozen=True):
     """The least share of right answers that a column of a set must have, from 0 to 1."""
 
     set: str
@@ -19,7 +19,7 @@ class Floor(msgspec.Struct, frozen=True):
     share: float
 
 
-def read_floor(text: str) -> Floor:
+def read_floor(text: str) -> LeastShare:
     """Read `SET=SHARE` or `SET.ARM=SHARE`; a share is a number from 0 to 1, or from 0 % to 100 %."""
     place, equals, share = text.partition("=")
     name, dot, column = place.partition(".")
@@ -27,7 +27,7 @@ def read_floor(text: str) -> Floor:
         raise ConfigError(
             f"--at-least must be SET=SHARE or SET.ARM=SHARE with one of {', '.join(Column)} as the arm, got {text!r}"
         )
-    return Floor(name, Column(column) if dot else Column.MUSTCALL, _read_share(share, text))
+    return LeastShare(name, Column(column) if dot else Column.MUSTCALL, _read_share(share, text))
 
 
 def _read_share(text: str, whole: str) -> float:
@@ -41,14 +41,14 @@ def _read_share(text: str, whole: str) -> float:
     return value
 
 
-def check_floors(floors: Sequence[Floor], sets: Sequence[str]) -> None:
+def check_floors(floors: Sequence[LeastShare], sets: Sequence[str]) -> None:
     """Raise `ConfigError` for a floor of a set that is not asked."""
     for floor in floors:
         if floor.set not in (*sets, ALL):
             raise ConfigError(f"--at-least names the set {floor.set!r}, which is not asked; asked: {', '.join(sets)}")
 
 
-def missed_floors(summary: Summary, floors: Sequence[Floor]) -> list[str]:
+def missed_floors(summary: EvalSummary, floors: Sequence[LeastShare]) -> list[str]:
     """Say which floors were missed, one line each."""
     missed: list[str] = []
     for floor in floors:

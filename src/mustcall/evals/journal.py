@@ -17,11 +17,11 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.evals.asking import Sampling
-from mustcall.evals.questions import Demand
-from mustcall.evals.rows import Arm, Form, Row
+from mustcall.evals.client_requests import Sampling
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.rows import Arm, EvalRow, Form
 
-__all__ = ["Journal", "RunFacts", "find_unfinished", "read_journal"]
+__all__ = ["ReplyJournal", "RunFacts", "find_unfinished", "read_journal"]
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...]
     limit: int | None
     seed: int
-    choice: Demand | None
+    choice: AskedCall | None
     model: str
     upstream: str
     address: str
@@ -68,7 +68,7 @@ def _shown(name: str, value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def read_journal(file: Path) -> tuple[RunFacts, tuple[Row, ...]]:
+def read_journal(file: Path) -> tuple[RunFacts, tuple[EvalRow, ...]]:
     """Return what a file holds, the last word on each question and arm; raise `ConfigError` if it is no such file."""
     try:
         data = file.read_bytes()
@@ -78,7 +78,7 @@ def read_journal(file: Path) -> tuple[RunFacts, tuple[Row, ...]]:
     return facts, _latest(rows)
 
 
-def _parse(data: bytes, file: Path) -> tuple[RunFacts, list[Row], int]:
+def _parse(data: bytes, file: Path) -> tuple[RunFacts, list[EvalRow], int]:
     """Return the circumstances, the rows, and the length of what is whole."""
     whole = data.rfind(b"\n") + 1
     lines = data[:whole].splitlines()
@@ -88,16 +88,16 @@ def _parse(data: bytes, file: Path) -> tuple[RunFacts, list[Row], int]:
         facts = msgspec.json.decode(lines[0], type=RunFacts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not a file of replies: line 1: {error}") from None
-    rows: list[Row] = []
+    rows: list[EvalRow] = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            rows.append(msgspec.json.decode(line, type=Row))
+            rows.append(msgspec.json.decode(line, type=EvalRow))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{file} is damaged at line {number}: {error}") from None
     return facts, rows, whole
 
 
-def _latest(rows: Iterable[Row]) -> tuple[Row, ...]:
+def _latest(rows: Iterable[EvalRow]) -> tuple[EvalRow, ...]:
     return tuple({(row.id, row.arm): row for row in rows}.values())
 
 
@@ -121,12 +121,12 @@ def find_unfinished(directory: Path, facts: RunFacts) -> Path | None:
     return None
 
 
-def _answered(rows: Iterable[Row]) -> tuple[Row, ...]:
+def _answered(rows: Iterable[EvalRow]) -> tuple[EvalRow, ...]:
     """Return the last word on each question and arm, without those that the upstream itself failed to answer."""
     return tuple(row for row in _latest(rows) if row.fault is None or not row.fault.upstream)
 
 
-class Journal:
+class ReplyJournal:
     """A file that replies are added to; `rows` are those it held when it was opened, `facts` those of its first line.
 
     What the upstream itself failed to answer is not among the rows, so that it is asked again. While it is open, no
@@ -136,7 +136,7 @@ class Journal:
     def __init__(self, file: Path, facts: RunFacts) -> None:
         self.file = file
         self.facts = facts
-        self.rows: tuple[Row, ...] = ()
+        self.rows: tuple[EvalRow, ...] = ()
         try:
             self._out = file.open("ab", buffering=0)
         except OSError as error:
@@ -172,7 +172,7 @@ class Journal:
         """The questions and arms that need not be asked again."""
         return frozenset((row.id, row.arm) for row in self.rows)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: EvalRow) -> None:
         """Write a reply; raise `ConfigError` where it cannot be written whole, and leave only whole lines."""
         self._write(msgspec.json.encode(row))
 

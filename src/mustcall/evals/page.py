@@ -8,7 +8,7 @@ from html import escape
 
 from mustcall.evals.figures import Figures, Measure, add_up
 from mustcall.evals.html import bar, document, table
-from mustcall.evals.results import Pair, Run, Trial
+from mustcall.evals.results import EvalResults, Pair, Trial
 from mustcall.evals.rows import Arm, Form
 from mustcall.evals.scoring import Score
 from mustcall.evals.wording import (
@@ -42,7 +42,7 @@ _FORMS = {
 _GRADES = ("no valid call", "valid call, wrong tool", "right tool, wrong arguments", "right arguments")
 
 
-def write_page(run: Run) -> str:
+def write_page(run: EvalResults) -> str:
     """Return the report."""
     figures = add_up(run)
     return document(
@@ -59,7 +59,7 @@ def write_page(run: Run) -> str:
     )
 
 
-def _opening(run: Run, figures: Figures) -> Iterator[str]:
+def _opening(run: EvalResults, figures: Figures) -> Iterator[str]:
     told = run.circumstances
     yield f"<h1>{escape(headline(figures))}</h1>"
     yield (
@@ -84,7 +84,7 @@ def _grade(score: Score) -> int:
     return score.valid + score.right_tool + score.right_arguments
 
 
-def _cells(run: Run) -> Iterator[str]:
+def _cells(run: EvalResults) -> Iterator[str]:
     yield "<h2>Prompt by prompt</h2>"
     for arm in Arm:
         yield f'<p>{ARMS[arm]}</p><ul class="cells" aria-hidden="true">'
@@ -114,7 +114,7 @@ def _by_demand(figures: Figures) -> Iterator[str]:
     yield "</table></div>"
 
 
-def _method(run: Run, figures: Figures) -> Iterator[str]:
+def _method(run: EvalResults, figures: Figures) -> Iterator[str]:
     told = run.circumstances
     yield "<h2>How it was measured</h2>"
     yield (
@@ -137,7 +137,7 @@ def _method(run: Run, figures: Figures) -> Iterator[str]:
     )
 
 
-def _prompts(run: Run) -> Iterator[str]:
+def _prompts(run: EvalResults) -> Iterator[str]:
     yield '<h2>Every reply</h2><p class="faint">The two marks are the bare reply and mustcall\'s.</p>'
     for pair in run.pairs:
         marks = "".join(f'<span class="mark s{_grade(pair.arm(arm).score)}"></span>' for arm in Arm)

@@ -8,9 +8,9 @@ import msgspec
 from mustcall.core.tools import Tool
 from mustcall.dialects import parse
 from mustcall.evals.arms import Asker
-from mustcall.evals.prompts import Prompt, as_question, describe_wanted
+from mustcall.evals.prompts import EvalPrompt, as_question, describe_wanted
 from mustcall.evals.results import Pair, Trial
-from mustcall.evals.rows import Arm, Row
+from mustcall.evals.rows import Arm, EvalRow
 from mustcall.evals.runner import ask_all
 from mustcall.evals.scoring import Score, score
 
@@ -21,7 +21,7 @@ _LONGEST = 400
 
 
 async def compare(
-    prompts: Sequence[Prompt],
+    prompts: Sequence[EvalPrompt],
     askers: Mapping[Arm, Asker],
     *,
     name: str,
@@ -42,7 +42,7 @@ async def compare(
                 trials = {}
 
 
-def trial_of(prompt: Prompt, row: Row) -> Trial:
+def trial_of(prompt: EvalPrompt, row: EvalRow) -> Trial:
     """Score a reply."""
     return Trial(
         ending=row.ending,
@@ -60,7 +60,7 @@ def trial_of(prompt: Prompt, row: Row) -> Trial:
     )
 
 
-def _pair(prompt: Prompt, trials: Mapping[Arm, Trial]) -> Pair:
+def _pair(prompt: EvalPrompt, trials: Mapping[Arm, Trial]) -> Pair:
     return Pair(
         prompt=prompt.id,
         says=prompt.says,

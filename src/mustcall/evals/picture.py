@@ -4,14 +4,14 @@ from pathlib import Path
 
 from mustcall.evals.chart import Chart, Series, draw_chart
 from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import Run
+from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm
 from mustcall.evals.wording import ARMS, headline, partial_note
 
 __all__ = ["draw_picture"]
 
 
-def draw_picture(run: Run, file: Path) -> None:
+def draw_picture(run: EvalResults, file: Path) -> None:
     """Write the chart to a file."""
     figures, told = add_up(run), run.circumstances
     note = f"{told.model}, {len(run.pairs)} prompts; lines are 95 % intervals (Wilson). {partial_note(run)}".strip()

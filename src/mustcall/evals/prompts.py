@@ -14,13 +14,13 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.evals.questions import Demand, Question, Role, Said
+from mustcall.evals.questions import AskedCall, Question, Said, Speaker
 
 __all__ = [
+    "EvalPrompt",
     "Expected",
     "Items",
     "OneOf",
-    "Prompt",
     "Same",
     "SameText",
     "Words",
@@ -78,7 +78,7 @@ class _Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     id: str
     says: str
     offers: tuple[str, ...]
-    demand: Demand
+    demand: AskedCall
     wants: str
     arguments: dict[str, Expected]
     may: dict[str, Expected] = {}
@@ -89,13 +89,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     prompt: tuple[_Form, ...]
 
 
-class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+class EvalPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """One question and its right answer: a call of `wants`. `arguments` must be there as said, `may` may be."""
 
     id: str
     says: str
     tools: tuple[Tool, ...]
-    demand: Demand
+    demand: AskedCall
     wants: str
     arguments: dict[str, Expected]
     may: dict[str, Expected] = {}
@@ -108,7 +108,7 @@ def prompts_text() -> str:
 
 
 @cache
-def load_prompts() -> tuple[Prompt, ...]:
+def load_prompts() -> tuple[EvalPrompt, ...]:
     """Return all prompts, in the order of the file. Reads it once in a process."""
     file = msgspec.convert(tomllib.loads(prompts_text()), _File)
     tools = {
@@ -116,7 +116,7 @@ def load_prompts() -> tuple[Prompt, ...]:
         for name, offer in file.tools.items()
     }
     return tuple(
-        Prompt(
+        EvalPrompt(
             id=form.id,
             says=form.says,
             tools=tuple(tools[name] for name in form.offers),
@@ -129,7 +129,7 @@ def load_prompts() -> tuple[Prompt, ...]:
     )
 
 
-def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[Prompt, ...]:
+def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[EvalPrompt, ...]:
     """Return the first `count` prompts (all without it); with a seed, of an order that the seed decides.
 
     The file's order mixes the demands, so that a short run is a fair sample of the whole.
@@ -142,20 +142,20 @@ def choose_prompts(count: int | None = None, seed: int | None = None) -> tuple[P
     return tuple(prompts[:count])
 
 
-def as_question(prompt: Prompt, choice: Demand | None = None) -> Question:
+def as_question(prompt: EvalPrompt, choice: AskedCall | None = None) -> Question:
     """Return a prompt as it is asked: one user message; with a choice, that instead of the prompt's own demand."""
     demand = choice or prompt.demand
     return Question(
         id=prompt.id,
         set=str(demand),
-        messages=(Said(Role.USER, prompt.says),),
+        messages=(Said(Speaker.USER, prompt.says),),
         tools=prompt.tools,
         demand=demand,
-        named=prompt.wants if demand is Demand.NAMED else None,
+        named=prompt.wants if demand is AskedCall.NAMED else None,
     )
 
 
-def describe_wanted(prompt: Prompt) -> str:
+def describe_wanted(prompt: EvalPrompt) -> str:
     """Say the right call in words."""
     arguments = ", ".join(f"{name}: {_described(expected)}" for name, expected in prompt.arguments.items())
     return f"{prompt.wants}({arguments})"

@@ -9,10 +9,10 @@ import msgspec
 
 from mustcall.core.tools import Tool
 
-__all__ = ["Demand", "Question", "Role", "Said"]
+__all__ = ["AskedCall", "Question", "Said", "Speaker"]
 
 
-class Demand(StrEnum):
+class AskedCall(StrEnum):
     """What the caller asks for: some call, one tool by name, or a call if the model sees fit."""
 
     REQUIRED = "required"
@@ -20,7 +20,7 @@ class Demand(StrEnum):
     AUTO = "auto"
 
 
-class Role(StrEnum):
+class Speaker(StrEnum):
     """Who says a message."""
 
     SYSTEM = "system"
@@ -31,18 +31,18 @@ class Role(StrEnum):
 class Said(msgspec.Struct, frozen=True):
     """One message."""
 
-    role: Role
+    role: Speaker
     text: str
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a suite. `named` is the tool that `Demand.NAMED` names; `set` groups questions in the figures."""
+    """One request of a suite. `named` is the tool that `AskedCall.NAMED` names; `set` groups questions in figures."""
 
     id: str
     set: str
     messages: tuple[Said, ...]
     tools: tuple[Tool, ...]
-    demand: Demand
+    demand: AskedCall
     named: str | None = None
 
     @property

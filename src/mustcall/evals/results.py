@@ -6,12 +6,12 @@ Holds what was seen and judges nothing; `figures` adds it up.
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.evals.asking import Sampling
-from mustcall.evals.questions import Demand
-from mustcall.evals.rows import Arm, Ending, Fault, Form, MadeCall
+from mustcall.evals.client_requests import Sampling
+from mustcall.evals.questions import AskedCall
+from mustcall.evals.rows import Arm, Ending, Form, MadeCall, ReplyError
 from mustcall.evals.scoring import Score
 
-__all__ = ["Circumstances", "Pair", "Run", "Trial"]
+__all__ = ["EvalConditions", "EvalResults", "Pair", "Trial"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[MadeCall, ...] = ()
     text: str = ""
     written: bool = False
-    fault: Fault | None = None
+    fault: ReplyError | None = None
     sends: int = 1
     seconds: float = 0.0
     input_tokens: int = 0
@@ -40,7 +40,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: str
     says: str
-    demand: Demand
+    demand: AskedCall
     wanted: str
     characters: int
     bare: Trial
@@ -51,7 +51,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return self.bare if arm is Arm.BARE else self.mustcall
 
 
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+class EvalConditions(msgspec.Struct, frozen=True, kw_only=True):
     """Who was measured, when and how. `started` is ISO 8601; `form` is how the bare arm got its tools."""
 
     model: str
@@ -66,10 +66,10 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class EvalResults(msgspec.Struct, frozen=True, kw_only=True):
     """A run as far as it came."""
 
-    circumstances: Circumstances
+    circumstances: EvalConditions
     pairs: tuple[Pair, ...]
 
     @property

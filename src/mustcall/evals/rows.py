@@ -5,9 +5,9 @@ from enum import StrEnum
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.evals.questions import Demand
+from mustcall.evals.questions import AskedCall
 
-__all__ = ["Arm", "Ending", "Fault", "Form", "MadeCall", "Row"]
+__all__ = ["Arm", "Ending", "EvalRow", "Form", "MadeCall", "ReplyError"]
 
 
 class Arm(StrEnum):
@@ -39,7 +39,7 @@ class MadeCall(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyError(msgspec.Struct, frozen=True, kw_only=True):
     """The error a reply ended in. `upstream` tells an upstream that does not work from a model that does not call."""
 
     code: str
@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     upstream: bool
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EvalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reply.
 
     `sends` are upstream calls, transport retries included; 0 where they are not told. `verdicts` and `rungs` are
@@ -60,14 +60,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     set: str
     arm: Arm
     wire: Wire
-    choice: Demand
+    choice: AskedCall
     request_id: str
     stream: bool = False
     form: Form = Form.NATIVE
     text: str = ""
     calls: tuple[MadeCall, ...] = ()
     finish: str | None = None
-    fault: Fault | None = None
+    fault: ReplyError | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     sends: int = 0

@@ -12,7 +12,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.evals.arms import Asker
 from mustcall.evals.questions import Question
-from mustcall.evals.rows import Arm, Row
+from mustcall.evals.rows import Arm, EvalRow
 
 __all__ = ["ask_all"]
 
@@ -26,7 +26,7 @@ async def ask_all(
     *,
     name: str,
     done: Collection[tuple[str, Arm]] = (),
-) -> AsyncGenerator[Row]:
+) -> AsyncGenerator[EvalRow]:
     """Yield a row for each question and arm that is not done.
 
     An upstream that answers neither arm of the first question, or of several in a row, is an error: asking on would say
@@ -37,7 +37,7 @@ async def ask_all(
     for question in questions:
         order = list(askers)[:: -1 if asked[question.set] % 2 else 1]
         asked[question.set] += 1
-        rows: list[Row] = []
+        rows: list[EvalRow] = []
         for arm in order:
             if (question.id, arm) in done:
                 continue

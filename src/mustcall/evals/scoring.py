@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.evals.prompts import Expected, Items, OneOf, Prompt, Same, SameText, Words
+from mustcall.evals.prompts import EvalPrompt, Expected, Items, OneOf, Same, SameText, Words
 from mustcall.evals.rows import MadeCall
 from mustcall.policy.schema.validation import Unreadable, fits, read_json, validator_for
 
@@ -31,7 +31,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     right_arguments: bool = False
 
 
-def score(prompt: Prompt, calls: Sequence[MadeCall]) -> Score:
+def score(prompt: EvalPrompt, calls: Sequence[MadeCall]) -> Score:
     """Score the calls of one reply; a reply with several is only as good as the worst of them."""
     tools = {tool.name: tool for tool in prompt.tools}
     read = [read_arguments(tools.get(call.name), call.arguments) for call in calls]
@@ -58,7 +58,7 @@ def read_arguments(tool: Tool | None, text: str) -> JsonObject | None:
     return cast("JsonObject", value)  # JSON objects have string keys
 
 
-def _are_right(prompt: Prompt, arguments: JsonObject, schema: JsonObject) -> bool:
+def _are_right(prompt: EvalPrompt, arguments: JsonObject, schema: JsonObject) -> bool:
     """Tell whether every wanted argument is there as wanted, and nothing else that says anything."""
     if any(name not in arguments or not matches(want, arguments[name]) for name, want in prompt.arguments.items()):
         return False

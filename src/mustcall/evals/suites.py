@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
-from mustcall.evals.questions import Demand, Question
+from mustcall.evals.questions import AskedCall, Question
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import read_arguments
 
@@ -44,11 +44,11 @@ class Suite(Protocol):
         """Which data it asks; replies to other data cannot be scored with it."""
         ...
 
-    def sets(self, choice: Demand | None) -> tuple[str, ...]:
+    def sets(self, choice: AskedCall | None) -> tuple[str, ...]:
         """Return the sets that can be asked with a choice (None: with the suite's own), in the order of reports."""
         ...
 
-    def questions(self, name: str, choice: Demand | None) -> Sequence[Question]:
+    def questions(self, name: str, choice: AskedCall | None) -> Sequence[Question]:
         """Return the questions of a set, in the suite's order."""
         ...
 
@@ -61,7 +61,7 @@ class Suite(Protocol):
         ...
 
 
-def check_sets(suite: Suite, wanted: Sequence[str], choice: Demand | None) -> tuple[str, ...]:
+def check_sets(suite: Suite, wanted: Sequence[str], choice: AskedCall | None) -> tuple[str, ...]:
     """Return the sets to ask, all of them where none is named; raise `ConfigError` for one that cannot be asked."""
     possible = suite.sets(choice)
     for name in wanted:
@@ -77,7 +77,7 @@ def check_sets(suite: Suite, wanted: Sequence[str], choice: Demand | None) -> tu
 
 
 def choose_questions(
-    suite: Suite, sets: Sequence[str], choice: Demand | None, *, limit: int | None, seed: int
+    suite: Suite, sets: Sequence[str], choice: AskedCall | None, *, limit: int | None, seed: int
 ) -> tuple[Question, ...]:
     """Return the questions in the order they are asked: of each set in turn, so that a run cut short is a fair sample.
 

@@ -12,11 +12,11 @@ import msgspec
 
 from mustcall.evals.journal import RunFacts
 from mustcall.evals.plain import read_plainly
-from mustcall.evals.rows import Arm, MadeCall, Row
+from mustcall.evals.rows import Arm, EvalRow, MadeCall
 from mustcall.evals.statistics import Share, mcnemar, quantile, share_of
 from mustcall.evals.suites import Grade, Suite
 
-__all__ = ["ALL", "Column", "ColumnFigures", "Comparison", "Graded", "SetFigures", "Summary", "summarise"]
+__all__ = ["ALL", "Column", "ColumnFigures", "Comparison", "EvalSummary", "Graded", "SetFigures", "summarise"]
 
 #: The name of all sets together.
 ALL = "all"
@@ -34,7 +34,7 @@ class Graded(msgspec.Struct, frozen=True):
     """One reply in one column, with its grade."""
 
     column: Column
-    row: Row
+    row: EvalRow
     grade: Grade
 
 
@@ -78,7 +78,7 @@ class SetFigures(msgspec.Struct, frozen=True, kw_only=True):
     against_plain: Comparison
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class EvalSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A run, graded and added up; the last set is all of them together if there are several."""
 
     facts: RunFacts
@@ -101,16 +101,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return next((each for each in self.sets if each.name == name), None)
 
 
-def summarise(facts: RunFacts, rows: Sequence[Row], suite: Suite) -> Summary:
+def summarise(facts: RunFacts, rows: Sequence[EvalRow], suite: Suite) -> EvalSummary:
     """Grade and add up."""
     graded = tuple(each for row in rows for each in _graded(row, suite))
     sets = [_set_figures(name, [each for each in graded if each.row.set == name]) for name in facts.sets]
     if len(sets) > 1:
         sets.append(_set_figures(ALL, graded))
-    return Summary(facts=facts, graded=graded, sets=tuple(sets))
+    return EvalSummary(facts=facts, graded=graded, sets=tuple(sets))
 
 
-def _graded(row: Row, suite: Suite) -> Iterable[Graded]:
+def _graded(row: EvalRow, suite: Suite) -> Iterable[Graded]:
     if row.arm is Arm.MUSTCALL:
         yield Graded(Column.MUSTCALL, row, _grade(row, row.calls, suite))
         return
@@ -118,7 +118,7 @@ def _graded(row: Row, suite: Suite) -> Iterable[Graded]:
     yield Graded(Column.PLAIN, row, _grade(row, row.calls or read_plainly(row.text), suite))
 
 
-def _grade(row: Row, calls: Sequence[MadeCall], suite: Suite) -> Grade:
+def _grade(row: EvalRow, calls: Sequence[MadeCall], suite: Suite) -> Grade:
     """Grade a reply; an error is never right, also where no call would be."""
     if row.fault is not None:
         return Grade(problem=f"{row.fault.code}: {row.fault.message}")

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
-from mustcall.evals.comparing import Change
+from mustcall.evals.comparing import ColumnChange
 from mustcall.evals.html import bar, document, table
 from mustcall.evals.plain import read_plainly
-from mustcall.evals.rows import Arm, Form, Row
+from mustcall.evals.rows import Arm, EvalRow, Form
 from mustcall.evals.suites import Suite
-from mustcall.evals.summary import Column, Graded, Summary
+from mustcall.evals.summary import Column, EvalSummary, Graded
 from mustcall.evals.summary_wording import (
     CHANGE_HEADS,
     COST_HEADS,
@@ -37,7 +37,7 @@ _FORMS = {
 }
 
 
-def write_summary_page(summary: Summary, suite: Suite, changes: Sequence[Change] | None = None) -> str:
+def write_summary_page(summary: EvalSummary, suite: Suite, changes: Sequence[ColumnChange] | None = None) -> str:
     """Return the report."""
     return document(
         headline(summary),
@@ -53,7 +53,7 @@ def write_summary_page(summary: Summary, suite: Suite, changes: Sequence[Change]
     )
 
 
-def _opening(summary: Summary) -> Iterator[str]:
+def _opening(summary: EvalSummary) -> Iterator[str]:
     facts = summary.facts
     yield f"<h1>{escape(headline(summary))}</h1>"
     yield (
@@ -64,7 +64,7 @@ def _opening(summary: Summary) -> Iterator[str]:
         yield f'<p class="warn">{escape(partial_note(summary))}</p>'
 
 
-def _chart(summary: Summary) -> Iterator[str]:
+def _chart(summary: EvalSummary) -> Iterator[str]:
     yield '<h2>Right answers</h2><p class="faint">The line on each bar is the 95 % interval (Wilson).</p>'
     for figures in summary.sets:
         yield f"<h3>{escape(figures.name)}</h3>"
@@ -72,7 +72,7 @@ def _chart(summary: Summary) -> Iterator[str]:
             yield bar(column, column, figures.name, figures.columns[column].right)
 
 
-def _tables(summary: Summary) -> Iterator[str]:
+def _tables(summary: EvalSummary) -> Iterator[str]:
     yield from table(RIGHT_HEADS, right_rows(summary))
     yield f'<p class="faint">{escape(RIGHT_NOTE)}</p><h2>What it cost</h2>'
     yield from table(COST_HEADS, cost_rows(summary))
@@ -81,7 +81,7 @@ def _tables(summary: Summary) -> Iterator[str]:
         yield f"<p>{escape(line)}</p>"
 
 
-def _method(summary: Summary) -> Iterator[str]:
+def _method(summary: EvalSummary) -> Iterator[str]:
     yield (
         "<h2>How it was measured</h2><p>Each question was asked in both arms, which took turns in going first. "
         "<b>bare</b> is the upstream's own reply to one request, as a client of its wire writes it. "
@@ -91,12 +91,12 @@ def _method(summary: Summary) -> Iterator[str]:
     )
 
 
-def _weights(summary: Summary) -> Iterator[str]:
+def _weights(summary: EvalSummary) -> Iterator[str]:
     if summary.facts.weights:
         yield f"<p>SHA-256 of the model file: <code>{escape(summary.facts.weights)}</code></p>"
 
 
-def _replies(summary: Summary, suite: Suite) -> Iterator[str]:
+def _replies(summary: EvalSummary, suite: Suite) -> Iterator[str]:
     yield '<h2>Every reply</h2><p class="faint">The marks are bare, plain and mustcall.</p>'
     ordered = sorted(summary.graded, key=lambda each: (summary.facts.sets.index(each.row.set), each.row.id))
     for question, group in groupby(ordered, key=lambda each: each.row.id):
@@ -134,7 +134,7 @@ def _said(graded: Graded) -> Iterator[str]:
         yield f"<p>“{escape(row.text[:_LONGEST])}{'…' if len(row.text) > _LONGEST else ''}”</p>"
 
 
-def _took(row: Row) -> str:
+def _took(row: EvalRow) -> str:
     words = [seconds(row.seconds)]
     if row.arm is Arm.MUSTCALL and row.sends:
         words.insert(0, f"{row.sends} upstream call{'' if row.sends == 1 else 's'}")

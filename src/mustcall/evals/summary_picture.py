@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from mustcall.evals.chart import Chart, Series, draw_chart
-from mustcall.evals.summary import Column, Summary
+from mustcall.evals.summary import Column, EvalSummary
 from mustcall.evals.summary_wording import headline, partial_note
 
 __all__ = ["draw_summary_picture"]
 
 
-def draw_summary_picture(summary: Summary, file: Path) -> None:
+def draw_summary_picture(summary: EvalSummary, file: Path) -> None:
     """Write the chart to a file."""
     facts = summary.facts
     note = (

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mustcall.evals.comparing import Change
+from mustcall.evals.comparing import ColumnChange
 from mustcall.evals.rows import Form
 from mustcall.evals.statistics import Share
-from mustcall.evals.summary import Column, ColumnFigures, Comparison, Summary
+from mustcall.evals.summary import Column, ColumnFigures, Comparison, EvalSummary
 from mustcall.evals.wording import interval, percent, seconds
 
 __all__ = [
@@ -42,14 +42,14 @@ _HASH_SHOWN = 12
 _ARMS = (Column.BARE, Column.MUSTCALL)
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: EvalSummary) -> str:
     """Say in one sentence what was measured."""
     shares = {column: summary.sets[-1].columns[column].right for column in _ARMS}
     bare, mustcall = (f"{shares[column].hits} of {shares[column].of}" for column in _ARMS)
     return f"{summary.facts.suite}, right answers: {bare} bare, {mustcall} through mustcall"
 
 
-def circumstances(summary: Summary) -> str:
+def circumstances(summary: EvalSummary) -> str:
     """Say how it was measured, in one line."""
     facts = summary.facts
     temperature = "the server's own" if facts.sampling.temperature is None else f"{facts.sampling.temperature:g}"
@@ -67,14 +67,14 @@ def circumstances(summary: Summary) -> str:
     return "; ".join(words)
 
 
-def partial_note(summary: Summary) -> str:
+def partial_note(summary: EvalSummary) -> str:
     """Say how far a run came that did not come to its end; nothing for one that did."""
     if not summary.partial:
         return ""
     return f"Partial: stopped after {summary.asked} of {summary.facts.planned} questions."
 
 
-def right_rows(summary: Summary) -> Iterator[tuple[str, ...]]:
+def right_rows(summary: EvalSummary) -> Iterator[tuple[str, ...]]:
     """Return a row of `RIGHT_HEADS` for each set; the plain reading's interval is left out, for want of room."""
     for figures in summary.sets:
         bare, plain, mustcall = (figures.columns[column].right for column in Column)
@@ -102,14 +102,14 @@ def _probability(p: float) -> str:
     return f"{p:.2g}" if p >= 0.0001 else "<0.0001"
 
 
-def change_rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
+def change_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
     """Return a row of `CHANGE_HEADS` for each set and column."""
     for change in changes:
         counts = (change.common, change.before, change.now, change.gained, change.lost)
         yield change.set, str(change.column), *map(str, counts), _probability(change.p)
 
 
-def cost_rows(summary: Summary) -> Iterator[tuple[str, ...]]:
+def cost_rows(summary: EvalSummary) -> Iterator[tuple[str, ...]]:
     """Return rows of `COST_HEADS`: the name of each set alone, then its arms."""
     for figures in summary.sets:
         yield (figures.name,)
@@ -139,7 +139,7 @@ def _mean(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def count_lines(summary: Summary) -> Iterator[str]:
+def count_lines(summary: EvalSummary) -> Iterator[str]:
     """Say how often each error, verdict and rung came, over all sets."""
     for column in _ARMS:
         one = summary.sets[-1].columns[column]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mustcall.evals.figures import Cost, Figures, Measure
-from mustcall.evals.results import Run
+from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm
 from mustcall.evals.statistics import Share
 
@@ -103,7 +103,7 @@ def unread_note(figures: Figures) -> str:
     )
 
 
-def partial_note(run: Run) -> str:
+def partial_note(run: EvalResults) -> str:
     """Say how far a run came that did not come to its end; nothing for one that did."""
     if not run.partial:
         return ""

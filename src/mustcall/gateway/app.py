@@ -26,10 +26,10 @@ from mustcall.core.events import Failed
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.exchange import WholeReply
-from mustcall.engine.records import Progress
-from mustcall.engine.spending.purse import Metering
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.spending.budget_account import Metering
 from mustcall.gateway.config.settings import Settings
-from mustcall.gateway.connections.admission import Admission, Held
+from mustcall.gateway.connections.admission import Admission, HeldBytes
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.receiving import Gone, headers_of, path_of, read_body
@@ -40,9 +40,9 @@ from mustcall.gateway.service import Service
 from mustcall.gateway.state.raw_replies import Tapping, tap
 from mustcall.gateway.state.recent_turns import Ring
 from mustcall.gateway.state.stored_responses import PREFIX as STORED
-from mustcall.gateway.state.trace_keeper import Keeper
+from mustcall.gateway.state.trace_keeper import TraceKeeper
 from mustcall.gateway.state.turn_traces import TurnEnd
-from mustcall.gateway.telling import CONTENT_TYPE, State, Telling, serves_metrics
+from mustcall.gateway.telemetry_setup import CONTENT_TYPE, GatewayState, Telling, serves_metrics
 from mustcall.gateway.ui.page import Inside, Page
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
@@ -51,7 +51,7 @@ from mustcall.upstream.endpoint import caller_key
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
-from mustcall.wire.codec import Codec, Stamp
+from mustcall.wire.codec import Codec, ReplyStamp
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Gateway"]
@@ -104,7 +104,7 @@ class Gateway:
         self._transport = transport
         self._clock = clock or SystemClock()
         self._service: Service | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: TraceKeeper | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
         self._admission = Admission(
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
@@ -129,11 +129,11 @@ class Gateway:
         """Requests being worked on."""
         return self._admission.under_way
 
-    def _state(self) -> State:
+    def _state(self) -> GatewayState:
         """Return what the gateway is like right now, for its metrics."""
         caches = self._service.sizes() if self._service is not None else {}
         dropped = {"ledger": self._keeper.traces.dropped} if self._keeper is not None else {}
-        return State(settings=self._settings, in_flight=self.under_way, caches=caches, dropped=dropped)
+        return GatewayState(settings=self._settings, in_flight=self.under_way, caches=caches, dropped=dropped)
 
     @property
     def events(self) -> EventStream:
@@ -189,7 +189,7 @@ class Gateway:
     async def _open_ledger(self) -> None:
         """Open the ledger if one is wanted, and keep the budget's accounts in it."""
         if self._settings.ledger is not None:
-            keeper = self._keeper = Keeper(self._settings.ledger)
+            keeper = self._keeper = TraceKeeper(self._settings.ledger)
             await keeper.open()
             await keeper.listen(self._serve().learnt, self._serve().measured)
             keeper.beside(Remeasuring(self, keeper.ledger, self._serve(), self._clock).run())
@@ -293,7 +293,7 @@ class Gateway:
             with self._admission.slot(key):
                 await self._look_up(call)
             return
-        held = Held(self._admission, key)
+        held = HeldBytes(self._admission, key)
         try:
             body = await read_body(call.receive, call.headers.get("content-length", ""), self._settings, held)
             self._admission.begin(key)
@@ -502,7 +502,7 @@ class _Call:
         self.kept: list[bytes] | None = None
         self.streaming = False
         self.last = b""
-        self.progress = Progress()
+        self.progress = TurnProgress()
         self._extra = cors(self.headers) if "origin" in self.headers else []
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -533,7 +533,7 @@ class _Call:
         if self.last:
             return codec.encode_stream_error(error.info(), self.request_id, self.last)
         nobody = Request(model="", messages=())
-        stamp = Stamp(token=self.token, created=0, request_id=self.request_id)
+        stamp = ReplyStamp(token=self.token, created=0, request_id=self.request_id)
         encoder = codec.stream_encoder(nobody, stamp, AdaptationLog())
         return encoder.feed(Failed(error.info()))
 

@@ -27,7 +27,7 @@ from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
-__all__ = ["Change", "Host", "Means", "Measured", "Remeasuring", "Task", "merged_profile"]
+__all__ = ["Change", "Host", "Means", "Measurement", "Remeasuring", "Task", "merged_profile"]
 
 _log = log_of("mustcall.gateway")
 
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
     fact: str = ""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """What a measurement came to. `report` is the document that the next one is compared with."""
 
     profile: MeasuredProfile
@@ -75,7 +75,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Makes a measurement; None where nothing could be measured.
-Measure = Callable[[Task], Awaitable[Measured | None]]
+Measure = Callable[[Task], Awaitable[Measurement | None]]
 
 
 class Host(Protocol):
@@ -175,7 +175,7 @@ class Remeasuring:
     async def _take(self, task: Task, known: Sequence[MeasuredProfile]) -> None:
         """Make one measurement, keep it and tell of it. Nothing is raised but what the ledger is to blame for."""
         upstream, model, wire = task.endpoint.name, task.model, str(task.endpoint.wire)
-        made: Measured | None = None
+        made: Measurement | None = None
         try:
             made = await (self._measure or _probe_quickly())(task)
         except MustcallError as error:
@@ -245,7 +245,7 @@ def _subjects(settings: Settings, known: Sequence[MeasuredProfile]) -> Iterator[
             yield endpoint, model
 
 
-def merged_profile(old: MeasuredProfile | None, made: Measured) -> MeasuredProfile:
+def merged_profile(old: MeasuredProfile | None, made: Measurement) -> MeasuredProfile:
     """Return what is known after a quick measurement: a fact that more tries settled stays unless the cells drifted."""
     if old is None:
         return made.profile

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["MOST_PASSED", "WITHHELD", "Withheld", "markdown", "passed", "withheld"]
+__all__ = ["MOST_PASSED", "WITHHELD", "WithheldHeaders", "markdown", "passed", "withheld"]
 
 #: The most bytes of an upstream's headers that are passed on: common HTTP clients refuse a head above 16 KiB.
 MOST_PASSED = 8 * 1024
 
 
-class Withheld(NamedTuple):
+class WithheldHeaders(NamedTuple):
     """Headers that stay here: exact names, how names begin, or a word between the hyphens of a name.
 
     A name that also has a word of `unless` passes.
@@ -36,7 +36,7 @@ class Withheld(NamedTuple):
 
 #: The first row that covers a name gives the reason.
 WITHHELD = (
-    Withheld(
+    WithheldHeaders(
         "hop-by-hop",
         "They are about the connection to the upstream. So is every name listed in its `connection` header.",
         names=frozenset(
@@ -46,18 +46,18 @@ WITHHELD = (
             }
         ),
     ),
-    Withheld(
+    WithheldHeaders(
         "framing and representation",
         "The gateway may write the body anew, and states type and length itself.",
         names=frozenset({"accept-ranges", "digest", "etag", "last-modified", "repr-digest", "want-repr-digest"}),
         prefixes=("content-",),
     ),
-    Withheld(
+    WithheldHeaders(
         "cookies and challenges",
         "They would bind the caller to the operator's session, or ask it for the operator's credentials.",
         names=frozenset({"authentication-info", "set-cookie", "set-cookie2", "www-authenticate"}),
     ),
-    Withheld(
+    WithheldHeaders(
         "policies of the upstream's site",
         "A browser would apply them to the gateway's host.",
         names=frozenset(
@@ -70,12 +70,12 @@ WITHHELD = (
         ),
         prefixes=("access-control-", "cross-origin-"),
     ),
-    Withheld(
+    WithheldHeaders(
         "the gateway's own",
         "Only this gateway says them.",
         prefixes=("x-mustcall-",),
     ),
-    Withheld(
+    WithheldHeaders(
         "the operator's account",
         "They name the account, key or address that the operator uses. Rate limits (`ratelimit` in the name) pass.",
         prefixes=("x-litellm-key-", "x-litellm-model-api-", "llm_provider-set-cookie"),
@@ -91,7 +91,7 @@ WITHHELD = (
 
 
 @lru_cache(maxsize=1024)
-def withheld(name: str) -> Withheld | None:
+def withheld(name: str) -> WithheldHeaders | None:
     """Return why a header of this lower-case name stays here, None where it passes."""
     return next((row for row in WITHHELD if row.covers(name)), None)
 

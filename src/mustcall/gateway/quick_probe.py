@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.measuring import Change, Measured, Task
+from mustcall.gateway.measuring import Change, Measurement, Task
 from mustcall.probe import (
     Cell,
+    CellVerdict,
     Level,
     Prober,
     ProbeResult,
     Subject,
-    Verdict,
     cells_for,
     compare,
     plan_probe,
@@ -22,10 +22,10 @@ from mustcall.probe.facts import has_answers
 
 __all__ = ["probe_quickly"]
 
-_OPEN = Verdict.UNMEASURED
+_OPEN = CellVerdict.UNMEASURED
 
 
-async def probe_quickly(task: Task) -> Measured | None:
+async def probe_quickly(task: Task) -> Measurement | None:
     """Measure the quick set; what differs from before is measured again before it counts. None if nothing answered."""
     wire = task.endpoint.wire
     first = await _run(task, cells_for(wire, Level.QUICK), Level.QUICK, task.max_requests, task.max_usd)
@@ -34,10 +34,10 @@ async def probe_quickly(task: Task) -> Measured | None:
     before = _read(task.before)
     requests, cost = first.spent.requests, first.spent.cost_usd or 0.0
     if before is None:
-        return Measured(profile=profile_of(first), report=first.encode(), requests=requests, cost_usd=cost)
+        return Measurement(profile=profile_of(first), report=first.encode(), requests=requests, cost_usd=cost)
     changed = {drift.id for drift in compare(before, first) if drift.changed and _OPEN not in (drift.before, drift.now)}
     if not changed or requests >= task.max_requests:
-        return Measured(profile=profile_of(first), report=before.encode(), requests=requests, cost_usd=cost)
+        return Measurement(profile=profile_of(first), report=before.encode(), requests=requests, cost_usd=cost)
     again = [cell for cell in cells_for(wire, Level.DEFAULT) if cell.id in changed]
     left = task.max_requests - requests, max(0.0, task.max_usd - cost)
     second = await _run(task, again, Level.DEFAULT, *left)
@@ -47,11 +47,11 @@ async def probe_quickly(task: Task) -> Measured | None:
     )
     verdicts = {cell.id: cell.verdict for cell in before.cells}
     changes = tuple(
-        Change(cell.id, str(verdicts[cell.id]), str(cell.verdict), verdicts[cell.id] is Verdict.HELD, cell.fact)
+        Change(cell.id, str(verdicts[cell.id]), str(cell.verdict), verdicts[cell.id] is CellVerdict.HELD, cell.fact)
         for cell in measured.values()
         if cell.verdict is not verdicts[cell.id]
     )
-    return Measured(
+    return Measurement(
         profile=profile_of(joined),
         # What did not change is compared with its first measurement, so that small steps add up.
         report=_renewed(before, joined, {change.cell for change in changes}).encode(),

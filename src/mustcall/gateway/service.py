@@ -14,15 +14,15 @@ from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError, Unkno
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
-from mustcall.engine.records import Progress, TurnRecord
+from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metered import Metered
-from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.engine.turns import Turns
-from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.budget_settings import session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import check_elements
-from mustcall.gateway.connections.repeated_failures import Asked, Failures
+from mustcall.gateway.connections.repeated_failures import Failures, RequestIdentity
+from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
 from mustcall.gateway.state.response_owners import Holders
 from mustcall.gateway.state.stored_responses import serve_stored
@@ -147,7 +147,7 @@ class Service:
         query: str,
         token: str,
         *,
-        progress: Progress,
+        progress: TurnProgress,
         caller: Mapping[str, str] | None = None,
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
@@ -158,7 +158,7 @@ class Service:
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
-            asked = Asked(wire, query, caller or headers, came)
+            asked = RequestIdentity(wire, query, caller or headers, came)
             repeats |= self._recall(asked, fields, controls, token, progress)
         memory, keeps, held = self._memory, None, None
         if memory is not None and wire is Wire.MESSAGES and fields is not None and "thread" in fields:
@@ -221,7 +221,9 @@ class Service:
             reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
 
-    def _recall(self, asked: Asked, fields: Fields | None, controls: Controls, token: str, progress: Progress) -> bool:
+    def _recall(
+        self, asked: RequestIdentity, fields: Fields | None, controls: Controls, token: str, progress: TurnProgress
+    ) -> bool:
         """Tell whether this request failed on its way a moment ago; raise the failure of one that the model failed.
 
         From here on its own failure is remembered. One that is told again is a turn without attempts, kept like any.
@@ -242,7 +244,7 @@ class Service:
             raise failure
         return True
 
-    def _note(self, asked: Asked, token: str, error: MustcallError, record: TurnRecord | None) -> None:
+    def _note(self, asked: RequestIdentity, token: str, error: MustcallError, record: TurnRecord | None) -> None:
         self._failures.note(asked, error, f"req_{token}", record, self.clock.monotonic())
 
     def _metered(
@@ -252,7 +254,7 @@ class Service:
         endpoint: Endpoint,
         *,
         model: str,
-        progress: Progress,
+        progress: TurnProgress,
         caller: Mapping[str, str],
     ) -> Metered:
         """Return the meter of one turn, on the account of its session."""

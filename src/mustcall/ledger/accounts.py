@@ -10,17 +10,17 @@ from typing import Any
 from mustcall.core.errors import LedgerUnavailable
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.program import LedgerStatement, Program, Row, ask
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check
 
-__all__ = ["Refused", "get_spending", "list_spending", "release", "reserve", "settle", "visit", "write_off"]
+__all__ = ["CapReached", "get_spending", "list_spending", "release", "reserve", "settle", "visit", "write_off"]
 
 _BILLION = 1_000_000_000
 #: How often a refusal that the account then does not show is asked again.
 _TRIES = 5
 
 
-class Refused(Exception):
+class CapReached(Exception):
     """A cap is reached: it undoes the charge and never leaves the ledger."""
 
     def __init__(self, trip: Trip) -> None:
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def reserve(session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Program[None]:
-    """Count a call that is about to start; raise `Refused` where a cap is reached. A known key changes nothing."""
+    """Count a call that is about to start; raise `CapReached` where a cap is reached. A known key changes nothing."""
     rows = yield from ask(sql.CHARGE_PUT, **_key(session, key), **_amounts(expected), settled=0)
     if not rows:
         return
@@ -48,7 +48,7 @@ def reserve(session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Progr
         if rows:
             trip = check(caps, _spending(rows[0]), rows[0][-1])
             if trip is not None:
-                raise Refused(trip)
+                raise CapReached(trip)
     raise LedgerUnavailable("the account of a session changed too fast to be read")
 
 
@@ -83,8 +83,8 @@ def write_off(age: float) -> Program[int]:
 def visit(session: str, host: str, most: int) -> Program[bool]:
     """Tell whether a host is the session's own, or may become it."""
     _, rows = yield [
-        Ask(sql.HOST_PUT, {"session": session, "host": host, "most": most}),
-        Ask(sql.HOST_GET, {"session": session, "host": host}),
+        LedgerStatement(sql.HOST_PUT, {"session": session, "host": host, "most": most}),
+        LedgerStatement(sql.HOST_GET, {"session": session, "host": host}),
     ]
     return bool(rows)
 

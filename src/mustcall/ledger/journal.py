@@ -11,9 +11,9 @@ import msgspec
 from mustcall.core.errors import AlreadyRecorded, FenceLost
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.redacting import keep
-from mustcall.ledger.values import Claim, Contents, Event, NewEvent, Run, RunEnd, RunStatus
+from mustcall.ledger.values import Claim, ContentsKept, JournalEvent, NewEvent, RunEnd, RunStatus, StoredRun
 
 __all__ = [
     "append_events",
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 
-def _run(row: Row) -> Run:
+def _run(row: Row) -> StoredRun:
     named: Mapping[str, object] = dict(zip(TABLES["run"], row, strict=True))
-    return msgspec.convert(named, Run, strict=False)
+    return msgspec.convert(named, StoredRun, strict=False)
 
 
-def queue_run(run: str, kind: str, data: bytes) -> Program[Run]:
+def queue_run(run: str, kind: str, data: bytes) -> Program[StoredRun]:
     """Make a run that waits for an owner; a run of that name that is there already is returned as it is."""
     rows = yield from ask(sql.RUN_START, id=run, kind=kind, status="queued", owner=None, fence=0, lease=None, data=data)
     if not rows:
@@ -72,7 +72,7 @@ def claim_run(run: str, owner: str, lease: float, *, take: bool, again: bool, go
     return Claim(run=found, won=again and found.owner == owner and found.status is RunStatus.RUNNING)
 
 
-def claim_free(kind: str, owner: str, lease: float, most: int) -> Program[list[Run]]:
+def claim_free(kind: str, owner: str, lease: float, most: int) -> Program[list[StoredRun]]:
     """Claim the oldest runs that wait for an owner or whose owner's lease has run out."""
     rows = yield from ask(sql.RUN_CLAIM_FREE, kind=kind, owner=owner, lease=lease, most=most)
     return sorted(map(_run, rows), key=lambda run: run.created)
@@ -84,37 +84,37 @@ def renew_lease(run: str, fence: int, lease: float) -> Program[bool]:
     return bool(rows)
 
 
-def cancel_run(run: str, contents: Contents) -> Program[Run | None]:
+def cancel_run(run: str, contents: ContentsKept) -> Program[StoredRun | None]:
     """End a run from outside. Its owner's next write is refused. None if there is no such run or it has ended."""
     rows = yield from ask(sql.RUN_CANCEL, id=run)
-    if rows and contents is not Contents.FULL:
+    if rows and contents is not ContentsKept.FULL:
         yield from _shred(run, contents)
     return (yield from get_run(run)) if rows else None
 
 
-def get_run(run: str) -> Program[Run | None]:
+def get_run(run: str) -> Program[StoredRun | None]:
     """Return a run."""
     rows = yield from ask(sql.RUN_GET, id=run)
     return _run(rows[0]) if rows else None
 
 
-def list_runs(status: str, kind: str, before: float, most: int) -> Program[list[Run]]:
+def list_runs(status: str, kind: str, before: float, most: int) -> Program[list[StoredRun]]:
     """Return runs, the newest first."""
     rows = yield from ask(sql.RUN_LIST, status=status, kind=kind, before=before, most=most)
     return list(map(_run, rows))
 
 
-def list_expired(kind: str, most: int) -> Program[list[Run]]:
+def list_expired(kind: str, most: int) -> Program[list[StoredRun]]:
     """Return runs whose owner's lease has run out by the database's clock, the oldest first."""
     rows = yield from ask(sql.RUN_EXPIRED, kind=kind, most=most)
     return list(map(_run, rows))
 
 
-def list_events(run: str, after: int) -> Program[list[Event]]:
+def list_events(run: str, after: int) -> Program[list[JournalEvent]]:
     """Return a run's journal in the order it was written."""
     rows = yield from ask(sql.EVENT_LIST, run=run, after=after)
     return [
-        Event(
+        JournalEvent(
             seq=row[0],
             run=row[1],
             step=row[2],
@@ -129,17 +129,17 @@ def list_events(run: str, after: int) -> Program[list[Event]]:
 
 
 def append_events(
-    run: str, fence: int, events: Sequence[NewEvent], end: RunEnd | None, contents: Contents, *, again: bool
+    run: str, fence: int, events: Sequence[NewEvent], end: RunEnd | None, contents: ContentsKept, *, again: bool
 ) -> Program[None]:
     """Write events, and the run's end with them, all or nothing; raise `FenceLost` or `AlreadyRecorded`.
 
     `again` says that the answer to the same write was lost: what stands there with this fence and these bytes is ours,
     and so is an end with this outcome, whatever of the events was kept behind it.
     """
-    batch = [Ask(sql.EVENT_ADD, _values(run, fence, event)) for event in events]
+    batch = [LedgerStatement(sql.EVENT_ADD, _values(run, fence, event)) for event in events]
     if end is not None:
         values = {"id": run, "fence": fence, "status": str(end.status), "outcome": end.outcome}
-        batch.append(Ask(sql.RUN_END, values))
+        batch.append(LedgerStatement(sql.RUN_END, values))
     if not batch:
         return
     answers = yield batch
@@ -147,7 +147,7 @@ def append_events(
     if refused or not answers[-1]:
         before = end if end is not None and not answers[-1] else None
         yield from _explain(run, fence, events, refused, end, before=before, again=again)
-    if end is not None and end.status.ended and contents is not Contents.FULL:
+    if end is not None and end.status.ended and contents is not ContentsKept.FULL:
         yield from _shred(run, contents)
 
 
@@ -180,7 +180,9 @@ def _explain(
             wanted = wanted and found.outcome == before.outcome
             if wanted and before.status.ended:
                 return  # of the events there is what the operator wants kept
-        answers = yield [Ask(sql.EVENT_GET, _values(run, fence, event)) for event in events] or [_nothing(run)]
+        answers = yield [LedgerStatement(sql.EVENT_GET, _values(run, fence, event)) for event in events] or [
+            _nothing(run)
+        ]
         ours = all(
             rows and rows[0][0] == fence and bytes(rows[0][1]) == event.data
             for event, rows in zip(events, answers, strict=False)
@@ -196,16 +198,18 @@ def _explain(
     )
 
 
-def _nothing(run: str) -> Ask:
-    return Ask(sql.RUN_GET, {"id": run})
+def _nothing(run: str) -> LedgerStatement:
+    return LedgerStatement(sql.RUN_GET, {"id": run})
 
 
-def _shred(run: str, contents: Contents) -> Program[None]:
+def _shred(run: str, contents: ContentsKept) -> Program[None]:
     """Take from a finished run's journal what the operator does not want kept."""
     found = yield from get_run(run)
     events = yield from list_events(run, 0)
-    batch = [Ask(sql.EVENT_SHRED, {"seq": event.seq, "data": keep(event.data, contents)}) for event in events]
+    batch = [
+        LedgerStatement(sql.EVENT_SHRED, {"seq": event.seq, "data": keep(event.data, contents)}) for event in events
+    ]
     if found is not None:
-        batch.append(Ask(sql.RUN_SHRED, {"id": run, "data": keep(found.data, contents)}))
+        batch.append(LedgerStatement(sql.RUN_SHRED, {"id": run, "data": keep(found.data, contents)}))
     if batch:
         yield batch

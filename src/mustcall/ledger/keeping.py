@@ -15,9 +15,9 @@ import msgspec
 from mustcall.core.errors import InvalidRequest
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, AskMany, Program, ask
+from mustcall.ledger.program import AskMany, LedgerStatement, Program, ask
 from mustcall.ledger.redacting import keep
-from mustcall.ledger.values import Contents, Pruned
+from mustcall.ledger.values import ContentsKept, Pruned
 
 __all__ = [
     "count_rows",
@@ -59,12 +59,12 @@ def prune_older(age: float) -> Program[tuple[Pruned, bool]]:
     now = yield from ask(sql.NOW)
     given = {"before": now[0][0] - age, "most": _BATCH}
     turns, conversations, runs, holders = yield [
-        Ask(sql.PRUNE_TURNS, given),
-        Ask(sql.PRUNE_CONVERSATIONS, given),
-        Ask(sql.PRUNE_RUNS, given),
-        Ask(sql.PRUNE_HOLDERS, given),
+        LedgerStatement(sql.PRUNE_TURNS, given),
+        LedgerStatement(sql.PRUNE_CONVERSATIONS, given),
+        LedgerStatement(sql.PRUNE_RUNS, given),
+        LedgerStatement(sql.PRUNE_HOLDERS, given),
     ]
-    answers = yield [Ask(sql.PRUNE_RESPONSES, {"id": row[0]}) for row in conversations]
+    answers = yield [LedgerStatement(sql.PRUNE_RESPONSES, {"id": row[0]}) for row in conversations]
     responses = [row for rows in answers for row in rows]
     yield [
         AskMany(statement, [{"id": row[0]} for row in rows])
@@ -83,8 +83,8 @@ def prune_accounts(age: float) -> Program[bool]:
     """Remove some of the accounts that nobody has used for `age` seconds; tell whether there is more."""
     now = yield from ask(sql.NOW)
     charges, accounts = yield [
-        Ask(sql.PRUNE_CHARGES, {"before": now[0][0] - min(age, _REPLAYED), "most": _BATCH}),
-        Ask(sql.PRUNE_ACCOUNTS, {"before": now[0][0] - age, "most": _BATCH}),
+        LedgerStatement(sql.PRUNE_CHARGES, {"before": now[0][0] - min(age, _REPLAYED), "most": _BATCH}),
+        LedgerStatement(sql.PRUNE_ACCOUNTS, {"before": now[0][0] - age, "most": _BATCH}),
     ]
     if accounts:
         yield [AskMany(sql.PRUNE_HOSTS, [{"id": row[0]} for row in accounts])]
@@ -105,7 +105,7 @@ def oldest_age() -> Program[float | None]:
 
 def count_rows() -> Program[dict[str, int]]:
     """Return the number of rows of each table."""
-    answers = yield [Ask(statement, {}) for statement in sql.COUNT.values()]
+    answers = yield [LedgerStatement(statement, {}) for statement in sql.COUNT.values()]
     return {table: int(rows[0][0]) for table, rows in zip(sql.COUNT, answers, strict=True)}
 
 
@@ -121,7 +121,7 @@ def export_page(table: str, after: Sequence[Any] | None) -> Program[tuple[list[S
     return [row[: -len(keys)] for row in rows], last
 
 
-def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:
+def write_line(table: str, row: Sequence[Any], contents: ContentsKept) -> bytes:
     """Return a row as a line of JSON, with as much of its contents as is wanted."""
     named: dict[str, Any] = dict(zip(TABLES[table], row, strict=True))
     for column in _CONTENTS.get(table, ()):
@@ -138,7 +138,7 @@ def write_line(table: str, row: Sequence[Any], contents: Contents) -> bytes:
     return msgspec.json.encode({"table": table, "row": named}) + b"\n"
 
 
-def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
+def read_lines(lines: Iterable[bytes]) -> Iterable[LedgerStatement]:
     """Read exported lines back; raise `InvalidRequest` naming the line that is none."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -154,9 +154,9 @@ def read_lines(lines: Iterable[bytes]) -> Iterable[Ask]:
             raise InvalidRequest(f"line {number} is no line of an exported ledger: {error}") from None
         if read.table == "event":
             # Numbers of another ledger may be taken here; the order of the lines is the order of the journal.
-            yield Ask(sql.EVENT_IMPORT, {name: value for name, value in row.items() if name != "seq"})
+            yield LedgerStatement(sql.EVENT_IMPORT, {name: value for name, value in row.items() if name != "seq"})
         else:
-            yield Ask(sql.IMPORT[read.table], row)
+            yield LedgerStatement(sql.IMPORT[read.table], row)
 
 
 def _content(held: object) -> bytes | None:
@@ -177,7 +177,7 @@ def _scalar(value: object) -> str | float | None:
     raise ValueError("a value is no text and no number that a ledger holds")
 
 
-def put_rows(batch: Sequence[Ask]) -> Program[None]:
+def put_rows(batch: Sequence[LedgerStatement]) -> Program[None]:
     """Write rows that were read back; one that is there already stays as it is."""
     if batch:
         yield batch

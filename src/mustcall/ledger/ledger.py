@@ -14,21 +14,21 @@ from typing import Any, Self
 from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
 from mustcall.ledger.encrypting import PLAIN, Cipher
 from mustcall.ledger.migrations import MIGRATIONS, TABLES
-from mustcall.ledger.store import Store
+from mustcall.ledger.store import LedgerStore
 from mustcall.ledger.values import (
     BreakerRow,
     Claim,
-    Contents,
-    Event,
+    ContentsKept,
     FactRow,
     Health,
+    JournalEvent,
     MeasuredRow,
     NewEvent,
     Pruned,
-    Run,
     RunEnd,
     RunStatus,
     StoredResponse,
+    StoredRun,
     TallyRow,
     TurnFilter,
     TurnSums,
@@ -51,7 +51,12 @@ class Ledger:
     """The store of runs, responses, turns, budgets, breakers and facts. It is a context manager that opens it."""
 
     def __init__(
-        self, store: Store, *, contents: Contents = Contents.FULL, limit: float = LIMIT, cipher: Cipher = PLAIN
+        self,
+        store: LedgerStore,
+        *,
+        contents: ContentsKept = ContentsKept.FULL,
+        limit: float = LIMIT,
+        cipher: Cipher = PLAIN,
     ) -> None:
         self.store = store
         self._cipher = cipher
@@ -101,7 +106,7 @@ class Ledger:
             lambda again: journal.start_run(run, kind, data, owner, lease, take=take, again=again), limit=self._limit
         )
 
-    async def queue_run(self, run: str, data: bytes, *, kind: str = "agent") -> Run:
+    async def queue_run(self, run: str, data: bytes, *, kind: str = "agent") -> StoredRun:
         """Make a run that waits for an owner; one that is there already is returned as it is."""
         return await self.store.write(lambda _: journal.queue_run(run, kind, data), limit=self._limit)
 
@@ -113,7 +118,7 @@ class Ledger:
             lambda again: journal.claim_run(run, owner, lease, take=take, again=again, gone=gone), limit=self._limit
         )
 
-    async def claim_expired(self, *, owner: str, lease: float, most: int = 1, kind: str = "agent") -> list[Run]:
+    async def claim_expired(self, *, owner: str, lease: float, most: int = 1, kind: str = "agent") -> list[StoredRun]:
         """Hold up to `most` runs that are queued or whose owner's lease has run out, the oldest first."""
         return await self.store.write(lambda _: journal.claim_free(kind, owner, lease, most), limit=self._limit)
 
@@ -138,27 +143,27 @@ class Ledger:
         """End a run, or park it (`waiting`, `queued`); raise `FenceLost`."""
         await self.append(run, fence, (), end=end, again=again)
 
-    async def cancel_run(self, run: str) -> Run | None:
+    async def cancel_run(self, run: str) -> StoredRun | None:
         """End a run from outside; its owner's next write raises `FenceLost`. None if there is nothing to cancel."""
         return await self.store.write(lambda _: journal.cancel_run(run, self.contents), limit=self._limit)
 
-    async def get_run(self, run: str) -> Run | None:
+    async def get_run(self, run: str) -> StoredRun | None:
         """Return a run."""
         return await self.store.read(lambda _: journal.get_run(run), limit=self._limit)
 
     async def runs(
         self, *, status: RunStatus | None = None, kind: str = "", before: float = _ALWAYS, most: int = 100
-    ) -> list[Run]:
+    ) -> list[StoredRun]:
         """Return runs, the newest first."""
         return await self.store.read(
             lambda _: journal.list_runs(str(status or ""), kind, before, most), limit=self._limit
         )
 
-    async def expired_runs(self, *, kind: str = "agent", most: int = 100) -> list[Run]:
+    async def expired_runs(self, *, kind: str = "agent", most: int = 100) -> list[StoredRun]:
         """Return runs whose owner's lease has run out by the database's clock, the oldest first."""
         return await self.store.read(lambda _: journal.list_expired(kind, most), limit=self._limit)
 
-    async def events(self, run: str, *, after: int = 0) -> list[Event]:
+    async def events(self, run: str, *, after: int = 0) -> list[JournalEvent]:
         """Return a run's journal in the order it was written, from behind the event `after`."""
         return await self.store.read(lambda _: journal.list_events(run, after), limit=self._limit)
 
@@ -232,7 +237,7 @@ class Ledger:
         """Count a call that is about to start, or return the cap that is reached and count nothing."""
         try:
             await self.store.write(lambda _: accounts.reserve(session, key, expected, caps), limit=self._limit)
-        except accounts.Refused as refused:
+        except accounts.CapReached as refused:
             return refused.trip
         return None
 
@@ -351,7 +356,7 @@ class Ledger:
             pruned = _sum(pruned, await self._prune(max(0.0, oldest * 0.9)))
         return pruned
 
-    async def export(self, contents: Contents = Contents.REDACTED) -> AsyncGenerator[bytes]:
+    async def export(self, contents: ContentsKept = ContentsKept.REDACTED) -> AsyncGenerator[bytes]:
         """Yield the whole ledger as lines of JSON, redacted unless it is asked for otherwise (rule 136)."""
         for table in TABLES:
             after: Sequence[Any] | None = None

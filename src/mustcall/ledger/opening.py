@@ -9,7 +9,7 @@ from mustcall.ledger.encrypting import read_cipher
 from mustcall.ledger.ledger import LIMIT, Ledger
 from mustcall.ledger.postgres import PostgresStore
 from mustcall.ledger.sqlite import SqliteStore
-from mustcall.ledger.values import Contents
+from mustcall.ledger.values import ContentsKept
 
 __all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]
 
@@ -37,22 +37,22 @@ def shown_place(place: str) -> str:
     return open_ledger(place).store.place
 
 
-def default_contents(environment: Mapping[str, str] | None = None) -> Contents:
+def default_contents(environment: Mapping[str, str] | None = None) -> ContentsKept:
     """Return what is kept of what was said if nobody says: MUSTCALL_LEDGER_CONTENTS, else everything."""
     env = os.environ if environment is None else environment
-    return read_contents(env.get("MUSTCALL_LEDGER_CONTENTS") or Contents.FULL, "MUSTCALL_LEDGER_CONTENTS")
+    return read_contents(env.get("MUSTCALL_LEDGER_CONTENTS") or ContentsKept.FULL, "MUSTCALL_LEDGER_CONTENTS")
 
 
-def read_contents(word: str, name: str = "contents") -> Contents:
+def read_contents(word: str, name: str = "contents") -> ContentsKept:
     """Return which contents a word means; raise `ConfigError` for another one."""
     try:
-        return Contents(word)
+        return ContentsKept(word)
     except ValueError:
-        raise ConfigError(f"{name} must be one of {', '.join(Contents)}, got {word!r}") from None
+        raise ConfigError(f"{name} must be one of {', '.join(ContentsKept)}, got {word!r}") from None
 
 
 def open_ledger(
-    place: str | Path | None = None, *, contents: Contents | None = None, limit: float = LIMIT, make: bool = True
+    place: str | Path | None = None, *, contents: ContentsKept | None = None, limit: float = LIMIT, make: bool = True
 ) -> Ledger:
     """Return the ledger at a path or a `postgresql://` URL; it is opened by `async with` or `open()`.
 

@@ -16,7 +16,7 @@ import msgspec
 from mustcall.core.errors import ConfigError, LedgerError, LedgerFull, LedgerMismatch, LedgerReadOnly, LedgerUnavailable
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
-from mustcall.ledger.program import Ask, AskMany, AskRows, Program, Rows
+from mustcall.ledger.program import AskMany, AskRows, LedgerStatement, Program, Rows
 from mustcall.ledger.store import Maker
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ async def _run(connection: "AsyncConnection[Sequence[Any]]", program: Program[T]
 
 
 async def _answers(
-    connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[Ask | AskMany | AskRows]
+    connection: "AsyncConnection[Sequence[Any]]", asked: Sequence[LedgerStatement | AskMany | AskRows]
 ) -> list[Rows]:
     """Send a batch at once and return the rows of each statement."""
     if len(asked) == 1:
@@ -232,10 +232,10 @@ async def _answers(
 
 
 async def _send(
-    connection: "AsyncConnection[Sequence[Any]]", asked: Ask | AskMany | AskRows
+    connection: "AsyncConnection[Sequence[Any]]", asked: LedgerStatement | AskMany | AskRows
 ) -> "AsyncCursor[Sequence[Any]]":
     statement = _text(asked.statement.postgres)
-    if isinstance(asked, Ask):
+    if isinstance(asked, LedgerStatement):
         return await connection.execute(statement, asked.values)
     rows = asked.rows
     if isinstance(asked, AskRows):

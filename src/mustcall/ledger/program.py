@@ -1,7 +1,7 @@
 """An operation on the ledger as a program: it asks for statements and gets rows, and knows no database.
 
-A program is a generator. It yields a batch of `Ask`s, is sent one list of rows for each, and returns its result; what
-it raises undoes everything it did. Stores run programs: one inside a thread, one on a loop. So each operation is
+A program is a generator. It yields a batch of `LedgerStatement`s, is sent one list of rows for each, and returns its
+result; what it raises undoes everything it did. Stores run programs: one inside a thread, one on a loop. So each operation is
 written once, and both stores do the same.
 """
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Ask", "AskMany", "AskRows", "Program", "Row", "Rows", "Statement", "ask"]
+__all__ = ["AskMany", "AskRows", "LedgerStatement", "Program", "Row", "Rows", "Statement", "ask"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _spell(text: str, database: int) -> str:
     return " ".join(text.split()).format(**{word: forms[database] for word, forms in _WORDS.items()})
 
 
-class Ask(NamedTuple):
+class LedgerStatement(NamedTuple):
     """A statement and its values."""
 
     statement: Statement
@@ -71,10 +71,10 @@ class AskRows(NamedTuple):
 
 Row: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[Row]
-Program: TypeAlias = Generator[Sequence[Ask | AskMany | AskRows], list[Rows], T]
+Program: TypeAlias = Generator[Sequence[LedgerStatement | AskMany | AskRows], list[Rows], T]
 
 
 def ask(statement: Statement, **values: Any) -> Program[Rows]:
     """Ask for one statement; return its rows."""
-    (rows,) = yield (Ask(statement, values),)
+    (rows,) = yield (LedgerStatement(statement, values),)
     return rows

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mustcall.ledger.values import Contents
+from mustcall.ledger.values import ContentsKept
 
 __all__ = ["keep", "redact"]
 
@@ -43,15 +43,15 @@ _SECRET_FIELDS = frozenset(
 )
 
 
-def keep(contents: bytes, setting: Contents) -> bytes:
+def keep(contents: bytes, setting: ContentsKept) -> bytes:
     """Return what may be kept of contents."""
     match setting:
-        case Contents.FULL:
+        case ContentsKept.FULL:
             return contents
-        case Contents.REDACTED:
+        case ContentsKept.REDACTED:
             # A secret can be spread over the events of a stream, where no pattern finds it.
             return b"" if _EVENTS.match(contents) else redact(contents)
-        case Contents.NONE:
+        case ContentsKept.NONE:
             return b""
 
 

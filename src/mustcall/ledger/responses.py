@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from mustcall.core.errors import AlreadyRecorded
 from mustcall.ledger import statements as sql
 from mustcall.ledger.encrypting import PLAIN, Cipher
-from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.values import StoredResponse
 
 __all__ = ["are_held", "chain_of", "delete_response", "find_items", "get_response", "hold", "put_response"]
@@ -51,9 +51,9 @@ def put_response(response: StoredResponse, cipher: Cipher = PLAIN) -> Program[No
         "settings": cipher.encrypt(response.settings, _place(response.id, "settings")),
     }
     _, put, *_ = yield [
-        Ask(sql.CONVERSATION_TOUCH, {"id": response.conversation}),
-        Ask(sql.RESPONSE_PUT, values),
-        *(Ask(sql.ITEM_PUT, {"id": item, "response": response.id}) for item in response.items),
+        LedgerStatement(sql.CONVERSATION_TOUCH, {"id": response.conversation}),
+        LedgerStatement(sql.RESPONSE_PUT, values),
+        *(LedgerStatement(sql.ITEM_PUT, {"id": item, "response": response.id}) for item in response.items),
     ]
     if put:
         return
@@ -98,16 +98,16 @@ def chain_of(response: str, tenant: str, cipher: Cipher = PLAIN) -> Program[list
 
 def find_items(items: tuple[str, ...], tenant: str, cipher: Cipher = PLAIN) -> Program[dict[str, StoredResponse]]:
     """Return, for each item that is known, the newest response that has it."""
-    answers = yield [Ask(sql.ITEM_FIND, {"id": item, "tenant": tenant}) for item in items]
+    answers = yield [LedgerStatement(sql.ITEM_FIND, {"id": item, "tenant": tenant}) for item in items]
     return {item: _response(rows[0], cipher) for item, rows in zip(items, answers, strict=True) if rows}
 
 
 def hold(identifiers: Sequence[str], tenant: str) -> Program[None]:
     """Note whose the ids of a response are that is kept elsewhere; who had one first has it."""
-    yield [Ask(sql.HOLDER_PUT, {"id": one, "tenant": tenant}) for one in identifiers]
+    yield [LedgerStatement(sql.HOLDER_PUT, {"id": one, "tenant": tenant}) for one in identifiers]
 
 
 def are_held(identifiers: Sequence[str], tenant: str) -> Program[bool]:
     """Tell whether all these ids are this tenant's."""
-    answers = yield [Ask(sql.HOLDER_GET, {"id": one, "tenant": tenant}) for one in identifiers]
+    answers = yield [LedgerStatement(sql.HOLDER_GET, {"id": one, "tenant": tenant}) for one in identifiers]
     return all(answers)

@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, Program, Row, ask
+from mustcall.ledger.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.values import BreakerRow, FactRow, MeasuredRow, TallyRow
 
 __all__ = [
@@ -69,7 +69,9 @@ def put_facts(facts: Sequence[FactRow]) -> Program[None]:
     """Write facts over what was known."""
     if facts:
         yield [
-            Ask(sql.FACT_PUT, {name: value for name, value in msgspec.structs.asdict(fact).items() if name != "at"})
+            LedgerStatement(
+                sql.FACT_PUT, {name: value for name, value in msgspec.structs.asdict(fact).items() if name != "at"}
+            )
             for fact in facts
         ]
 
@@ -84,7 +86,7 @@ def list_facts(since: float) -> Program[list[FactRow]]:
 def add_tallies(tallies: Sequence[TallyRow], before: float) -> Program[None]:
     """Add counts to what was counted before; a count that nothing was added to since `before` starts anew."""
     if tallies:
-        yield [Ask(sql.TALLY_ADD, {**msgspec.structs.asdict(tally), "before": before}) for tally in tallies]
+        yield [LedgerStatement(sql.TALLY_ADD, {**msgspec.structs.asdict(tally), "before": before}) for tally in tallies]
 
 
 def list_tallies(since: float) -> Program[list[TallyRow]]:
@@ -96,13 +98,13 @@ def list_tallies(since: float) -> Program[list[TallyRow]]:
 def forget_learnt(upstream: str, model: str, tenant: str) -> Program[int]:
     """Remove what a tenant's turns taught of an upstream's model, all where a name is empty; return how much."""
     values = {"upstream": upstream, "model": model, "tenant": tenant}
-    facts, tallies = yield [Ask(sql.FACT_FORGET, values), Ask(sql.TALLY_FORGET, values)]
+    facts, tallies = yield [LedgerStatement(sql.FACT_FORGET, values), LedgerStatement(sql.TALLY_FORGET, values)]
     return len(facts) + len(tallies)
 
 
 def expire_learnt(before: float) -> Program[None]:
     """Remove what was learnt before a time."""
-    yield [Ask(sql.FACT_EXPIRE, {"before": before}), Ask(sql.TALLY_EXPIRE, {"before": before})]
+    yield [LedgerStatement(sql.FACT_EXPIRE, {"before": before}), LedgerStatement(sql.TALLY_EXPIRE, {"before": before})]
 
 
 def put_measured(row: MeasuredRow) -> Program[None]:

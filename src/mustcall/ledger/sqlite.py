@@ -24,7 +24,7 @@ from mustcall.core.errors import (
 )
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import missing
-from mustcall.ledger.program import Ask, AskMany, AskRows, Program, Rows
+from mustcall.ledger.program import AskMany, AskRows, LedgerStatement, Program, Rows
 from mustcall.ledger.securing import secured
 from mustcall.ledger.store import Maker
 
@@ -334,8 +334,8 @@ def _run(connection: sqlite3.Connection, program: Program[T]) -> T:
         program.close()
 
 
-def _answer(connection: sqlite3.Connection, asked: Ask | AskMany | AskRows) -> Rows:
-    if isinstance(asked, Ask):
+def _answer(connection: sqlite3.Connection, asked: LedgerStatement | AskMany | AskRows) -> Rows:
+    if isinstance(asked, LedgerStatement):
         return connection.execute(asked.statement.sqlite, asked.values).fetchall()
     connection.executemany(asked.statement.sqlite, asked.rows)
     return []

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from mustcall.ledger.program import Program
 
-__all__ = ["Maker", "Store"]
+__all__ = ["LedgerStore", "Maker"]
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 Maker = Callable[[bool], Program[T]]
 
 
-class Store(Protocol):
+class LedgerStore(Protocol):
     """One database. Everything it raises is a `LedgerError`, or what the program itself raised."""
 
     @property

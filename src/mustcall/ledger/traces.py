@@ -9,9 +9,9 @@ import msgspec
 from mustcall.core.adaptation import REPAIRS, AdaptationKind
 from mustcall.ledger import statements as sql
 from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import Ask, AskRows, Program, Row
+from mustcall.ledger.program import AskRows, LedgerStatement, Program, Row
 from mustcall.ledger.redacting import keep
-from mustcall.ledger.values import AttemptTrace, Contents, TurnFilter, TurnGroup, TurnSums, TurnTrace
+from mustcall.ledger.values import AttemptTrace, ContentsKept, TurnFilter, TurnGroup, TurnSums, TurnTrace
 
 __all__ = ["count_changes", "get_turn", "is_mended", "list_turns", "put_turns", "sum_turns"]
 
@@ -23,7 +23,7 @@ _TURN_LATER: dict[str, Any] = {"session": "", "client": "", "error": "", "cost_u
 _ATTEMPT_LATER: dict[str, Any] = {"tool": "", "problem": "", "begun": 0.0}
 
 
-def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
+def put_turns(turns: Sequence[TurnTrace], contents: ContentsKept) -> Program[None]:
     """Write turns with their attempts; one that is there already stays as it is."""
     if not turns:
         return
@@ -35,7 +35,7 @@ def put_turns(turns: Sequence[TurnTrace], contents: Contents) -> Program[None]:
     yield put
 
 
-def _turn_row(turn: TurnTrace, contents: Contents) -> tuple[Any, ...]:
+def _turn_row(turn: TurnTrace, contents: ContentsKept) -> tuple[Any, ...]:
     """Return a turn as its table has it. Written for every turn, so out in full: in the order of the columns."""
     return (
         turn.id,
@@ -63,7 +63,7 @@ def _turn_row(turn: TurnTrace, contents: Contents) -> tuple[Any, ...]:
     )
 
 
-def _attempt_row(turn: str, attempt: AttemptTrace, contents: Contents) -> tuple[Any, ...]:
+def _attempt_row(turn: str, attempt: AttemptTrace, contents: ContentsKept) -> tuple[Any, ...]:
     """Return an attempt as its table has it."""
     problem, retries = attempt.problem, attempt.retries
     return (
@@ -93,9 +93,9 @@ def _storable(text: str) -> str:
     return text.replace("\0", "")
 
 
-def _kept_raw(raw: bytes, contents: Contents) -> bytes:
+def _kept_raw(raw: bytes, contents: ContentsKept) -> bytes:
     """Return what may be kept of a raw reply: a secret that is spread over the events of a stream cannot be masked."""
-    if contents is Contents.REDACTED and raw.lstrip()[:1] not in (b"{", b"["):
+    if contents is ContentsKept.REDACTED and raw.lstrip()[:1] not in (b"{", b"["):
         return b""
     return keep(raw, contents)
 
@@ -103,7 +103,7 @@ def _kept_raw(raw: bytes, contents: Contents) -> bytes:
 def list_turns(wanted: TurnFilter, before: float, before_id: str, most: int) -> Program[list[TurnTrace]]:
     """Return turns, the newest first, with their attempts; no contents are read."""
     named = {**msgspec.structs.asdict(wanted), "before": before, "before_id": before_id, "most": most}
-    rows, attempts = yield [Ask(sql.TURN_LIST, named), Ask(sql.TURN_LIST_ATTEMPTS, named)]
+    rows, attempts = yield [LedgerStatement(sql.TURN_LIST, named), LedgerStatement(sql.TURN_LIST_ATTEMPTS, named)]
     found: dict[str, list[AttemptTrace]] = {}
     for row in attempts:
         found.setdefault(row[0], []).append(_attempt(row))
@@ -113,7 +113,10 @@ def list_turns(wanted: TurnFilter, before: float, before_id: str, most: int) -> 
 
 def get_turn(turn: str) -> Program[TurnTrace | None]:
     """Return one turn with its attempts."""
-    turns, attempts = yield [Ask(sql.TURN_GET, {"id": turn}), Ask(sql.ATTEMPT_LIST, {"turn": turn})]
+    turns, attempts = yield [
+        LedgerStatement(sql.TURN_GET, {"id": turn}),
+        LedgerStatement(sql.ATTEMPT_LIST, {"turn": turn}),
+    ]
     if not turns:
         return None
     return msgspec.structs.replace(_turn(turns[0]), attempts=tuple(map(_attempt, attempts)))
@@ -123,9 +126,9 @@ def sum_turns(since: float, tenant: str) -> Program[TurnSums]:
     """Return what the turns since a time came to; those of one tenant where one is named."""
     named = {"since": since, "tenant": tenant, "most": _MOST_GROUPS}
     turns, attempts, changes = yield [
-        Ask(sql.TURN_GROUPS, {"since": since, "tenant": tenant, "most_models": _MOST_MODELS, **sql.MENDED}),
-        Ask(sql.ATTEMPT_GROUPS, named),
-        Ask(sql.CHANGE_GROUPS, {"since": since, "tenant": tenant, "line": "\n", **sql.CHANGES}),
+        LedgerStatement(sql.TURN_GROUPS, {"since": since, "tenant": tenant, "most_models": _MOST_MODELS, **sql.MENDED}),
+        LedgerStatement(sql.ATTEMPT_GROUPS, named),
+        LedgerStatement(sql.CHANGE_GROUPS, {"since": since, "tenant": tenant, "line": "\n", **sql.CHANGES}),
     ]
     return TurnSums(
         groups=tuple(_group(row[1:]) for row in turns),

@@ -12,18 +12,18 @@ __all__ = [
     "AttemptTrace",
     "BreakerRow",
     "Claim",
-    "Contents",
-    "Event",
+    "ContentsKept",
     "FactRow",
     "Health",
+    "JournalEvent",
     "MeasuredRow",
     "NewEvent",
     "Pruned",
     "RetryTrace",
-    "Run",
     "RunEnd",
     "RunStatus",
     "StoredResponse",
+    "StoredRun",
     "TallyRow",
     "TurnFilter",
     "TurnGroup",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Contents(StrEnum):
+class ContentsKept(StrEnum):
     """What is kept of what was said, in traces and in the journals of finished runs."""
 
     FULL = "full"
@@ -56,7 +56,7 @@ class RunStatus(StrEnum):
         return self in (RunStatus.DONE, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     """One durable run. Who holds it writes under its `fence`; every claim raises the fence by one."""
 
     id: str
@@ -80,7 +80,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     `created` says that the run did not exist before.
     """
 
-    run: Run
+    run: StoredRun
     won: bool
     created: bool = False
 
@@ -97,7 +97,7 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a run's journal as it stands there. `seq` grows along the journal."""
 
     seq: int

@@ -8,26 +8,26 @@ part that sends, `results` the document that is written, `comparing` two of them
 from mustcall.probe.catalogue import CELLS, cells_for
 from mustcall.probe.comparing import Drift, compare
 from mustcall.probe.facts import facts_of, profile_of
-from mustcall.probe.planning import Plan, plan_probe
+from mustcall.probe.planning import ProbePlan, plan_probe
 from mustcall.probe.results import CellResult, ProbeResult, read_result
 from mustcall.probe.running import Prober, Subject
-from mustcall.probe.values import Cell, Client, Group, Level, Outcome, Owner, Verdict
+from mustcall.probe.values import Cell, CellGroup, CellVerdict, Client, Level, Outcome, Owner
 
 __all__ = [
     "CELLS",
     "Cell",
+    "CellGroup",
     "CellResult",
+    "CellVerdict",
     "Client",
     "Drift",
-    "Group",
     "Level",
     "Outcome",
     "Owner",
-    "Plan",
+    "ProbePlan",
     "ProbeResult",
     "Prober",
     "Subject",
-    "Verdict",
     "cells_for",
     "compare",
     "facts_of",

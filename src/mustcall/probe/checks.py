@@ -16,7 +16,7 @@ from mustcall.core.tools import ChoiceMode, Tool, functions_of
 from mustcall.dialects import CallEnd, parse
 from mustcall.policy.failures.rejection import Rejection, classify_rejection
 from mustcall.policy.schema.validation import Unreadable, describe_problems, problems_in, read_json
-from mustcall.probe.values import Finding, Outcome, Owner, Script, Seen, Send
+from mustcall.probe.values import CellFinding, Outcome, Owner, Script, Seen, Send
 
 __all__ = [
     "arguments_of",
@@ -40,27 +40,27 @@ _RATE_LIMITED = frozenset({429, 529})
 _ALONE: dict[ChoiceMode, Literal["reply", "anywhere", "never"]] = {ChoiceMode.NONE: "never", ChoiceMode.AUTO: "reply"}
 
 
-def held(note: str = "") -> Finding:
+def held(note: str = "") -> CellFinding:
     """It was done."""
-    return Finding(outcome=Outcome.HELD, note=note)
+    return CellFinding(outcome=Outcome.HELD, note=note)
 
 
-def missed(note: str, owner: Owner | None = None) -> Finding:
+def missed(note: str, owner: Owner | None = None) -> CellFinding:
     """It was answered and not done."""
-    return Finding(outcome=Outcome.NOT_DONE, note=note, owner=owner)
+    return CellFinding(outcome=Outcome.NOT_DONE, note=note, owner=owner)
 
 
-def unmeasured(note: str) -> Finding:
+def unmeasured(note: str) -> CellFinding:
     """Nothing was learnt."""
-    return Finding(outcome=Outcome.UNMEASURED, note=note)
+    return CellFinding(outcome=Outcome.UNMEASURED, note=note)
 
 
-def crashed(note: str, owner: Owner) -> Finding:
+def crashed(note: str, owner: Owner) -> CellFinding:
     """No whole answer came."""
-    return Finding(outcome=Outcome.CRASHED, note=note, owner=owner)
+    return CellFinding(outcome=Outcome.CRASHED, note=note, owner=owner)
 
 
-def fault(seen: Seen) -> Finding | None:
+def fault(seen: Seen) -> CellFinding | None:
     """Return what an exchange without a reply came to; None for one with a reply."""
     if seen.answered:
         return None
@@ -80,7 +80,7 @@ def fault(seen: Seen) -> Finding | None:
         return crashed(f"HTTP {seen.status}{said_so}", Owner.SERVER)
     if seen.status >= 400:
         owner = Owner.MODEL if error is not None and is_model_failure(error) else Owner.SERVER
-        return Finding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=owner)
+        return CellFinding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=owner)
     return crashed(f"HTTP {seen.status} without a reply{said_so}", Owner.SERVER)
 
 
@@ -89,10 +89,10 @@ def is_model_failure(error: ErrorInfo) -> bool:
     return bool({error.code, error.message.partition(":")[0]} & _MODEL_FAILURES)
 
 
-def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Finding], **fields: Any) -> Script:
+def single(make: Callable[[int], Request], check: Callable[[Request, Reply], CellFinding], **fields: Any) -> Script:
     """Return the script of one request whose reply is checked; `fields` are put into its body."""
 
-    def script(number: int) -> Generator[tuple[Send, ...], tuple[Seen, ...], Finding]:
+    def script(number: int) -> Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]:
         request = make(number)
         (seen,) = yield (Send(request=request, fields=dict(fields)),)
         bad = fault(seen)
@@ -103,7 +103,7 @@ def single(make: Callable[[int], Request], check: Callable[[Request, Reply], Fin
     return script
 
 
-def _blamed(finding: Finding, request: Request, reply: Reply) -> Finding:
+def _blamed(finding: CellFinding, request: Request, reply: Reply) -> CellFinding:
     """Return a failure as the parser's where the reply has no call and its text holds one."""
     if finding.outcome is not Outcome.NOT_DONE or finding.owner is not None or reply.calls:
         return finding
@@ -121,7 +121,7 @@ def thoughts(reply: Reply) -> tuple[Reasoning, ...]:
     return tuple(part for part in reply.parts if isinstance(part, Reasoning))
 
 
-def still_thinking(reply: Reply) -> Finding | None:
+def still_thinking(reply: Reply) -> CellFinding | None:
     """Return that nothing was learnt where the tokens ran out before the model was done with reasoning."""
     cut = reply.finish is FinishReason.LENGTH and bool(thoughts(reply)) and not said(reply).strip()
     return unmeasured("the model was still reasoning when its tokens ran out") if cut else None

@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.evals.statistics import mcnemar
 from mustcall.probe.results import CellResult, ProbeResult
-from mustcall.probe.values import Outcome, Verdict
+from mustcall.probe.values import CellVerdict, Outcome
 
 __all__ = ["ALPHA", "Drift", "compare", "discoveries"]
 
@@ -23,8 +23,8 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """One cell in both runs: pairs of tries, how they moved, and whether that is more than chance."""
 
     id: str
-    before: Verdict
-    now: Verdict
+    before: CellVerdict
+    now: CellVerdict
     pairs: int
     lost: int
     gained: int

@@ -9,7 +9,7 @@ from typing import Any
 from mustcall.evals.statistics import Share
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.probe.results import CellResult, ProbeResult
-from mustcall.probe.values import Group, Outcome, Owner, Verdict
+from mustcall.probe.values import CellGroup, CellVerdict, Outcome, Owner
 from mustcall.probe.verdicts import THRESHOLD, count, settle_verdict
 from mustcall.profiles import MeasuredFact, MeasuredProfile
 
@@ -17,7 +17,7 @@ __all__ = ["RULES", "facts_of", "has_answers", "profile_of"]
 
 #: Tries that a fact needs at least.
 _LEAST = 2
-_BAD = frozenset({Verdict.IGNORED, Verdict.FLAKY})
+_BAD = frozenset({CellVerdict.IGNORED, CellVerdict.FLAKY})
 
 
 class _Cells:
@@ -26,7 +26,7 @@ class _Cells:
     def __init__(self, result: ProbeResult) -> None:
         self._by_id = {cell.id: cell for cell in result.cells}
 
-    def joined(self, *ids: str) -> tuple[Verdict, Share]:
+    def joined(self, *ids: str) -> tuple[CellVerdict, Share]:
         """Return the verdict and the share of all tries of some cells."""
         outcomes = [outcome for cell in self._some(ids) for outcome in cell.outcomes]
         return settle_verdict(outcomes), count(outcomes)
@@ -47,52 +47,52 @@ _ON = ("required+reasoning", "required+reasoning+stream")
 def _forced(cells: _Cells) -> tuple[Any, Share] | None:
     off, share = cells.joined(*_OFF)
     on, while_on = cells.joined(*_ON)
-    if off in (Verdict.REFUSED, Verdict.CRASHED):
+    if off in (CellVerdict.REFUSED, CellVerdict.CRASHED):
         return Forcing.NEVER, share
     if off in _BAD:
         return Forcing.IGNORED, share
-    if off is not Verdict.HELD:
+    if off is not CellVerdict.HELD:
         return None
-    if on is Verdict.HELD:
+    if on is CellVerdict.HELD:
         return Forcing.ALWAYS, _sum(share, while_on)
     shown, _ = cells.joined("reasoning.shown")
-    if on in _BAD or on is Verdict.REFUSED:
+    if on in _BAD or on is CellVerdict.REFUSED:
         return Forcing.WITHOUT_REASONING, share
-    return (Forcing.ALWAYS, share) if shown is Verdict.IGNORED else None
+    return (Forcing.ALWAYS, share) if shown is CellVerdict.IGNORED else None
 
 
 def _named(cells: _Cells) -> tuple[Any, Share] | None:
     forced, _ = cells.joined(*_OFF)
     named, share = cells.joined("named", "named+stream")
-    if forced is not Verdict.HELD or named in (Verdict.UNMEASURED, Verdict.CRASHED):
+    if forced is not CellVerdict.HELD or named in (CellVerdict.UNMEASURED, CellVerdict.CRASHED):
         return None
-    return named is Verdict.HELD, share
+    return named is CellVerdict.HELD, share
 
 
 def _streams_forced(cells: _Cells) -> tuple[Any, Share] | None:
     whole, _ = cells.joined("required")
     streamed, share = cells.joined("required+stream")
-    if whole is not Verdict.HELD or streamed is Verdict.UNMEASURED:
+    if whole is not CellVerdict.HELD or streamed is CellVerdict.UNMEASURED:
         return None
-    return streamed is Verdict.HELD, share
+    return streamed is CellVerdict.HELD, share
 
 
 def _protocol(cells: _Cells) -> tuple[Any, Share] | None:
     auto, share = cells.joined("auto", "auto+stream")
-    return (Protocol.PROMPT, share) if auto is Verdict.REFUSED else None
+    return (Protocol.PROMPT, share) if auto is CellVerdict.REFUSED else None
 
 
 def _parallel(cells: _Cells) -> tuple[Any, Share] | None:
     off, share = cells.joined("parallel.off")
-    return None if off in (Verdict.UNMEASURED, Verdict.CRASHED) else (off is Verdict.HELD, share)
+    return None if off in (CellVerdict.UNMEASURED, CellVerdict.CRASHED) else (off is CellVerdict.HELD, share)
 
 
 def _schema(name: str) -> _Rule:
     def rule(cells: _Cells) -> tuple[Any, Share] | None:
         verdict, share = cells.joined(name)
-        if verdict in (Verdict.UNMEASURED, Verdict.CRASHED) or cells.owners(name) == {Owner.MODEL}:
+        if verdict in (CellVerdict.UNMEASURED, CellVerdict.CRASHED) or cells.owners(name) == {Owner.MODEL}:
             return None
-        return verdict is Verdict.HELD, share
+        return verdict is CellVerdict.HELD, share
 
     return rule
 
@@ -100,13 +100,13 @@ def _schema(name: str) -> _Rule:
 def _most_tools(cells: _Cells) -> tuple[Any, Share] | None:
     many, share = cells.joined("tools.128")
     some, _ = cells.joined("tools.32")
-    return (32, share) if many is Verdict.REFUSED and some is not Verdict.REFUSED else None
+    return (32, share) if many is CellVerdict.REFUSED and some is not CellVerdict.REFUSED else None
 
 
 def _trusted(cells: _Cells) -> tuple[Any, Share] | None:
     _, arguments = cells.joined("arguments")
     strict, _ = cells.joined("strict")
-    return (True, arguments) if strict is Verdict.HELD and arguments.low >= THRESHOLD else None
+    return (True, arguments) if strict is CellVerdict.HELD and arguments.low >= THRESHOLD else None
 
 
 #: The field, its rule, and the tries it takes.
@@ -126,7 +126,7 @@ RULES: dict[str, tuple[_Rule, int]] = {
 def has_answers(result: ProbeResult) -> bool:
     """Tell whether anything was answered. A key that is refused refuses every cell, which says nothing of any."""
     replied = (Outcome.HELD, Outcome.NOT_DONE)
-    tried = (cell.outcomes for cell in result.cells if cell.group is not Group.ERRORS)
+    tried = (cell.outcomes for cell in result.cells if cell.group is not CellGroup.ERRORS)
     return any(outcome in replied for outcomes in tried for outcome in outcomes)
 
 

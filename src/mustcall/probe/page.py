@@ -14,7 +14,7 @@ from mustcall.probe.catalogue import CELLS
 from mustcall.probe.comparing import Drift
 from mustcall.probe.facts import facts_of
 from mustcall.probe.results import CellResult, ProbeResult, broken
-from mustcall.probe.values import Group, Verdict
+from mustcall.probe.values import CellGroup, CellVerdict
 from mustcall.probe.wording import MARKS, MEANINGS, OWNERS, headline, of
 
 __all__ = ["write_badge", "write_page"]
@@ -62,7 +62,7 @@ def _opening(result: ProbeResult) -> Iterator[str]:
     if result.partial:
         yield f'<p class="warn">{escape(result.partial)}</p>'
     yield '<p class="key">'
-    for verdict in Verdict:
+    for verdict in CellVerdict:
         yield f'<span style="--swatch: var(--{verdict})">{MARKS[verdict]} {verdict}: {escape(MEANINGS[verdict])}</span>'
     yield "</p>"
 
@@ -94,11 +94,11 @@ def _tile(cell: CellResult | None) -> str:
 
 
 def _groups(result: ProbeResult) -> Iterator[str]:
-    for group in Group:
+    for group in CellGroup:
         cells = [cell for cell in result.cells if cell.group is group]
         if not cells:
             continue
-        title = str(group).capitalize() + (", cell by cell" if group is Group.CHOICE else "")
+        title = str(group).capitalize() + (", cell by cell" if group is CellGroup.CHOICE else "")
         yield f'<h2>{title}</h2><table class="cells-table">'
         yield '<tr><th>cell</th><th>verdict</th><th class="n">held</th><th>rate, 95 %</th><th>owner</th></tr>'
         for cell in cells:
@@ -185,7 +185,7 @@ _LETTER, _MARGIN = 6.6, 10
 
 def write_badge(result: ProbeResult) -> str:
     """Return the badge: how many of the required cells hold."""
-    required = [cell for cell in result.cells if cell.required and cell.verdict is not Verdict.UNMEASURED]
+    required = [cell for cell in result.cells if cell.required and cell.verdict is not CellVerdict.UNMEASURED]
     failed = broken(result)
     left = "mustcall probe"
     right = f"{len(required) - len(failed)}/{len(required)} hold" if required else "not measured"

@@ -17,7 +17,7 @@ from mustcall.probe.values import Cell, Client, Level, Send
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
-__all__ = ["ISSUER", "Plan", "Purse", "body_of", "most_tokens", "plan_probe"]
+__all__ = ["ISSUER", "ProbePlan", "Purse", "body_of", "most_tokens", "plan_probe"]
 
 #: The name under which reasoning state of a probe is handed back.
 ISSUER = "probe"
@@ -53,7 +53,7 @@ def most_tokens(body: JsonObject | None) -> Usage:
     return Usage(input_tokens=_TEMPLATE + len(msgspec.json.encode(body)) // _CHARACTERS, output_tokens=limit)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ProbePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured and the most that it takes. `most_usd` is None where the price is not known."""
 
     wire: Wire
@@ -90,7 +90,7 @@ def plan_probe(
     client: Client | None = None,
     max_usd: float | None = None,
     max_requests: int | None = None,
-) -> Plan:
+) -> ProbePlan:
     """Return the plan of a run; where `max_usd` or `max_requests` is less than the cells take, it is the most."""
     requests, tokens, largest = 0, Usage(), Usage()
     for cell in cells:
@@ -117,7 +117,7 @@ def plan_probe(
     cost = None if price is None else charge_for(tokens, price).cost_usd
     if cost is not None and max_usd is not None:
         cost = min(cost, max_usd)
-    return Plan(
+    return ProbePlan(
         wire=wire,
         level=level,
         client=client,
@@ -132,7 +132,7 @@ def plan_probe(
 class Purse:
     """What is left of a plan. A request is paid for before it is sent, and settled with what it took."""
 
-    def __init__(self, plan: Plan, price: Price | None) -> None:
+    def __init__(self, plan: ProbePlan, price: Price | None) -> None:
         self._plan = plan
         self._price = price
         self.requests = 0

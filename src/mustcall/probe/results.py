@@ -7,10 +7,10 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.evals.statistics import Share, share_of
-from mustcall.probe.values import Group, Level, Outcome, Owner, Verdict
+from mustcall.probe.values import CellGroup, CellVerdict, Level, Outcome, Owner
 from mustcall.probe.verdicts import count, settle_verdict
 
-__all__ = ["VERSION", "CellResult", "Guarantee", "ProbeResult", "Spent", "broken", "guarantees", "read_result"]
+__all__ = ["VERSION", "CellResult", "Guarantee", "ProbeResult", "ProbeSpending", "broken", "guarantees", "read_result"]
 
 #: The version of the document.
 VERSION = 1
@@ -21,9 +21,9 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     guarantee: str
-    group: Group
+    group: CellGroup
     required: bool
-    verdict: Verdict
+    verdict: CellVerdict
     owner: Owner | None = None
     note: str = ""
     outcomes: tuple[Outcome, ...] = ()
@@ -35,7 +35,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     measured: int = 0
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeSpending(msgspec.Struct, frozen=True, kw_only=True):
     """What a run took."""
 
     requests: int = 0
@@ -60,7 +60,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     partial: str = ""
     announced_requests: int = 0
     announced_usd: float | None = None
-    spent: Spent = Spent()
+    spent: ProbeSpending = ProbeSpending()
     cells: tuple[CellResult, ...] = ()
 
     @property
@@ -77,9 +77,9 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
     """The cells of one guarantee, taken together."""
 
     name: str
-    group: Group
+    group: CellGroup
     required: bool
-    verdict: Verdict
+    verdict: CellVerdict
     owner: Owner | None
     share: Share
 
@@ -92,7 +92,7 @@ def guarantees(result: ProbeResult) -> list[Guarantee]:
     found: list[Guarantee] = []
     for name, cells in joined.items():
         outcomes = [outcome for cell in cells for outcome in cell.outcomes]
-        verdicts = {cell.verdict for cell in cells} - {Verdict.UNMEASURED}
+        verdicts = {cell.verdict for cell in cells} - {CellVerdict.UNMEASURED}
         verdict = verdicts.pop() if len(verdicts) == 1 else settle_verdict(outcomes)
         owners = [cell.owner for cell in cells if cell.owner is not None]
         found.append(
@@ -110,7 +110,11 @@ def guarantees(result: ProbeResult) -> list[Guarantee]:
 
 def broken(result: ProbeResult) -> list[CellResult]:
     """Return the required cells that were measured and do not hold."""
-    return [cell for cell in result.cells if cell.required and cell.verdict not in (Verdict.HELD, Verdict.UNMEASURED)]
+    return [
+        cell
+        for cell in result.cells
+        if cell.required and cell.verdict not in (CellVerdict.HELD, CellVerdict.UNMEASURED)
+    ]
 
 
 def read_result(file: Path) -> ProbeResult:

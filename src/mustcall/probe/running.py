@@ -18,9 +18,9 @@ from mustcall.core.request import Request
 from mustcall.policy.failures.backoff import is_transient, retry_after
 from mustcall.policy.limits.budget import Price
 from mustcall.probe.exchanging import exchange
-from mustcall.probe.planning import Plan, Purse, body_of, most_tokens
-from mustcall.probe.results import CellResult, ProbeResult, Spent
-from mustcall.probe.values import Cell, Finding, Outcome, Seen, Send, Verdict
+from mustcall.probe.planning import ProbePlan, Purse, body_of, most_tokens
+from mustcall.probe.results import CellResult, ProbeResult, ProbeSpending
+from mustcall.probe.values import Cell, CellFinding, CellVerdict, Outcome, Seen, Send
 from mustcall.probe.verdicts import count, is_settled, settle_owner, settle_verdict
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
@@ -67,9 +67,9 @@ class _Tally:
     def __init__(self, cell: Cell, planned: int) -> None:
         self.cell = cell
         self.planned = planned
-        self.findings: list[Finding] = []
-        self.whole: Finding | None = None
-        self.unreasoned: Finding | None = None
+        self.findings: list[CellFinding] = []
+        self.whole: CellFinding | None = None
+        self.unreasoned: CellFinding | None = None
         self.explained = False
 
     @property
@@ -88,9 +88,9 @@ class _Tally:
         cell, outcomes = self.cell, self.outcomes
         share, verdict = count(outcomes), settle_verdict(outcomes)
         owner, note = settle_owner(self.findings, cell.duty, whole=self.whole, unreasoned=self.unreasoned)
-        if verdict is Verdict.HELD:
+        if verdict is CellVerdict.HELD:
             owner, note = None, "" if cell.watch else next((each.note for each in self.findings if each.note), "")
-        elif verdict is Verdict.UNMEASURED:
+        elif verdict is CellVerdict.UNMEASURED:
             note = next((finding.note for finding in self.findings), "")
         return CellResult(
             id=cell.id,
@@ -113,7 +113,7 @@ class _Tally:
 class Prober:
     """One run. `run` yields the result of a cell each time it changed; `result` is what is known so far."""
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
+    def __init__(self, subject: Subject, plan: ProbePlan) -> None:
         self.plan = plan
         self.purse = Purse(plan, subject.price)
         self.partial = ""
@@ -142,7 +142,7 @@ class Prober:
             partial=self.partial,
             announced_requests=plan.most_requests,
             announced_usd=plan.most_usd,
-            spent=Spent(
+            spent=ProbeSpending(
                 requests=self.purse.requests,
                 input_tokens=self.purse.usage.input_tokens,
                 output_tokens=self.purse.usage.output_tokens,
@@ -190,7 +190,7 @@ class Prober:
         if cell.reasons and self.purse.left > 0:
             tally.unreasoned = await self._try(cell, number, _unreasoned)
 
-    async def _try(self, cell: Cell, number: int, change: Callable[[Request], Request]) -> Finding:
+    async def _try(self, cell: Cell, number: int, change: Callable[[Request], Request]) -> CellFinding:
         """Make one try of a cell."""
         assert cell.script is not None, "a cell that watches is not tried"
         steps = cell.script(number)

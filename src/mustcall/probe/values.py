@@ -18,24 +18,24 @@ from mustcall.core.request import Request
 __all__ = [
     "ALL_WIRES",
     "Cell",
+    "CellFinding",
+    "CellGroup",
+    "CellTries",
+    "CellVerdict",
     "Client",
-    "Finding",
-    "Group",
     "Level",
     "Outcome",
     "Owner",
     "Script",
     "Seen",
     "Send",
-    "Tries",
-    "Verdict",
     "Watch",
 ]
 
 ALL_WIRES = frozenset(Wire)
 
 
-class Group(StrEnum):
+class CellGroup(StrEnum):
     """What cells are about; the sections of a report."""
 
     CHOICE = "tool choice"
@@ -80,7 +80,7 @@ class Outcome(StrEnum):
     UNMEASURED = "unmeasured"  # nothing was learnt
 
 
-class Verdict(StrEnum):
+class CellVerdict(StrEnum):
     """What the tries of a cell come to."""
 
     HELD = "held"
@@ -138,7 +138,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.reply is not None
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class CellFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What one try showed; `owner` where the reply itself tells it, `note` in a few words."""
 
     outcome: Outcome
@@ -146,14 +146,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner | None = None
 
 
-Script = Callable[[int], Generator[tuple[Send, ...], tuple[Seen, ...], Finding]]
+Script = Callable[[int], Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]]
 """Makes the try of this number: yields requests that are sent together, receives what came back in the same order."""
 
-Watch = Callable[[Wire, Send, Seen], Finding | None]
+Watch = Callable[[Wire, Send, Seen], CellFinding | None]
 """Looks at an exchange that another cell made; None where it tells nothing."""
 
 
-class Tries(msgspec.Struct, frozen=True):
+class CellTries(msgspec.Struct, frozen=True):
     """How often a cell is tried at each level; 0 leaves it out."""
 
     quick: int
@@ -183,12 +183,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     guarantee: str
-    group: Group
+    group: CellGroup
     asks: str
     wants: str
     duty: Owner = Owner.SERVER
     required: bool = False
-    tries: Tries = Tries(0, 1, 2)
+    tries: CellTries = CellTries(0, 1, 2)
     script: Script | None = None
     watch: Watch | None = None
     watched: bool = True

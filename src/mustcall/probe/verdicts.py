@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mustcall.evals.statistics import Share, share_of
-from mustcall.probe.values import Finding, Outcome, Owner, Verdict
+from mustcall.probe.values import CellFinding, CellVerdict, Outcome, Owner
 
 __all__ = ["FLOOR", "REPEATED", "THRESHOLD", "count", "is_settled", "settle_owner", "settle_verdict"]
 
@@ -21,7 +21,11 @@ FLOOR = 0.05
 #: Refusals or crashes that are enough where nothing else was seen.
 REPEATED = 2
 
-_FAILED = {Outcome.NOT_DONE: Verdict.IGNORED, Outcome.REFUSED: Verdict.REFUSED, Outcome.CRASHED: Verdict.CRASHED}
+_FAILED = {
+    Outcome.NOT_DONE: CellVerdict.IGNORED,
+    Outcome.REFUSED: CellVerdict.REFUSED,
+    Outcome.CRASHED: CellVerdict.CRASHED,
+}
 
 
 def count(outcomes: Iterable[Outcome]) -> Share:
@@ -41,21 +45,25 @@ def is_settled(outcomes: Sequence[Outcome]) -> bool:
     return share.low >= THRESHOLD or share.high <= FLOOR or (share.low > FLOOR and share.high < THRESHOLD)
 
 
-def settle_verdict(outcomes: Sequence[Outcome]) -> Verdict:
+def settle_verdict(outcomes: Sequence[Outcome]) -> CellVerdict:
     """Return the class of the observed rate; among failures the most frequent kind, `ignored` where two are equal."""
     share = count(outcomes)
     if not share.of:
-        return Verdict.UNMEASURED
+        return CellVerdict.UNMEASURED
     if share.rate >= THRESHOLD:
-        return Verdict.HELD
+        return CellVerdict.HELD
     if share.rate > FLOOR:
-        return Verdict.FLAKY
+        return CellVerdict.FLAKY
     kinds = Counter(outcome for outcome in outcomes if outcome in _FAILED)
     return _FAILED[max(_FAILED, key=lambda outcome: kinds[outcome])]
 
 
 def settle_owner(
-    findings: Sequence[Finding], duty: Owner, *, whole: Finding | None = None, unreasoned: Finding | None = None
+    findings: Sequence[CellFinding],
+    duty: Owner,
+    *,
+    whole: CellFinding | None = None,
+    unreasoned: CellFinding | None = None,
 ) -> tuple[Owner | None, str]:
     """Return whose fault it is that not all tries held, and why; None where all did.
 
@@ -64,7 +72,7 @@ def settle_owner(
     `unreasoned` without reasoning: one that holds shows where the fault is.
     """
     verdict = settle_verdict([finding.outcome for finding in findings])
-    kinds = {kind for kind, word in _FAILED.items() if verdict in (word, Verdict.FLAKY, Verdict.HELD)}
+    kinds = {kind for kind, word in _FAILED.items() if verdict in (word, CellVerdict.FLAKY, CellVerdict.HELD)}
     failed = [finding for finding in findings if finding.outcome in kinds]
     if not failed:
         return None, ""

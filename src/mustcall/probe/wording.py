@@ -3,26 +3,26 @@
 from mustcall.evals.statistics import share_of
 from mustcall.evals.wording import interval
 from mustcall.probe.results import CellResult, ProbeResult, broken
-from mustcall.probe.values import Owner, Verdict
+from mustcall.probe.values import CellVerdict, Owner
 
 __all__ = ["MARKS", "MEANINGS", "OWNERS", "headline", "of", "written_interval"]
 
 #: One character for each verdict.
 MARKS = {
-    Verdict.HELD: "✔",
-    Verdict.FLAKY: "~",
-    Verdict.IGNORED: "✘",
-    Verdict.REFUSED: "⊘",
-    Verdict.CRASHED: "‼",
-    Verdict.UNMEASURED: "·",
+    CellVerdict.HELD: "✔",
+    CellVerdict.FLAKY: "~",
+    CellVerdict.IGNORED: "✘",
+    CellVerdict.REFUSED: "⊘",
+    CellVerdict.CRASHED: "‼",
+    CellVerdict.UNMEASURED: "·",
 }
 MEANINGS = {
-    Verdict.HELD: "at least 95 %",
-    Verdict.FLAKY: "sometimes",
-    Verdict.IGNORED: "200 and not done",
-    Verdict.REFUSED: "a 4xx",
-    Verdict.CRASHED: "a 5xx or no whole answer",
-    Verdict.UNMEASURED: "nothing was learnt",
+    CellVerdict.HELD: "at least 95 %",
+    CellVerdict.FLAKY: "sometimes",
+    CellVerdict.IGNORED: "200 and not done",
+    CellVerdict.REFUSED: "a 4xx",
+    CellVerdict.CRASHED: "a 5xx or no whole answer",
+    CellVerdict.UNMEASURED: "nothing was learnt",
 }
 OWNERS = {
     Owner.PARSER: "the text holds the call, and the server did not read it",
@@ -44,7 +44,7 @@ def written_interval(cell: CellResult) -> str:
 
 def headline(result: ProbeResult) -> str:
     """Return what a probe found, in one line."""
-    required = [cell for cell in result.cells if cell.required and cell.verdict is not Verdict.UNMEASURED]
+    required = [cell for cell in result.cells if cell.required and cell.verdict is not CellVerdict.UNMEASURED]
     failed = broken(result)
     spent = result.spent
     cost = f", ${spent.cost_usd:.4f}" if spent.cost_usd else ""

@@ -3,7 +3,7 @@
 Decides which `Profile` belongs to a model at an endpoint. What a profile means for a turn is decided in `policy`.
 """
 
-from mustcall.profiles.catalogue import Entry, load
+from mustcall.profiles.catalogue import ProfileEntry, load
 from mustcall.profiles.facts import Fact, Observed
 from mustcall.profiles.learnt import Learnt, LearntFact
 from mustcall.profiles.measured import (
@@ -19,7 +19,6 @@ from mustcall.profiles.page import markdown
 from mustcall.profiles.resolving import Resolved, resolve
 
 __all__ = [
-    "Entry",
     "Fact",
     "Learnt",
     "LearntFact",
@@ -27,6 +26,7 @@ __all__ = [
     "MeasuredProfile",
     "Measurements",
     "Observed",
+    "ProfileEntry",
     "ProfileOverride",
     "Resolved",
     "load",

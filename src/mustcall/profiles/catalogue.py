@@ -16,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import Pattern, endpoint_pattern, model_pattern
 
-__all__ = ["Entry", "Specificity", "load", "read_entries"]
+__all__ = ["ProfileEntry", "Specificity", "load", "read_entries"]
 
 #: The order in which entries are merged, the weakest first: a door's facts stand over a model's, because capability
 #: differs by door; a model at a door over the door; then the longer pattern; then the entry that names wires.
@@ -37,7 +37,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     wires: tuple[Wire, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[profile]]`: what it is about, and its facts by field."""
 
     name: str
@@ -66,9 +66,9 @@ def heaviest(patterns: tuple[Pattern, ...], *names: str) -> int | None:
 
 
 @cache
-def load() -> tuple[Entry, ...]:
+def load() -> tuple[ProfileEntry, ...]:
     """Return all entries, files in the order of their names. Reads the files once in a process."""
-    entries: list[Entry] = []
+    entries: list[ProfileEntry] = []
     folder = resources.files("mustcall.profiles") / "data"
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
@@ -76,7 +76,7 @@ def load() -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def read_entries(text: str, file: str) -> tuple[Entry, ...]:
+def read_entries(text: str, file: str) -> tuple[ProfileEntry, ...]:
     """Read one file of entries; raise `ConfigError` naming the entry and the field."""
     try:
         tables: Any = tomllib.loads(text).get("profile", [])
@@ -85,7 +85,7 @@ def read_entries(text: str, file: str) -> tuple[Entry, ...]:
     return tuple(_entry(cast("dict[str, Any]", table), file) for table in tables)  # TOML keys are strings
 
 
-def _entry(table: dict[str, Any], file: str) -> Entry:
+def _entry(table: dict[str, Any], file: str) -> ProfileEntry:
     try:
         header = msgspec.convert(table, _Header)
         forms = {
@@ -98,7 +98,7 @@ def _entry(table: dict[str, Any], file: str) -> Entry:
     source = f"{file}: {header.name}"
     if not header.models and not header.endpoints:
         raise ConfigError(f"{source}: names neither models nor endpoints")
-    return Entry(
+    return ProfileEntry(
         name=header.name,
         file=file,
         models=tuple(model_pattern(text) for text in header.models),

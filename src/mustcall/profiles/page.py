@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.failures.rejection import LESSONS, SIGNS, Rejection
-from mustcall.profiles.catalogue import Entry, load
+from mustcall.profiles.catalogue import ProfileEntry, load
 from mustcall.profiles.facts import FIELDS, PRECEDENCE, Fact, legal_values
 
 __all__ = ["MEANINGS", "markdown"]
@@ -192,7 +192,7 @@ def _choices(field: str) -> str:
     return legal_values(field)
 
 
-def _facts(entries: Iterable[Entry]) -> str:
+def _facts(entries: Iterable[ProfileEntry]) -> str:
     rows: list[Sequence[str]] = []
     for entry in entries:
         about = _about(entry)
@@ -202,7 +202,7 @@ def _facts(entries: Iterable[Entry]) -> str:
     return _table(("profile", "for", "field", "value", "observed", "note"), rows)
 
 
-def _about(entry: Entry) -> tuple[str, str]:
+def _about(entry: ProfileEntry) -> tuple[str, str]:
     places = [f"`{pattern.text}`" for pattern in entry.endpoints]
     models = [f"`{pattern.text}`" for pattern in entry.models]
     where = " ".join(models)

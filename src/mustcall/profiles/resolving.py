@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Profile
-from mustcall.profiles.catalogue import Entry, Specificity, load
+from mustcall.profiles.catalogue import ProfileEntry, Specificity, load
 from mustcall.profiles.facts import PRECEDENCE, Fact, Observed, is_settled
 from mustcall.profiles.overrides import ProfileOverride
 from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellings
@@ -48,7 +48,7 @@ def resolve(
 
 def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOverride, ...], upstream: str) -> Resolved:
     names, place = spellings(model), place_of(base_url)
-    ranked: list[tuple[Specificity, int, Entry]] = []
+    ranked: list[tuple[Specificity, int, ProfileEntry]] = []
     for number, entry in enumerate(load()):
         rank = entry.specificity(names, place, wire)
         if rank is not None:
@@ -82,7 +82,7 @@ def _stands(fact: Fact, over: Fact | None) -> bool:
 _remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)
 
 
-def _name(entries: Sequence[Entry]) -> str:
+def _name(entries: Sequence[ProfileEntry]) -> str:
     """Return the name of the most specific model entry, and the door's: `claude-opus-5.5 via openrouter`."""
     model = next((entry.name for entry in reversed(entries) if not entry.endpoints), _UNKNOWN.name)
     door = next((entry.name for entry in reversed(entries) if entry.endpoints), None)

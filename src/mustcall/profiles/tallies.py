@@ -30,8 +30,8 @@ __all__ = [
     "RUNG",
     "WITNESSES",
     "Count",
+    "ProfileTally",
     "Tallies",
-    "Tally",
     "derive",
     "may_reorder",
     "subjects",
@@ -96,7 +96,7 @@ class Count(msgspec.Struct, frozen=True):
         return Count(self.made + other.made, self.missed + other.missed, first, max(self.last, other.last))
 
 
-class Tally(msgspec.Struct, frozen=True):
+class ProfileTally(msgspec.Struct, frozen=True):
     """One count, for display and for the ledger."""
 
     endpoint: str
@@ -124,19 +124,19 @@ class Tallies:
 
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
-        tally = Tally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
+        tally = ProfileTally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
         _add(self._totals, tally, self._keeps)
         _add(self._news, tally, self._keeps)
 
-    def news(self) -> tuple[Tally, ...]:
+    def news(self) -> tuple[ProfileTally, ...]:
         """Return what was counted here and is not shared yet."""
         return tuple(_listed(self._news))
 
-    def all(self) -> tuple[Tally, ...]:
+    def all(self) -> tuple[ProfileTally, ...]:
         """Return all counts."""
         return tuple(_listed(self._totals))
 
-    def mark_shared(self, written: Iterable[Tally]) -> None:
+    def mark_shared(self, written: Iterable[ProfileTally]) -> None:
         """Take note that these counts of this process are in the ledger: they are news no longer."""
         for tally in written:
             counts = dict(self._news.known(tally.endpoint, tally.model).get(tally.tenant, {}))
@@ -151,7 +151,7 @@ class Tallies:
             else:
                 self._news.remove(tally.endpoint, tally.model, tally.tenant)
 
-    def take_over(self, totals: Iterable[Tally]) -> None:
+    def take_over(self, totals: Iterable[ProfileTally]) -> None:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
         for tally in (*totals, *_listed(self._news)):
@@ -175,7 +175,7 @@ class Tallies:
         return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
 
 
-def _add(store: PerTenant[_Counts], tally: Tally, keeps: float) -> None:
+def _add(store: PerTenant[_Counts], tally: ProfileTally, keeps: float) -> None:
     """Add a count; one that is not believed any more starts anew."""
     counts = dict(store.known(tally.endpoint, tally.model).get(tally.tenant, {}))
     known, count = counts.get(tally.subject), tally.count
@@ -204,10 +204,10 @@ def _confirmed(tenants: list[_Counts]) -> _Counts:
     return confirmed
 
 
-def _listed(store: PerTenant[_Counts]) -> Iterable[Tally]:
+def _listed(store: PerTenant[_Counts]) -> Iterable[ProfileTally]:
     for endpoint, model, tenant, counts in store:
         for subject, count in counts.items():
-            yield Tally(endpoint, model, subject, count, tenant)
+            yield ProfileTally(endpoint, model, subject, count, tenant)
 
 
 def may_reorder(profile: Profile, configured: AbstractSet[str]) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import functions_of
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.history.names import UNCHANGED
@@ -19,14 +19,16 @@ from mustcall.policy.reply.cut_prompt import prompt_bound
 from mustcall.policy.reply.judge import Case, Judgement, judge
 from mustcall.policy.request.demand import Demand, settle_demand
 from mustcall.policy.request.plan import Rung, RungKind
-from mustcall.policy.scanning.reply_scanner import Lens, Lookout
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from mustcall.policy.words.grounding import latest_input
 from mustcall.policy.words.shown_examples import asks_to_be_shown
 
 __all__ = ["judge_bare"]
 
 
-def judge_bare(request: Request, reply: Reply, *, written: int, house: House, controls: Controls) -> Judgement:
+def judge_bare(
+    request: Request, reply: Reply, *, written: int, house: OperatorSettings, controls: Controls
+) -> Judgement:
     """Judge a reply that came without mustcall; `written` is the number of bytes of the request."""
     lenient = msgspec.structs.replace(controls, strict_force=False)
     demand = settle_demand(request, lenient, house.rules, notice=house.wording.step_cap)
@@ -35,7 +37,7 @@ def judge_bare(request: Request, reply: Reply, *, written: int, house: House, co
     def shows() -> bool:
         return asks_to_be_shown(latest_input(request).texts)
 
-    lookout = Lookout(tools=tools, separated=True, alone=_alone(demand, request), shown=shows)
+    lookout = ScanTargets(tools=tools, separated=True, alone=_alone(demand, request), shown=shows)
     case = Case(
         request=request,
         demand=demand,
@@ -50,7 +52,7 @@ def judge_bare(request: Request, reply: Reply, *, written: int, house: House, co
         sent_limit=request.max_tokens,
         shows=shows,
     )
-    return judge(case, reply, Lens(lookout if tools else None, reply.id).read(reply))
+    return judge(case, reply, ReplyScanner(lookout if tools else None, reply.id).read(reply))
 
 
 def _alone(demand: Demand, request: Request) -> Literal["reply", "anywhere", "never"]:

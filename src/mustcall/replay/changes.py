@@ -10,7 +10,7 @@ from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.core.origin import Wire
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
-from mustcall.replay.recorded import Recorded
+from mustcall.replay.recorded import RecordedRequest
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
@@ -62,7 +62,7 @@ SETTINGS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 }
 
 
-def apply_changes(recorded: Recorded, settings: Iterable[str]) -> Recorded:
+def apply_changes(recorded: RecordedRequest, settings: Iterable[str]) -> RecordedRequest:
     """Return the request with these settings (`NAME=VALUE`) changed; raise `ConfigError` for one that is not known."""
     changes: dict[str, Any] = {}
     for text in settings:
@@ -83,7 +83,7 @@ def apply_changes(recorded: Recorded, settings: Iterable[str]) -> Recorded:
     return rewritten(recorded, request.evolve(**changes))
 
 
-def rewritten(recorded: Recorded, request: Request) -> Recorded:
+def rewritten(recorded: RecordedRequest, request: Request) -> RecordedRequest:
     """Return a recorded request with other contents, written for the wire it was recorded on."""
     try:
         body = codec_for(recorded.wire).encode_request(request, Target(), AdaptationLog())

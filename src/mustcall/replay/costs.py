@@ -7,8 +7,8 @@ from mustcall.evals.rows import Arm
 from mustcall.policy.limits.budget import charge_for
 from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.policy.request.refused_tools import calls_for
-from mustcall.replay.recorded import Recorded
-from mustcall.replay.sampling import Subject
+from mustcall.replay.recorded import RecordedRequest
+from mustcall.replay.sampling import ReplaySubject
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Announcement", "announce", "cost_of_call"]
@@ -36,7 +36,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
         return "the price of the model is not known" if self.most_usd is None else f"about ${self.most_usd:.4f} at most"
 
 
-def cost_of_call(recorded: Recorded, subject: Subject) -> float | None:
+def cost_of_call(recorded: RecordedRequest, subject: ReplaySubject) -> float | None:
     """Return about what one upstream call costs, None where the price is not known."""
     price = subject.prices.of(subject.model, subject.endpoint.base_url)
     if price is None:
@@ -48,7 +48,9 @@ def cost_of_call(recorded: Recorded, subject: Subject) -> float | None:
     return charge_for(Usage(input_tokens=estimate(request), output_tokens=output), price).cost_usd
 
 
-def announce(recorded: Recorded, subject: Subject, *, times: int, arms: tuple[Arm, ...] = tuple(Arm)) -> Announcement:
+def announce(
+    recorded: RecordedRequest, subject: ReplaySubject, *, times: int, arms: tuple[Arm, ...] = tuple(Arm)
+) -> Announcement:
     """Return what `replay` with the same arguments may take."""
     least = times * len(arms)
     extra = subject.controls.limits.extra_calls if Arm.MUSTCALL in arms else 0

@@ -13,25 +13,25 @@ from mustcall.core.errors import ConfigError, MustcallError, UpstreamUnavailable
 from mustcall.core.origin import JsonObject
 from mustcall.replay.costs import Announcement, cost_of_call
 from mustcall.replay.parts import Body, Size, masked, phases_for, size_of
-from mustcall.replay.recorded import Recorded
-from mustcall.replay.reducing import LEAST_CALLS, Found, Reducer
-from mustcall.replay.sampling import HEALTHY, Sample, Subject, sample_bare
+from mustcall.replay.recorded import RecordedRequest
+from mustcall.replay.reducing import LEAST_CALLS, FoundReduction, Reducer
+from mustcall.replay.sampling import HEALTHY, ReplaySample, ReplaySubject, sample_bare
 
 __all__ = ["Ask", "Minimised", "Minimising", "announce_search", "ask_of"]
 
 _WORKS = frozenset(str(verdict) for verdict in HEALTHY) | {"unavailable"}
 
-Ask = Callable[[Recorded, int], Awaitable[Sample]]
+Ask = Callable[[RecordedRequest, int], Awaitable[ReplaySample]]
 
 
 class Minimised(msgspec.Struct, frozen=True, kw_only=True):
     """What a search came to; `sample` is a reply of the upstream that failed in that way."""
 
-    recorded: Recorded
-    found: Found[Body]
+    recorded: RecordedRequest
+    found: FoundReduction[Body]
     before: Size
     after: Size
-    sample: Sample | None
+    sample: ReplaySample | None
     redacted: bool = False
     #: Whether masking made another request of the smallest one that failed.
     masking_changed: bool = False
@@ -78,7 +78,7 @@ def _kilobytes(count: int) -> str:
     return f"{count / 1000:.1f} kB" if count < 10_000 else f"{count / 1000:.0f} kB"
 
 
-def announce_search(recorded: Recorded, subject: Subject, max_calls: int) -> Announcement:
+def announce_search(recorded: RecordedRequest, subject: ReplaySubject, max_calls: int) -> Announcement:
     """Return what a search may take: never more calls than its budget."""
     each = cost_of_call(recorded, subject)
     return Announcement(least_calls=1, most_calls=max_calls, most_usd=None if each is None else each * max_calls)
@@ -87,15 +87,15 @@ def announce_search(recorded: Recorded, subject: Subject, max_calls: int) -> Ann
 class Minimising:
     """One search. `redact` masks what is written, and it is the masked request that is confirmed."""
 
-    def __init__(self, recorded: Recorded, *, max_calls: int, wanted: str = "", redact: bool = False) -> None:
+    def __init__(self, recorded: RecordedRequest, *, max_calls: int, wanted: str = "", redact: bool = False) -> None:
         if max_calls < LEAST_CALLS:
             raise ConfigError(f"--max-calls must be {LEAST_CALLS} or more, got {max_calls}")
         #: The request to search from; it may be set anew before the search begins.
         self.recorded = recorded
         self._redact = redact
         self._reducer: Reducer[Body] = Reducer(max_calls, lambda verdict: verdict in _WORKS, wanted=wanted)
-        self._found: Found[Body] | None = None
-        self._sample: Sample | None = None
+        self._found: FoundReduction[Body] | None = None
+        self._sample: ReplaySample | None = None
         #: Upstream calls so far.
         self.calls = 0
 
@@ -103,7 +103,7 @@ class Minimising:
     def _start(self) -> Body:
         return cast("JsonObject", msgspec.json.decode(self.recorded.body))
 
-    async def run(self, ask: Ask, note: Callable[[Sample, Size], None]) -> None:
+    async def run(self, ask: Ask, note: Callable[[ReplaySample, Size], None]) -> None:
         """Search to the end; `note` hears of each call. Raise `UpstreamUnavailable` where the upstream is gone."""
         search = self._reducer.run(self._start, phases_for(self.recorded.wire), finish=self._finish)
         try:
@@ -115,7 +115,7 @@ class Minimising:
         finally:
             search.close()
 
-    async def _verdict(self, candidate: Body, ask: Ask, note: Callable[[Sample, Size], None]) -> str:
+    async def _verdict(self, candidate: Body, ask: Ask, note: Callable[[ReplaySample, Size], None]) -> str:
         self.calls += 1
         asked = msgspec.structs.replace(self.recorded, body=msgspec.json.encode(candidate))
         try:
@@ -137,7 +137,7 @@ class Minimising:
     def result(self) -> Minimised:
         """Return what was found so far."""
         reducer, wire = self._reducer, self.recorded.wire
-        found = self._found or Found(
+        found = self._found or FoundReduction(
             result=self._finish(reducer.best or self._start),
             verdict=reducer.verdict if reducer.best is not None else "",
             original=reducer.original,
@@ -157,10 +157,10 @@ class Minimising:
         )
 
 
-def ask_of(subject: Subject) -> Ask:
+def ask_of(subject: ReplaySubject) -> Ask:
     """Return how a candidate is asked: bare, once."""
 
-    async def ask(recorded: Recorded, number: int) -> Sample:
+    async def ask(recorded: RecordedRequest, number: int) -> ReplaySample:
         return await sample_bare(recorded, subject, number)
 
     return ask

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.replay.reducing import Phase
+from mustcall.replay.reducing import ReductionPhase
 
 __all__ = ["Size", "masked", "phases_for", "size_of"]
 
@@ -46,20 +46,24 @@ def size_of(body: Body, wire: Wire) -> Size:
     return Size(len(_tools(body)), len(_messages(body, wire)), len(msgspec.json.encode(body)))
 
 
-def phases_for(wire: Wire) -> tuple[Phase[Body], ...]:
+def phases_for(wire: Wire) -> tuple[ReductionPhase[Body], ...]:
     """Return the ways to make a request of this wire smaller, in the order in which they save most."""
     return (
-        Phase("tools", lambda body: len(_tools(body)), _keep_tools, again=True),
-        Phase(
+        ReductionPhase("tools", lambda body: len(_tools(body)), _keep_tools, again=True),
+        ReductionPhase(
             "messages",
             lambda body: len(_units(body, wire)),
             lambda body, kept: _keep_messages(body, wire, kept),
             again=True,
         ),
-        Phase("settings", lambda body: len(_settings(body, wire)), lambda body, kept: _keep_settings(body, wire, kept)),
-        Phase("schema properties", lambda body: len(_properties(body)), _keep_properties),
-        Phase("descriptions", lambda body: len(_descriptions(body)), _keep_descriptions),
-        Phase("texts", lambda body: len(_pieces(body, wire)), lambda body, kept: _keep_pieces(body, wire, kept)),
+        ReductionPhase(
+            "settings", lambda body: len(_settings(body, wire)), lambda body, kept: _keep_settings(body, wire, kept)
+        ),
+        ReductionPhase("schema properties", lambda body: len(_properties(body)), _keep_properties),
+        ReductionPhase("descriptions", lambda body: len(_descriptions(body)), _keep_descriptions),
+        ReductionPhase(
+            "texts", lambda body: len(_pieces(body, wire)), lambda body, kept: _keep_pieces(body, wire, kept)
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from mustcall.engine.explaining import guess_wire
 from mustcall.ledger import AttemptTrace, TurnTrace
 from mustcall.wire.registry import codec_for
 
-__all__ = ["BUNDLE", "Recorded", "as_bundle", "from_file", "from_turn"]
+__all__ = ["BUNDLE", "RecordedRequest", "as_bundle", "from_file", "from_turn"]
 
 #: The value of a bundle's `mustcall_bundle` field: the version of its form.
 BUNDLE = 1
@@ -24,7 +24,7 @@ _KEEP = 'set `[ledger] contents = "full"` (or MUSTCALL_LEDGER_CONTENTS=full) to 
 _CONTENTS = ("request", "reply")
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One caller's request. `source` names where it comes from; `model` and `upstream` are as the caller asked.
 
     `verdicts` are those of the recorded attempts and `outcome` what the turn came to; both are empty for a plain file.
@@ -47,12 +47,12 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         return codec_for(self.wire).peek(self.body).stream
 
 
-def from_turn(turn: TurnTrace, *, source: str = "") -> Recorded:
+def from_turn(turn: TurnTrace, *, source: str = "") -> RecordedRequest:
     """Return the request of a kept turn; raise `ContentsNotKept` where only its figures are kept."""
     name = source or f"turn {turn.id}"
     if not turn.request:
         raise ContentsNotKept(f"the request of {name} was not kept, so it cannot be sent again; {_KEEP}")
-    return Recorded(
+    return RecordedRequest(
         wire=Wire(turn.wire),
         body=turn.request,
         source=name,
@@ -65,7 +65,7 @@ def from_turn(turn: TurnTrace, *, source: str = "") -> Recorded:
     )
 
 
-def from_file(contents: bytes, name: str, wire: Wire | None = None) -> Recorded:
+def from_file(contents: bytes, name: str, wire: Wire | None = None) -> RecordedRequest:
     """Return the request of a file: a bundle, or the body of a request. Raise `InvalidRequest` for anything else."""
     try:
         found: Any = msgspec.json.decode(contents)
@@ -77,7 +77,7 @@ def from_file(contents: bytes, name: str, wire: Wire | None = None) -> Recorded:
     if _MARK in fields:
         return from_turn(_read_bundle(fields, name), source=name)
     chosen = wire or guess_wire(contents)
-    return Recorded(wire=chosen, body=contents, source=name, model=codec_for(chosen).peek(contents).model)
+    return RecordedRequest(wire=chosen, body=contents, source=name, model=codec_for(chosen).peek(contents).model)
 
 
 def as_bundle(turn: TurnTrace, version: str) -> bytes:

@@ -19,7 +19,18 @@ import msgspec
 
 from mustcall.replay.evidence import Evidence, Tally, is_noise
 
-__all__ = ["CONFIRMED", "CONFIRMING", "LEAST_CALLS", "NEEDED", "TRIALS", "Budget", "Found", "Phase", "Reducer", "Spent"]
+__all__ = [
+    "CONFIRMED",
+    "CONFIRMING",
+    "LEAST_CALLS",
+    "NEEDED",
+    "TRIALS",
+    "CallBudget",
+    "FoundReduction",
+    "Reducer",
+    "ReductionPhase",
+    "Spent",
+]
 
 K = TypeVar("K")
 
@@ -41,7 +52,7 @@ class Spent(Exception):
     """The calls of the search are used up."""
 
 
-class Budget:
+class CallBudget:
     """Counts calls. Some of them are kept: for the trials of the last candidate, and for the confirmation."""
 
     def __init__(self, most: int) -> None:
@@ -55,7 +66,7 @@ class Budget:
         self.made += 1
 
 
-class Phase(msgspec.Struct, Generic[K], frozen=True):
+class ReductionPhase(msgspec.Struct, Generic[K], frozen=True):
     """One way to make candidates smaller: how many units one has, and what is left of it if only some are kept.
 
     `keep` returns None for what is no request any more. `again` says that the phase is worth repeating once others
@@ -68,7 +79,7 @@ class Phase(msgspec.Struct, Generic[K], frozen=True):
     again: bool = False
 
 
-class Found(msgspec.Struct, Generic[K], frozen=True, kw_only=True):
+class FoundReduction(msgspec.Struct, Generic[K], frozen=True, kw_only=True):
     """What a search found. `verdict` is empty where the original did not fail.
 
     `original` is how many of so many calls the original failed in; `confirmed` is the same of the result. `spent` says
@@ -93,7 +104,7 @@ class Reducer(Generic[K]):
     """Finds a smaller candidate. `best` is the smallest that counted so far: what is left if asking is stopped."""
 
     def __init__(self, most_calls: int, healthy: Callable[[str], bool], *, wanted: str = "") -> None:
-        self.budget = Budget(most_calls)
+        self.budget = CallBudget(most_calls)
         self.candidates = 0
         self.best: K | None = None
         self.verdict = wanted
@@ -106,8 +117,8 @@ class Reducer(Generic[K]):
         self._smaller: tuple[K, Tally] | None = None
 
     def run(
-        self, start: K, phases: Sequence[Phase[K]], *, finish: Callable[[K], K] | None = None
-    ) -> Generator[K, str, Found[K]]:
+        self, start: K, phases: Sequence[ReductionPhase[K]], *, finish: Callable[[K], K] | None = None
+    ) -> Generator[K, str, FoundReduction[K]]:
         """Search and confirm; `finish` makes what is written of the result, and that is what is confirmed."""
         if not (yield from self._original(start)):
             return self._found(start, (0, 0), spent=False)
@@ -125,8 +136,8 @@ class Reducer(Generic[K]):
             hits += (yield result) == self.verdict
         return self._found(result, (hits, CONFIRMING), spent=spent)
 
-    def _found(self, result: K, confirmed: tuple[int, int], *, spent: bool) -> Found[K]:
-        return Found(
+    def _found(self, result: K, confirmed: tuple[int, int], *, spent: bool) -> FoundReduction[K]:
+        return FoundReduction(
             result=result,
             verdict=self.verdict if self.best is not None else "",
             original=self.original,
@@ -143,7 +154,7 @@ class Reducer(Generic[K]):
         self.verdict = verdict
         return True
 
-    def _search(self, phases: Sequence[Phase[K]]) -> Generator[K, str, None]:
+    def _search(self, phases: Sequence[ReductionPhase[K]]) -> Generator[K, str, None]:
         """Go through the phases; the structure again and again while it gets smaller, then the details."""
         repeated = [phase for phase in phases if phase.again]
         in_vain = 0
@@ -159,7 +170,7 @@ class Reducer(Generic[K]):
             if not phase.again:
                 yield from self._reduce(phase)
 
-    def _reduce(self, phase: Phase[K]) -> Generator[K, str, bool]:
+    def _reduce(self, phase: ReductionPhase[K]) -> Generator[K, str, bool]:
         """Make the best candidate smaller by one phase; tell whether that went."""
         seen: dict[tuple[int, ...], Tally] = {}
         for _ in range(_MOST_PASSES):
@@ -174,7 +185,7 @@ class Reducer(Generic[K]):
             self._noisy = True
         return False
 
-    def _bisect(self, phase: Phase[K], seen: dict[tuple[int, ...], Tally]) -> Generator[K, str, bool]:
+    def _bisect(self, phase: ReductionPhase[K], seen: dict[tuple[int, ...], Tally]) -> Generator[K, str, bool]:
         """Find what of the best candidate is needed; leave the smallest one that failed in `_smaller`.
 
         `seen` has the calls of each candidate by the units that are kept: those of an earlier pass count again. Tell

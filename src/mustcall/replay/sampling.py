@@ -18,9 +18,9 @@ from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, WholeReply, is_event_stream
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 from mustcall.engine.restoring import restored
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.evals.reading import read_stream, read_whole, text_of
 from mustcall.evals.rows import Arm, MadeCall
 from mustcall.policy.facts.controls import Controls
@@ -30,7 +30,7 @@ from mustcall.policy.turn.remedy import ACCEPTED
 from mustcall.profiles import Learnt
 from mustcall.profiles.prices import Prices
 from mustcall.replay.bare import judge_bare
-from mustcall.replay.recorded import Recorded
+from mustcall.replay.recorded import RecordedRequest
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
@@ -39,7 +39,16 @@ from mustcall.wire.codec import Target
 from mustcall.wire.outline import rename_model
 from mustcall.wire.registry import codec_for
 
-__all__ = ["HEALTHY", "RawAnswer", "Sample", "Subject", "is_unreachable", "replay", "sample_bare", "sample_through"]
+__all__ = [
+    "HEALTHY",
+    "RawAnswer",
+    "ReplaySample",
+    "ReplaySubject",
+    "is_unreachable",
+    "replay",
+    "sample_bare",
+    "sample_through",
+]
 
 #: Verdicts of a bare reply that a client can work with.
 HEALTHY = ACCEPTED | {Verdict.LOOPING}
@@ -49,7 +58,7 @@ _LONGEST = 2_000
 _MOST_KEPT = 65_536
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySubject(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to ask, under which name, and by what means.
 
     `controls` are the turn's settings (the operator's, with what the request itself asked for). `patience` is the
@@ -60,7 +69,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     transport: Transport
     clock: Clock
-    house: House = House()
+    house: OperatorSettings = OperatorSettings()
     controls: Controls = Controls()
     patience: float = 600.0
     limits: Limits = DEFAULTS
@@ -80,7 +89,7 @@ class RawAnswer(msgspec.Struct, frozen=True, kw_only=True):
     streamed: bool
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySample(msgspec.Struct, frozen=True, kw_only=True):
     """One reply to the recorded request.
 
     `verdicts` are those of its attempts, one for a bare reply; `ok` says that the caller was given calls or an answer
@@ -116,14 +125,14 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdicts[-1] if self.verdicts else ""
 
 
-def is_unreachable(samples: Sequence[Sample]) -> bool:
+def is_unreachable(samples: Sequence[ReplaySample]) -> bool:
     """Tell whether the upstream is not there: it was asked both ways, and none of the samples found it."""
     return len(samples) >= len(Arm) and not any(sample.reached for sample in samples)
 
 
 async def replay(
-    recorded: Recorded, subject: Subject, *, times: int = 20, arms: Iterable[Arm] = tuple(Arm)
-) -> AsyncGenerator[Sample]:
+    recorded: RecordedRequest, subject: ReplaySubject, *, times: int = 20, arms: Iterable[Arm] = tuple(Arm)
+) -> AsyncGenerator[ReplaySample]:
     """Send a recorded request so often each way, in turns, and yield what came of each as it comes.
 
     Raise `CallerError` for a request that cannot be sent at all. Close the generator to stop early.
@@ -136,7 +145,7 @@ async def replay(
             yield await ways[arm](recorded, subject, number)
 
 
-async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> Sample:
+async def sample_bare(recorded: RecordedRequest, subject: ReplaySubject, number: int = 1) -> ReplaySample:
     """Make one upstream call with the caller's request as it is, and judge what comes back."""
     endpoint, clock, began = subject.endpoint, subject.clock, subject.clock.monotonic()
     request = codec_for(recorded.wire).decode_request(recorded.body)
@@ -154,7 +163,7 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
     if reply is None:
         assert failed is not None, "a call gives a reply or fails"
         rejected = isinstance(failed, UpstreamRejected) and failed.info().status < 500 and failed.info().status != 429
-        return Sample(
+        return ReplaySample(
             arm=Arm.BARE,
             number=number,
             verdicts=(str(Verdict.REJECTED if rejected else Verdict.UNAVAILABLE),),
@@ -170,7 +179,7 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
     judged = judge_bare(request, own, written=len(body), house=subject.house, controls=subject.controls)
     charge = charge_for(reply.usage, subject.prices.of(subject.model, endpoint.base_url))
     usage = reply.usage or Usage()
-    return Sample(
+    return ReplaySample(
         arm=Arm.BARE,
         number=number,
         verdicts=(str(judged.verdict),),
@@ -187,11 +196,11 @@ async def sample_bare(recorded: Recorded, subject: Subject, number: int = 1) -> 
     )
 
 
-async def sample_through(recorded: Recorded, subject: Subject, number: int = 1) -> Sample:
+async def sample_through(recorded: RecordedRequest, subject: ReplaySubject, number: int = 1) -> ReplaySample:
     """Take one turn with the full contract, as the gateway does."""
     clock, wire, began = subject.clock, recorded.wire, subject.clock.monotonic()
     turns = Turns(subject.transport, clock, subject.house, subject.learnt(), subject.limits)
-    progress, token = Progress(), f"replay{number}"
+    progress, token = TurnProgress(), f"replay{number}"
     seen = codec_for(wire).peek(recorded.body)
     inbound = Inbound(
         wire=wire,
@@ -231,7 +240,7 @@ async def sample_through(recorded: Recorded, subject: Subject, number: int = 1) 
     charges = [charge_for(attempt.usage, price) for attempt in attempts]
     met = record is None or record.force != "unmet"
     made = OutcomeKind.CALLS if reply is not None and reply.calls else OutcomeKind.ANSWER
-    return Sample(
+    return ReplaySample(
         arm=Arm.MUSTCALL,
         number=number,
         verdicts=tuple(str(attempt.verdict or attempt.error or "") for attempt in attempts),
@@ -252,7 +261,7 @@ async def sample_through(recorded: Recorded, subject: Subject, number: int = 1) 
     )
 
 
-def _bare_body(recorded: Recorded, request: Request, subject: Subject) -> bytes:
+def _bare_body(recorded: RecordedRequest, request: Request, subject: ReplaySubject) -> bytes:
     """Return the bytes a client of the upstream would send: the caller's own on the same wire, else translated."""
     endpoint = subject.endpoint
     if recorded.wire is endpoint.wire:
@@ -265,7 +274,7 @@ def _bare_body(recorded: Recorded, request: Request, subject: Subject) -> bytes:
         raise InvalidRequest("the body is nested too deeply") from None
 
 
-def _call(subject: Subject, body: bytes, *, stream: bool) -> UpstreamCall:
+def _call(subject: ReplaySubject, body: bytes, *, stream: bool) -> UpstreamCall:
     endpoint = subject.endpoint
     timeouts = endpoint.timeouts
     if timeouts.read > subject.patience:

@@ -7,10 +7,10 @@ import msgspec
 
 from mustcall.evals.rows import Arm
 from mustcall.evals.statistics import Share, share_of
-from mustcall.replay.recorded import Recorded
-from mustcall.replay.sampling import HEALTHY, Sample
+from mustcall.replay.recorded import RecordedRequest
+from mustcall.replay.sampling import HEALTHY, ReplaySample
 
-__all__ = ["ArmSummary", "Summary", "summarise"]
+__all__ = ["ArmSummary", "ReplaySummary", "summarise"]
 
 
 class ArmSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class ArmSummary(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, int]
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     """All samples of one request.
 
     `recovered` is the share of the turns through mustcall whose first attempt failed and whose caller was served all
@@ -47,13 +47,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.arms if one.arm is arm), None)
 
 
-def summarise(recorded: Recorded, samples: Sequence[Sample]) -> Summary:
+def summarise(recorded: RecordedRequest, samples: Sequence[ReplaySample]) -> ReplaySummary:
     """Count the samples of a recorded request."""
     by_arm = {arm: [sample for sample in samples if sample.arm is arm] for arm in Arm}
     through = by_arm[Arm.MUSTCALL]
     failed_first = [sample for sample in through if sample.verdicts and sample.verdicts[0] not in HEALTHY]
     recovered = share_of(sum(sample.ok for sample in failed_first), len(failed_first)) if failed_first else None
-    return Summary(
+    return ReplaySummary(
         source=recorded.source,
         recorded=recorded.verdicts,
         arms=tuple(_arm(arm, held) for arm, held in by_arm.items() if held),
@@ -62,7 +62,7 @@ def summarise(recorded: Recorded, samples: Sequence[Sample]) -> Summary:
     )
 
 
-def _arm(arm: Arm, samples: Sequence[Sample]) -> ArmSummary:
+def _arm(arm: Arm, samples: Sequence[ReplaySample]) -> ArmSummary:
     return ArmSummary(
         arm=arm,
         samples=len(samples),
@@ -83,7 +83,7 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
     return dict(Counter(words).most_common())
 
 
-def _differences(recorded: Recorded, by_arm: dict[Arm, list[Sample]]) -> Iterable[str]:
+def _differences(recorded: RecordedRequest, by_arm: dict[Arm, list[ReplaySample]]) -> Iterable[str]:
     bare, through = by_arm[Arm.BARE], by_arm[Arm.MUSTCALL]
     if recorded.verdicts and through:
         same = sum(sample.verdicts == recorded.verdicts for sample in through)
@@ -107,9 +107,9 @@ def _differences(recorded: Recorded, by_arm: dict[Arm, list[Sample]]) -> Iterabl
             yield f"changed by mustcall in {count} of {len(through)} turns: {change}"
 
 
-def _rate(samples: Sequence[Sample], *, ok: bool) -> float:
+def _rate(samples: Sequence[ReplaySample], *, ok: bool) -> float:
     return sum(sample.ok is ok for sample in samples) / len(samples)
 
 
-def _of(samples: Sequence[Sample]) -> str:
+def _of(samples: Sequence[ReplaySample]) -> str:
     return f"{sum(sample.ok for sample in samples)} of {len(samples)}"

@@ -6,8 +6,8 @@
     for told in adversary.told["my-model-7"]: ...
 
 One seed gives one turn: attempt after attempt it says the same things again, whatever else goes on. A turn is known by
-its model name, so that many may run at once. What it promises about each attempt is in `Told`; whether a caller got
-what it was promised is for a checker to say.
+its model name, so that many may run at once. What it promises about each attempt is in `AttemptTruth`; whether a caller
+got what it was promised is for a checker to say.
 """
 
 import random
@@ -21,20 +21,28 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.dialects import WrittenCall
 from mustcall.testing import adversary_faults as faults
 from mustcall.testing.adversary_bodies import BODY_BENDS
-from mustcall.testing.adversary_content import Demand, Marks, Spoken, choose_dialect, honest_call, honest_text, lie
+from mustcall.testing.adversary_content import (
+    CallerIntent,
+    ContentMarks,
+    Spoken,
+    choose_dialect,
+    honest_call,
+    honest_text,
+    lie,
+)
 from mustcall.testing.adversary_values import sample
 from mustcall.testing.adversary_wire import STREAM_BENDS, Effect, parse_events, write_events
 from mustcall.testing.delivery import random_chunks
-from mustcall.testing.offers import Offer, as_object, as_objects, choice_of, offers_of
+from mustcall.testing.offers import OfferedTool, as_object, as_objects, choice_of, offers_of
 from mustcall.testing.recording import Recorded
 from mustcall.testing.render import Stamp, build_reply, stream_reply
 from mustcall.testing.render.stamp import to_json
 from mustcall.testing.script import Answer, Delayed, Fail, Raw, RawStream, Say, Turn
 
-__all__ = ["Adversary", "Demand", "Marks", "Told"]
+__all__ = ["Adversary", "AttemptTruth", "CallerIntent", "ContentMarks"]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptTruth(msgspec.Struct, frozen=True, kw_only=True):
     """The truth about one attempt.
 
     `calls` are the calls it means, by the caller's names; `text` the answer it means, None where that is open.
@@ -45,7 +53,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     what: str
-    marks: Marks
+    marks: ContentMarks
     honest: bool = False
     calls: tuple[tuple[str, Any], ...] = ()
     text: str | None = None
@@ -63,14 +71,14 @@ class Adversary:
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._demands: dict[str, Demand] = {}
-        self.told: dict[str, list[Told]] = {}
+        self._demands: dict[str, CallerIntent] = {}
+        self.told: dict[str, list[AttemptTruth]] = {}
 
-    def expect(self, model: str, demand: Demand) -> None:
+    def expect(self, model: str, demand: CallerIntent) -> None:
         """Say what the caller of this model wants; without it the request is taken at its word."""
         self._demands[model] = demand
 
-    def forget(self, model: str) -> list[Told]:
+    def forget(self, model: str) -> list[AttemptTruth]:
         """Return what was told under this model name, and keep it no longer."""
         self._demands.pop(model, None)
         return self.told.pop(model, [])
@@ -83,17 +91,19 @@ class Adversary:
             return Fail(404, "there is nothing here")
         demand = self._demands.get(model) or _demand_of(wire, body, self._seed ^ zlib.crc32(model.encode()))
         record = self.told.setdefault(model, [])
-        marks = Marks(demand.seed, len(record))
+        marks = ContentMarks(demand.seed, len(record))
         told, answer = answer_request(demand, marks, wire, body)
         record.append(told)
         return answer
 
 
-def _demand_of(wire: Wire, body: JsonObject, seed: int) -> Demand:
-    return Demand(seed=seed, tools=tuple(offers_of(wire, body)), choice=choice_of(wire, body))
+def _demand_of(wire: Wire, body: JsonObject, seed: int) -> CallerIntent:
+    return CallerIntent(seed=seed, tools=tuple(offers_of(wire, body)), choice=choice_of(wire, body))
 
 
-def answer_request(demand: Demand, marks: Marks, wire: Wire, body: JsonObject) -> tuple[Told, Answer]:
+def answer_request(
+    demand: CallerIntent, marks: ContentMarks, wire: Wire, body: JsonObject
+) -> tuple[AttemptTruth, Answer]:
     """Return the truth about an attempt and what is sent; the same for the same demand, marks and request."""
     source = random.Random(f"{marks.seed}/{marks.attempt}")  # noqa: S311  repeatable lies, not secrets
     stamp = Stamp(marks.seed * 100 + marks.attempt, "adversary")
@@ -120,7 +130,7 @@ def answer_request(demand: Demand, marks: Marks, wire: Wire, body: JsonObject) -
     return told, answer
 
 
-def _unfinished(told: Told, turn: Turn, demand: Demand) -> Told:
+def _unfinished(told: AttemptTruth, turn: Turn, demand: CallerIntent) -> AttemptTruth:
     """Return the truth about a reply without its end: a demanded call in text may have been complete (rule 137)."""
     settles = told.calls_may and demand.forced and not turn.calls
     return msgspec.structs.replace(told, calls_may=settles, text_may=False, declines=False, clean=False)
@@ -135,7 +145,9 @@ def _write(turn: Turn, wire: Wire, body: JsonObject, stamp: Stamp) -> tuple[Answ
     return RawStream(frames), *_stream_sizes(frames)
 
 
-def answer_honestly(demand: Demand, marks: Marks, wire: Wire, body: JsonObject, source: random.Random) -> Spoken:
+def answer_honestly(
+    demand: CallerIntent, marks: ContentMarks, wire: Wire, body: JsonObject, source: random.Random
+) -> Spoken:
     """Do what the caller wants, in the form the request leaves for it."""
     wants_call = bool(demand.callable) and (demand.forced or source.random() < 0.5)
     if not wants_call:
@@ -168,7 +180,7 @@ def _listed_name(name: str, system: str) -> str:
     return next((known for known in listed if known == name or (stem and known.startswith(stem))), name)
 
 
-def _schema_call(demand: Demand, schema: JsonObject, marks: Marks, source: random.Random) -> Spoken:
+def _schema_call(demand: CallerIntent, schema: JsonObject, marks: ContentMarks, source: random.Random) -> Spoken:
     """Answer a request for a call in the form of a JSON schema.
 
     The form an upstream takes may have lost bounds (`maximum`) that are still the tool's.
@@ -181,9 +193,9 @@ def _schema_call(demand: Demand, schema: JsonObject, marks: Marks, source: rando
     return Spoken(what="call as a schema answer", turn=Turn(Say(text)), calls_may=True, exact=False)
 
 
-def _offered(demand: Demand, wire: Wire, body: JsonObject) -> list[tuple[str, Offer]]:
+def _offered(demand: CallerIntent, wire: Wire, body: JsonObject) -> list[tuple[str, OfferedTool]]:
     """Return the tools that may be called: the name the request offers each under, and the caller's own."""
-    pairs: list[tuple[str, Offer]] = []
+    pairs: list[tuple[str, OfferedTool]] = []
     for offer in offers_of(wire, body):
         same = [tool for tool in demand.callable if tool.name == offer.name]
         keys = set(as_object(offer.schema.get("properties")))
@@ -224,8 +236,8 @@ def _texts(content: Any) -> list[str]:
     return [str(part.get("text")) for part in as_objects(content) if "text" in part]
 
 
-def _tell(spoken: Spoken, marks: Marks, *, honest: bool = False) -> Told:
-    return Told(
+def _tell(spoken: Spoken, marks: ContentMarks, *, honest: bool = False) -> AttemptTruth:
+    return AttemptTruth(
         what=spoken.what,
         marks=marks,
         honest=honest,
@@ -241,21 +253,28 @@ def _tell(spoken: Spoken, marks: Marks, *, honest: bool = False) -> Told:
 
 
 def _fault(
-    demand: Demand, marks: Marks, wire: Wire, body: JsonObject, *, stamp: Stamp, source: random.Random
-) -> tuple[Told, Answer]:
+    demand: CallerIntent, marks: ContentMarks, wire: Wire, body: JsonObject, *, stamp: Stamp, source: random.Random
+) -> tuple[AttemptTruth, Answer]:
     if demand.tools and source.random() < 0.15:
         tool = source.choice(demand.callable or demand.tools)
         call = WrittenCall(tool.name, sample(tool.schema, source, marks.markup))
         text = to_json({"name": call.name, "arguments": call.arguments}).decode()
         what, answer = faults.harvestable(f"<tool_call>{text}</tool_call>", marks.error, source)
-        return Told(what=what, marks=marks, calls_may=True, exact=False), answer
+        return AttemptTruth(what=what, marks=marks, calls_may=True, exact=False), answer
     what, answer = faults.fail(wire, body, marks.error, stamp, source)
-    return Told(what=what, marks=marks, bent=True), answer
+    return AttemptTruth(what=what, marks=marks, bent=True), answer
 
 
 def _bend(
-    told: Told, turn: Turn, wire: Wire, body: JsonObject, *, demand: Demand, stamp: Stamp, source: random.Random
-) -> tuple[Told, Answer, int, int]:
+    told: AttemptTruth,
+    turn: Turn,
+    wire: Wire,
+    body: JsonObject,
+    *,
+    demand: CallerIntent,
+    stamp: Stamp,
+    source: random.Random,
+) -> tuple[AttemptTruth, Answer, int, int]:
     """Write a reply the way a careless server does; also its size and where it ends."""
     streamed = body.get("stream") is True
     if source.random() < 0.05:  # the other form than the one asked for

@@ -15,10 +15,10 @@ import msgspec
 from mustcall.core.origin import JsonObject
 from mustcall.dialects import DIALECTS, Dialect, Standing, WrittenCall
 from mustcall.testing.adversary_values import sample, spoil
-from mustcall.testing.offers import Choice, Offer
+from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.testing.script import Call, Refuse, Say, Think, Turn, TurnPart
 
-__all__ = ["Demand", "Marks", "Spoken", "choose_dialect", "honest_call", "honest_text", "lie"]
+__all__ = ["CallerIntent", "ContentMarks", "Spoken", "choose_dialect", "honest_call", "honest_text", "lie"]
 
 #: Dialects whose text is its own code fence, or that only count when a profile names them.
 _OWN_FENCE = frozenset({"command_r_plus", "deepseek_v3", "tool_code", "xlam", "fenced_json"})
@@ -30,7 +30,7 @@ _UNFENCED = tuple(dialect for dialect in _SEEN if dialect.name not in _OWN_FENCE
 _ODD_FINISHES = ("eos", "MALFORMED_FUNCTION_CALL", "function_call", "", "error", "end", "STOP")
 
 
-class Marks(msgspec.Struct, frozen=True):
+class ContentMarks(msgspec.Struct, frozen=True):
     """Words that occur nowhere else: one for each kind of content of one attempt of one turn."""
 
     seed: int
@@ -71,14 +71,14 @@ class Marks(msgspec.Struct, frozen=True):
         return self.word("u")
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
+class CallerIntent(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller of a turn wants, however the request says it: the measure of honesty.
 
     `honest_from` is the number of the first attempt that is answered honestly; None for a turn of lies alone.
     """
 
     seed: int
-    tools: tuple[Offer, ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
     choice: Choice = Choice("auto")
     parallel: bool = True
     schema: JsonObject | None = None
@@ -90,7 +90,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.tools) and self.choice.mode in ("required", "named")
 
     @property
-    def callable(self) -> tuple[Offer, ...]:
+    def callable(self) -> tuple[OfferedTool, ...]:
         """The tools that may be called."""
         if self.choice.mode == "none":
             return ()
@@ -120,7 +120,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     declines: bool = False
 
 
-def honest_text(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def honest_text(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """Answer in text, or in JSON if that was asked for."""
     text = f"The answer is {marks.text}. It took {source.randint(2, 9)} steps."
     if demand.schema is not None:
@@ -129,7 +129,9 @@ def honest_text(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what="text", turn=Turn(*parts, Say(text)), text=text, text_may=True, clean=True)
 
 
-def honest_call(demand: Demand, offers: Sequence[tuple[str, Offer]], marks: Marks, source: random.Random) -> Spoken:
+def honest_call(
+    demand: CallerIntent, offers: Sequence[tuple[str, OfferedTool]], marks: ContentMarks, source: random.Random
+) -> Spoken:
     """Call what was asked for: pairs of the name to call by and the tool that is meant."""
     count = source.randint(1, 3) if demand.parallel and demand.choice.mode != "named" else 1
     picked = [source.choice(offers) for _ in range(count)]
@@ -160,20 +162,20 @@ _TAUGHT = sorted(
 
 # --- lies ---------------------------------------------------------------------------------------------------------
 
-_Way = Callable[[Demand, Marks, random.Random], Spoken]
+_Way = Callable[[CallerIntent, ContentMarks, random.Random], Spoken]
 
 
-def lie(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def lie(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """Say one of the things models say instead; with no tools on offer, one of those that need none."""
     ways = _WITH_TOOLS if demand.tools else _WITHOUT_TOOLS
     return source.choice(ways)(demand, marks, source)
 
 
-def _any_tool(demand: Demand, source: random.Random) -> Offer:
+def _any_tool(demand: CallerIntent, source: random.Random) -> OfferedTool:
     return source.choice(demand.callable or demand.tools)
 
 
-def _plain(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _plain(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     spoken = honest_text(demand, marks, source)
     if demand.schema is None or source.random() < 0.5:
         return spoken
@@ -181,7 +183,7 @@ def _plain(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what="text: not the schema's", turn=Turn(Say(wrong)))
 
 
-def _other_finish(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _other_finish(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     finish = source.choice(["tool_calls", "length", *_ODD_FINISHES])
     text = f"So it is {marks.text}."
     return Spoken(
@@ -193,7 +195,7 @@ def _other_finish(demand: Demand, marks: Marks, source: random.Random) -> Spoken
     )
 
 
-def _calls(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _calls(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """Several calls of any tools, whatever was asked, under any finish."""
     tools = [source.choice(demand.tools) for _ in range(source.randint(1, 3))]
     made = [(tool.name, sample(tool.schema, source, marks.argument)) for tool in tools]
@@ -209,7 +211,7 @@ def _calls(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     )
 
 
-def _coercible(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _coercible(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A call that can be read without loss: wrapped in a string, numbers as text, the name in other letters."""
     tool = _any_tool(demand, source)
     value = sample(tool.schema, source, marks.argument)
@@ -228,7 +230,7 @@ def _coercible(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what="a call to be coerced", turn=turn, calls=((tool.name, value),), calls_may=True)
 
 
-def _bad_arguments(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _bad_arguments(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     tool = _any_tool(demand, source)
     value = sample(tool.schema, source, marks.argument)
     whole = json.dumps(value)
@@ -256,7 +258,7 @@ def _bad_arguments(demand: Demand, marks: Marks, source: random.Random) -> Spoke
     return Spoken(what="bad arguments", turn=turn, calls_may=True, text_may=True, exact=False, within=within)
 
 
-def _unknown_tool(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _unknown_tool(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     name = source.choice(["no_such_tool", "functions.", "", "python", "zz" * 50])
     parts: list[TurnPart] = [Call(name, {"query": marks.argument})]
     if source.random() < 0.3:
@@ -265,7 +267,7 @@ def _unknown_tool(demand: Demand, marks: Marks, source: random.Random) -> Spoken
     return Spoken(what=f"the unknown tool {name[:12]!r}", turn=Turn(*parts))
 
 
-def _text_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _text_call(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A complete call of an offered tool, written as text: promoted or discarded, never shown."""
     tool = _any_tool(demand, source)
     dialect = source.choice(_SEEN)
@@ -277,7 +279,7 @@ def _text_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what=f"text call, {dialect.name}", turn=turn, calls_may=True, text_may=True, exact=False)
 
 
-def _cut_text_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _cut_text_call(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A text call that breaks off, or is broken inside."""
     tool = _any_tool(demand, source)
     dialect = source.choice(_SEEN)
@@ -296,7 +298,7 @@ def _cut_text_call(demand: Demand, marks: Marks, source: random.Random) -> Spoke
     )
 
 
-def _quoted_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _quoted_call(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """Markup in a code fence: an answer that talks about calls, and no call unless one was demanded (rule 137)."""
     tool = _any_tool(demand, source)
     dialect = source.choice(_UNFENCED)
@@ -314,7 +316,7 @@ def _quoted_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     )
 
 
-def _reasoned_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _reasoned_call(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A call in the reasoning: not a call, whatever follows."""
     tool = _any_tool(demand, source)
     text = source.choice(_SEEN).render([WrittenCall(tool.name, _plain_sample(tool, source, marks.reasoning))])
@@ -323,7 +325,7 @@ def _reasoned_call(demand: Demand, marks: Marks, source: random.Random) -> Spoke
     return msgspec.structs.replace(spoken, what="a call in reasoning", turn=Turn(Think(text), answer))
 
 
-def _leaked_reasoning(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _leaked_reasoning(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     spoken = honest_text(demand, marks, source)
     answer = next(part for part in spoken.turn.parts if isinstance(part, Say))
     leak = source.choice(["<think>Hm, {}.</think>", "<thinking>{}</thinking>\n", "<think>\n{}"]).format(marks.reasoning)
@@ -331,7 +333,7 @@ def _leaked_reasoning(demand: Demand, marks: Marks, source: random.Random) -> Sp
     return Spoken(what="leaked reasoning", turn=Turn(Say(text)), text_may=True, clean=True)
 
 
-def _silent(_: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _silent(_: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     parts: list[TurnPart] = source.choice(
         [[], [Say("")], [Say(" \n")], [Think(f"Only {marks.reasoning}.")], [Think(marks.reasoning), Say("\n")]]
     )
@@ -339,7 +341,7 @@ def _silent(_: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what="nothing", turn=Turn(*parts, finish=finish))
 
 
-def _declining(_: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _declining(_: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A refusal or a filter; on a wire without a word for refusals the text is all that is left of one."""
     turn = source.choice(
         [
@@ -352,7 +354,7 @@ def _declining(_: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what="declines", turn=turn, text_may=True, declines=True, clean=turn.finish == "refusal")
 
 
-def _cut_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
+def _cut_call(demand: CallerIntent, marks: ContentMarks, source: random.Random) -> Spoken:
     """A call that the token limit cut, whatever the finish word says."""
     tool = _any_tool(demand, source)
     value = sample(tool.schema, source, marks.argument)
@@ -367,7 +369,7 @@ def _cut_call(demand: Demand, marks: Marks, source: random.Random) -> Spoken:
     return Spoken(what=f"cut call, finish {finish}", turn=turn, calls_may=may, exact=not may, within=within)
 
 
-def _plain_sample(tool: Offer, source: random.Random, mark: str) -> JsonObject:
+def _plain_sample(tool: OfferedTool, source: random.Random, mark: str) -> JsonObject:
     """Return arguments whose strings every dialect can write."""
     found: JsonObject = sample(tool.schema, source, mark)
     return {key: mark if isinstance(item, str) and mark in item else item for key, item in found.items()}

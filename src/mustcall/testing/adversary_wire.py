@@ -19,7 +19,7 @@ from mustcall.testing.offers import as_object, as_objects
 __all__ = [
     "STREAM_BENDS",
     "Effect",
-    "Event",
+    "WireEvent",
     "absurd_usage",
     "parse_events",
     "read_loosely",
@@ -38,7 +38,7 @@ class Effect(StrEnum):
     ENDS = "ends"
 
 
-class Event(msgspec.Struct):
+class WireEvent(msgspec.Struct):
     """One server-sent event; `data` is None where it is not JSON (`raw` then has the bytes)."""
 
     name: str | None
@@ -46,20 +46,20 @@ class Event(msgspec.Struct):
     raw: bytes = b""
 
 
-def parse_events(frames: list[bytes]) -> list[Event]:
+def parse_events(frames: list[bytes]) -> list[WireEvent]:
     """Read the events a renderer wrote."""
-    found: list[Event] = []
+    found: list[WireEvent] = []
     for frame in frames:
         head, _, data = frame.rpartition(b"data: ")
         name = head.removeprefix(b"event: ").strip().decode() or None
         try:
-            found.append(Event(name, json.loads(data)))
+            found.append(WireEvent(name, json.loads(data)))
         except ValueError:
-            found.append(Event(name, None, frame))
+            found.append(WireEvent(name, None, frame))
     return found
 
 
-def write_events(events: list[Event], newline: bytes = b"\n") -> list[bytes]:
+def write_events(events: list[WireEvent], newline: bytes = b"\n") -> list[bytes]:
     """Write events, with the line ends of choice."""
     frames: list[bytes] = []
     for event in events:
@@ -71,38 +71,38 @@ def write_events(events: list[Event], newline: bytes = b"\n") -> list[bytes]:
     return frames
 
 
-StreamBend = Callable[[list[Event], random.Random], list[Event]]
+StreamBend = Callable[[list[WireEvent], random.Random], list[WireEvent]]
 
 
 # --- any wire -----------------------------------------------------------------------------------------------------
 
 
-def _noise(events: list[Event], source: random.Random) -> list[Event]:
+def _noise(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     noise = [b": keep-alive\n\n", b"\n", b"event: ping\ndata: {}\n\n", b"retry: 10\n\n"]
     bent = list(events)
     for _ in range(3):
-        bent.insert(source.randint(0, len(bent)), Event(None, None, source.choice(noise)))
+        bent.insert(source.randint(0, len(bent)), WireEvent(None, None, source.choice(noise)))
     return bent
 
 
-def _repeat(events: list[Event], source: random.Random) -> list[Event]:
+def _repeat(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     at = source.randrange(len(events))
     return [*events[: at + 1], *events[at : at + source.randint(1, 2)], *events[at + 1 :]]
 
 
-def _drop(events: list[Event], source: random.Random) -> list[Event]:
+def _drop(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     at = source.randrange(len(events))
     return events[:at] + events[at + 1 :]
 
 
-def _swap(events: list[Event], source: random.Random) -> list[Event]:
+def _swap(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     one, two = source.randrange(len(events)), source.randrange(len(events))
     bent = list(events)
     bent[one], bent[two] = bent[two], bent[one]
     return bent
 
 
-def _mangle(events: list[Event], source: random.Random) -> list[Event]:
+def _mangle(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     bent = copy.deepcopy(events)
     event = source.choice(bent)
     if event.data is not None:
@@ -110,27 +110,27 @@ def _mangle(events: list[Event], source: random.Random) -> list[Event]:
     return bent
 
 
-def _garbage(events: list[Event], source: random.Random) -> list[Event]:
+def _garbage(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     bent = list(events)
     rubbish = [b"data: {not json\n\n", b"\xff\xfe\x00\n\n", b"data: [1,2\n\n", b"<html>\n\n", b"data: null\n\n"]
-    bent.insert(source.randint(0, len(bent)), Event(None, None, source.choice(rubbish)))
+    bent.insert(source.randint(0, len(bent)), WireEvent(None, None, source.choice(rubbish)))
     return bent
 
 
-def _stop_early(events: list[Event], source: random.Random) -> list[Event]:
+def _stop_early(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     """End the body in good order before the event that ends the reply."""
     end = next((at for at, event in enumerate(events) if _ends(event)), len(events))
     return events[: source.randint(0, end)]
 
 
-def _ends(event: Event) -> bool:
+def _ends(event: WireEvent) -> bool:
     data = event.data or {}
     if data.get("type") in ("message_delta", "message_stop", "response.completed", "response.incomplete"):
         return True
     return any(choice.get("finish_reason") is not None for choice in as_objects(data.get("choices")))
 
 
-def _no_usage(events: list[Event], _: random.Random) -> list[Event]:
+def _no_usage(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     bent = copy.deepcopy(events)
     for event in bent:
         for holder in (event.data or {}, as_object((event.data or {}).get("response"))):
@@ -138,7 +138,7 @@ def _no_usage(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _odd_usage(events: list[Event], source: random.Random) -> list[Event]:
+def _odd_usage(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     bent = copy.deepcopy(events)
     for event in bent:
         for holder in (event.data or {}, as_object((event.data or {}).get("response"))):
@@ -174,7 +174,7 @@ def spoil_somewhere(value: Any, source: random.Random) -> None:
 # --- chat ---------------------------------------------------------------------------------------------------------
 
 
-def _fragments(events: list[Event]) -> list[tuple[Event, JsonObject]]:
+def _fragments(events: list[WireEvent]) -> list[tuple[WireEvent, JsonObject]]:
     """Return the tool-call fragments of a chat stream, each with its event."""
     return [
         (event, fragment)
@@ -184,7 +184,7 @@ def _fragments(events: list[Event]) -> list[tuple[Event, JsonObject]]:
     ]
 
 
-def _one_index(events: list[Event], _: random.Random) -> list[Event]:
+def _one_index(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """All parallel calls on index 0; only the first fragment of each has an id."""
     bent = copy.deepcopy(events)
     for _event, fragment in _fragments(bent):
@@ -192,14 +192,14 @@ def _one_index(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _no_index(events: list[Event], _: random.Random) -> list[Event]:
+def _no_index(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     bent = copy.deepcopy(events)
     for _event, fragment in _fragments(bent):
         fragment.pop("index", None)
     return bent
 
 
-def _named_everywhere(events: list[Event], _: random.Random) -> list[Event]:
+def _named_everywhere(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """Id and name in every fragment."""
     bent = copy.deepcopy(events)
     heads: dict[Any, tuple[Any, Any]] = {}
@@ -211,7 +211,7 @@ def _named_everywhere(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _changing_id(events: list[Event], _: random.Random) -> list[Event]:
+def _changing_id(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """A new id in a fragment in the middle of a call's arguments."""
     bent = copy.deepcopy(events)
     seen: dict[Any, int] = {}
@@ -223,7 +223,7 @@ def _changing_id(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _whole_arguments(events: list[Event], source: random.Random) -> list[Event]:
+def _whole_arguments(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     """Each call in one fragment: its arguments as text, as an object, or twice over as complete snapshots."""
     bent = copy.deepcopy(events)
     whole: dict[Any, str] = {}
@@ -231,7 +231,7 @@ def _whole_arguments(events: list[Event], source: random.Random) -> list[Event]:
         arguments = as_object(fragment.get("function")).get("arguments") or ""
         whole[fragment["index"]] = whole.get(fragment["index"], "") + arguments
     form = source.choice(["text", "object", "twice"])
-    kept: list[Event] = []
+    kept: list[WireEvent] = []
     for event in bent:
         found = _fragments([event])
         if not found:
@@ -259,10 +259,10 @@ def read_loosely(text: str) -> Any:
         return text
 
 
-def _interleaved(events: list[Event], source: random.Random) -> list[Event]:
+def _interleaved(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     """Fragments of parallel calls mixed; the order within each call stays."""
     places = [at for at, event in enumerate(events) if _fragments([event])]
-    queues: dict[Any, list[Event]] = {}
+    queues: dict[Any, list[WireEvent]] = {}
     for at in places:
         queues.setdefault(_fragments([events[at]])[0][1].get("index"), []).append(events[at])
     bent = list(events)
@@ -272,7 +272,7 @@ def _interleaved(events: list[Event], source: random.Random) -> list[Event]:
     return bent
 
 
-def _empty_lists(events: list[Event], _: random.Random) -> list[Event]:
+def _empty_lists(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """`tool_calls: []` in every delta that has none, and arguments of null where a call begins."""
     bent = copy.deepcopy(events)
     for event in bent:
@@ -284,14 +284,14 @@ def _empty_lists(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _late(events: list[Event], source: random.Random) -> list[Event]:
+def _late(events: list[WireEvent], source: random.Random) -> list[WireEvent]:
     """A delta, of text or of arguments, after the finish."""
     at = next((k for k, event in enumerate(events) if _ends(event)), len(events) - 1)
     filled = [event for event in events[:at] if event.data is not None]
     return [*events[: at + 1], source.choice(filled), *events[at + 1 :]] if filled else events
 
 
-def _no_finish(events: list[Event], _: random.Random) -> list[Event]:
+def _no_finish(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """No finish reason anywhere, and no end marker."""
     bent = copy.deepcopy(events)
     for event in bent:
@@ -303,12 +303,12 @@ def _no_finish(events: list[Event], _: random.Random) -> list[Event]:
 # --- responses and messages -----------------------------------------------------------------------------------------
 
 
-def _only_final(events: list[Event], _: random.Random) -> list[Event]:
+def _only_final(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """Arguments only in the event that ends the call: no deltas."""
     return [event for event in events if not str((event.data or {}).get("type")).endswith("arguments.delta")]
 
 
-def _empty_output(events: list[Event], _: random.Random) -> list[Event]:
+def _empty_output(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """The last event's `output` is empty although items were streamed."""
     bent = copy.deepcopy(events)
     response = as_object((bent[-1].data or {}).get("response"))
@@ -317,7 +317,7 @@ def _empty_output(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _unplaced(events: list[Event], _: random.Random) -> list[Event]:
+def _unplaced(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """No `output_index`, `content_index`, `index` or `sequence_number`."""
     bent = copy.deepcopy(events)
     for event in bent:
@@ -326,7 +326,7 @@ def _unplaced(events: list[Event], _: random.Random) -> list[Event]:
     return bent
 
 
-def _whole_input(events: list[Event], _: random.Random) -> list[Event]:
+def _whole_input(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """A call's whole input where the block starts, and no deltas."""
     bent = copy.deepcopy(events)
     texts: dict[Any, str] = {}
@@ -341,7 +341,7 @@ def _whole_input(events: list[Event], _: random.Random) -> list[Event]:
     return [event for event in bent if as_object((event.data or {}).get("delta")).get("type") != "input_json_delta"]
 
 
-def _unstopped(events: list[Event], _: random.Random) -> list[Event]:
+def _unstopped(events: list[WireEvent], _: random.Random) -> list[WireEvent]:
     """No `content_block_stop`: each block ends where the next begins."""
     return [event for event in events if (event.data or {}).get("type") != "content_block_stop"]
 

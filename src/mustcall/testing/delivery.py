@@ -1,7 +1,7 @@
 """How an answer goes out: status, headers, writes, and the fault that ends it.
 
-`plan_delivery` is pure: it turns an answer into a `Delivery` that says which bytes are written in which pieces and
-where, if anywhere, the connection hangs, is cut or reset. `mustcall.testing.serving` carries it out.
+`plan_delivery` is pure: it turns an answer into a `RenderedAnswer` that says which bytes are written in which pieces
+and where, if anywhere, the connection hangs, is cut or reset. `mustcall.testing.serving` carries it out.
 """
 
 import random
@@ -15,7 +15,7 @@ from mustcall.testing.render import Stamp, build_error, build_reply, stream_erro
 from mustcall.testing.render.stamp import to_json
 from mustcall.testing.script import Answer, Cut, Delayed, Fail, Hang, Raw, RawStream, Reset, StreamError, Turn
 
-__all__ = ["Chunking", "Delivery", "Fault", "plan_delivery", "random_chunks"]
+__all__ = ["Chunking", "ConnectionFault", "RenderedAnswer", "plan_delivery", "random_chunks"]
 
 Chunking = int | Callable[[bytes], Iterable[bytes]] | None
 """How a streamed body is cut into writes: an event each (None), so many bytes each, or as a function says."""
@@ -24,7 +24,7 @@ _JSON = {"content-type": "application/json"}
 _SSE = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ConnectionFault(msgspec.Struct, frozen=True):
     """Where and how a connection goes wrong: after so many body bytes; `head` sends the headers even at 0."""
 
     kind: Literal["hang", "cut", "reset"]
@@ -32,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True):
     head: bool
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class RenderedAnswer(msgspec.Struct, frozen=True):
     """An answer ready to be written. `reply` is the whole reply it tells of, None for anything but a turn."""
 
     status: int
@@ -40,13 +40,13 @@ class Delivery(msgspec.Struct, frozen=True):
     writes: tuple[bytes, ...]
     streamed: bool = False
     delay: float = 0.0
-    fault: Fault | None = None
+    fault: ConnectionFault | None = None
     reply: JsonObject | None = None
 
 
 def plan_delivery(
     answer: Answer, wire: Wire | None, request: JsonObject, stamp: Stamp, chunking: Chunking = None
-) -> Delivery:
+) -> RenderedAnswer:
     """Return what is written for an answer to this request."""
     match answer:
         case Delayed():
@@ -55,14 +55,14 @@ def plan_delivery(
         case Hang() | Cut() | Reset():
             inner = plan_delivery(answer.answer, wire, request, stamp, chunking)
             kind = "hang" if isinstance(answer, Hang) else "cut" if isinstance(answer, Cut) else "reset"
-            return msgspec.structs.replace(inner, fault=Fault(kind, answer.after, answer.head))
+            return msgspec.structs.replace(inner, fault=ConnectionFault(kind, answer.after, answer.head))
         case Raw():
-            return Delivery(answer.status, answer.headers, (answer.body,))
+            return RenderedAnswer(answer.status, answer.headers, (answer.body,))
         case RawStream():
-            return Delivery(answer.status, answer.headers, tuple(answer.chunks), streamed=True)
+            return RenderedAnswer(answer.status, answer.headers, tuple(answer.chunks), streamed=True)
         case Fail():
             body = to_json(build_error(answer, wire, stamp))
-            return Delivery(answer.status, _JSON | _request_id(wire, stamp) | dict(answer.headers), (body,))
+            return RenderedAnswer(answer.status, _JSON | _request_id(wire, stamp) | dict(answer.headers), (body,))
         case Turn():
             return _plan_turn(answer, wire, request, stamp, chunking)
         case StreamError():
@@ -83,26 +83,26 @@ def random_chunks(seed: int, largest: int = 64) -> Callable[[bytes], Iterable[by
     return cut
 
 
-def _plan_turn(turn: Turn, wire: Wire | None, request: JsonObject, stamp: Stamp, chunking: Chunking) -> Delivery:
+def _plan_turn(turn: Turn, wire: Wire | None, request: JsonObject, stamp: Stamp, chunking: Chunking) -> RenderedAnswer:
     if wire is None:
         return plan_delivery(Fail(500, "a turn needs one of the three wires"), None, request, stamp)
     reply = build_reply(turn, wire, request, stamp)
     headers = _request_id(wire, stamp) | dict(turn.headers)
     if request.get("stream") is not True:
-        return Delivery(200, _JSON | headers, (to_json(reply),), reply=reply)
+        return RenderedAnswer(200, _JSON | headers, (to_json(reply),), reply=reply)
     writes = _cut(stream_reply(turn, wire, request, stamp), chunking)
-    return Delivery(200, _SSE | headers, writes, streamed=True, reply=reply)
+    return RenderedAnswer(200, _SSE | headers, writes, streamed=True, reply=reply)
 
 
 def _plan_broken(
     error: StreamError, wire: Wire | None, request: JsonObject, stamp: Stamp, chunking: Chunking
-) -> Delivery:
+) -> RenderedAnswer:
     if wire is None or request.get("stream") is not True:
         return plan_delivery(Fail(500, error.message, error.type, error.code), wire, request, stamp)
     events = stream_reply(error.turn, wire, request, stamp)[: error.after]
     reply = build_reply(error.turn, wire, request, stamp)
     writes = _cut([*events, stream_error(error, wire, reply, stamp)], chunking)
-    return Delivery(200, _SSE | _request_id(wire, stamp), writes, streamed=True)
+    return RenderedAnswer(200, _SSE | _request_id(wire, stamp), writes, streamed=True)
 
 
 def _cut(events: list[bytes], chunking: Chunking) -> tuple[bytes, ...]:

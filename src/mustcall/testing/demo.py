@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.testing.offers import Offer, as_object, as_objects, choice_of, find_offer, offers_of
+from mustcall.testing.offers import OfferedTool, as_object, as_objects, choice_of, find_offer, offers_of
 from mustcall.testing.placeholder import make_value
 from mustcall.testing.recording import Recorded
 from mustcall.testing.script import Call, Say, Turn
@@ -36,7 +36,7 @@ def demo_turn(recorded: Recorded) -> Turn:
     return Turn(Call(offer.name, as_object(arguments)))
 
 
-def _pick_offer(wire: Wire, body: JsonObject) -> Offer | None:
+def _pick_offer(wire: Wire, body: JsonObject) -> OfferedTool | None:
     """Return the forced tool, else the first on offer, unless the caller wants none."""
     offers, choice = offers_of(wire, body), choice_of(wire, body)
     if choice.mode == "none" or not offers:

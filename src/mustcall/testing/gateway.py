@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 import uvicorn
 
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.app import Gateway
 from mustcall.gateway.config.settings import ServerSettings, Settings, settings_from_flags
 from mustcall.gateway.process.server import bind, server_config
@@ -78,7 +78,7 @@ class RunningGateway:
         self,
         *upstreams: str,
         settings: Settings | None = None,
-        house: House | None = None,
+        house: OperatorSettings | None = None,
         clock: Clock | None = None,
         transport: Transport | None = None,
         **server: Any,

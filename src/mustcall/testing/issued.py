@@ -11,13 +11,13 @@ import msgspec
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.testing.offers import as_object, as_objects
 
-__all__ = ["CALL_ITEMS", "Issued", "remember"]
+__all__ = ["CALL_ITEMS", "IssuedMemory", "remember"]
 
 CALL_ITEMS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 """Each kind of Responses call item and the kind of item that answers it."""
 
 
-class Issued(msgspec.Struct):
+class IssuedMemory(msgspec.Struct):
     """The upstream's memory.
 
     `thoughts` maps a signature to its text; `stored` a response id to the calls it left open; `led_to` the id of a
@@ -31,7 +31,7 @@ class Issued(msgspec.Struct):
     led_to: dict[str, str] = {}
 
 
-def remember(issued: Issued, wire: Wire, request: JsonObject, reply: JsonObject) -> None:
+def remember(issued: IssuedMemory, wire: Wire, request: JsonObject, reply: JsonObject) -> None:
     """Note what a reply gives out."""
     if wire is Wire.MESSAGES:
         for block in as_objects(reply.get("content")):

@@ -14,12 +14,12 @@ from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.origin import Wire
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.profiles import ProfileOverride
-from mustcall.testing.delivery import Chunking, Delivery, Fault, plan_delivery
-from mustcall.testing.issued import Issued, remember
+from mustcall.testing.delivery import Chunking, ConnectionFault, RenderedAnswer, plan_delivery
+from mustcall.testing.issued import IssuedMemory, remember
 from mustcall.testing.offers import as_object
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.render import Stamp
-from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.testing.script import Answer, Call, Fail, Say, Turn
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.retry import Clock
@@ -91,7 +91,7 @@ class _Script:
         self._strict = strict
         self._waive = frozenset(waive)
         self._chunking: Chunking = chunking
-        self._issued = Issued()
+        self._issued = IssuedMemory()
         self.clock: Clock = FakeClock()
         self.requests: list[Recorded] = []
 
@@ -125,7 +125,7 @@ class _Script:
 
     def _answer(self, recorded: Recorded) -> Answer:
         if self._strict:
-            asked = Ask(as_object(recorded.body), recorded.headers, self._issued)
+            asked = SeenRequest(as_object(recorded.body), recorded.headers, self._issued)
             found = find_violation(self._wire, asked, self._waive)
             if found is not None:
                 recorded.refused_by, refusal = found
@@ -152,7 +152,7 @@ class _Reply:
 
     arrived = False
 
-    def __init__(self, delivery: Delivery, recorded: Recorded) -> None:
+    def __init__(self, delivery: RenderedAnswer, recorded: Recorded) -> None:
         self._delivery = delivery
         self._recorded = recorded
         self.status = delivery.status
@@ -181,7 +181,7 @@ class _Reply:
             self._recorded.ended = End.DISCONNECTED
 
 
-async def _break(fault: Fault, recorded: Recorded) -> None:
+async def _break(fault: ConnectionFault, recorded: Recorded) -> None:
     """Hang for good, or fail as a connection does."""
     if fault.kind == "hang":
         await asyncio.Event().wait()

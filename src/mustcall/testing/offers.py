@@ -11,10 +11,10 @@ import msgspec
 
 from mustcall.core.origin import JsonObject, Wire
 
-__all__ = ["Choice", "Offer", "as_object", "as_objects", "choice_of", "find_offer", "offers_of"]
+__all__ = ["Choice", "OfferedTool", "as_object", "as_objects", "choice_of", "find_offer", "offers_of"]
 
 
-class Offer(msgspec.Struct, frozen=True):
+class OfferedTool(msgspec.Struct, frozen=True):
     """One client-side tool on offer."""
 
     name: str
@@ -43,7 +43,7 @@ def as_objects(value: Any) -> list[JsonObject]:
     return [cast("JsonObject", item) for item in values if isinstance(item, dict)]
 
 
-def offers_of(wire: Wire, body: Any) -> list[Offer]:
+def offers_of(wire: Wire, body: Any) -> list[OfferedTool]:
     """Return the client-side tools a request offers, in order."""
     tools = as_objects(as_object(body).get("tools"))
     match wire:
@@ -53,36 +53,36 @@ def offers_of(wire: Wire, body: Any) -> list[Offer]:
             return list(_responses_offers(tools, None))
         case Wire.MESSAGES:
             return [
-                Offer(str(tool.get("name")), as_object(tool["input_schema"]))
+                OfferedTool(str(tool.get("name")), as_object(tool["input_schema"]))
                 for tool in tools
                 if "input_schema" in tool
             ]
 
 
-def _chat_offers(tools: list[JsonObject]) -> Iterator[Offer]:
+def _chat_offers(tools: list[JsonObject]) -> Iterator[OfferedTool]:
     for tool in tools:
         if tool.get("type") == "custom":
-            yield Offer(str(as_object(tool.get("custom")).get("name")), {}, custom=True)
+            yield OfferedTool(str(as_object(tool.get("custom")).get("name")), {}, custom=True)
         elif tool.get("type") == "function":
             function = as_object(tool.get("function"))
-            yield Offer(str(function.get("name")), as_object(function.get("parameters")))
+            yield OfferedTool(str(function.get("name")), as_object(function.get("parameters")))
 
 
-def _responses_offers(tools: list[JsonObject], namespace: str | None) -> Iterator[Offer]:
+def _responses_offers(tools: list[JsonObject], namespace: str | None) -> Iterator[OfferedTool]:
     for tool in tools:
         name = str(tool.get("name"))
         match tool.get("type"):
             case "function":
-                yield Offer(name, as_object(tool.get("parameters")), namespace=namespace)
+                yield OfferedTool(name, as_object(tool.get("parameters")), namespace=namespace)
             case "custom":
-                yield Offer(name, {}, custom=True, namespace=namespace)
+                yield OfferedTool(name, {}, custom=True, namespace=namespace)
             case "namespace":
                 yield from _responses_offers(as_objects(tool.get("tools")), name)
             case _:
                 pass
 
 
-def find_offer(offers: list[Offer], name: str) -> Offer | None:
+def find_offer(offers: list[OfferedTool], name: str) -> OfferedTool | None:
     """Return the offer of this name; a top-level tool wins over a namespaced one."""
     found = [offer for offer in offers if offer.name == name]
     return next((offer for offer in found if offer.namespace is None), found[0] if found else None)

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.testing.delivery import Delivery, Fault
+from mustcall.testing.delivery import ConnectionFault, RenderedAnswer
 from mustcall.testing.offers import as_object
 from mustcall.testing.recording import End, Recorded
 
@@ -51,7 +51,9 @@ class Exchange:
         self._recorded = recorded
         self._on_end = on_end
 
-    async def deliver(self, delivery: Delivery, gate: asyncio.Event, closing: asyncio.Event) -> web.StreamResponse:
+    async def deliver(
+        self, delivery: RenderedAnswer, gate: asyncio.Event, closing: asyncio.Event
+    ) -> web.StreamResponse:
         """Write the delivery; `gate` lets a hanging answer go on, `closing` ends it."""
         self._recorded.status = delivery.status
         response = self._open(delivery)
@@ -70,7 +72,7 @@ class Exchange:
             raise asyncio.CancelledError from None  # aiohttp then drops the connection without a word
         return response
 
-    def _open(self, delivery: Delivery) -> web.StreamResponse:
+    def _open(self, delivery: RenderedAnswer) -> web.StreamResponse:
         response = web.StreamResponse(status=delivery.status, headers=delivery.headers)
         if delivery.streamed:
             response.enable_chunked_encoding()
@@ -88,7 +90,7 @@ class Exchange:
         self,
         response: web.StreamResponse,
         writes: tuple[bytes, ...],
-        fault: Fault,
+        fault: ConnectionFault,
         gate: asyncio.Event,
         closing: asyncio.Event,
     ) -> None:
@@ -104,7 +106,7 @@ class Exchange:
             return
         await self._break(fault, closing)
 
-    async def _break(self, fault: Fault, closing: asyncio.Event) -> None:
+    async def _break(self, fault: ConnectionFault, closing: asyncio.Event) -> None:
         transport = self._request.transport
         if transport is None:
             raise ConnectionResetError("the client left before the fault")

@@ -16,12 +16,12 @@ from aiohttp.web_protocol import RequestHandler
 
 from mustcall.core.origin import Wire
 from mustcall.testing.delivery import Chunking, plan_delivery
-from mustcall.testing.issued import Issued, remember
+from mustcall.testing.issued import IssuedMemory, remember
 from mustcall.testing.offers import as_object
 from mustcall.testing.recording import Recorded
 from mustcall.testing.render import Stamp
 from mustcall.testing.render.stamp import to_json
-from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.testing.script import Answer, Fail, Raw
 from mustcall.testing.serving import PATHS, Exchange, build_models, count_tokens, read_request
 
@@ -82,7 +82,7 @@ class ScriptedUpstream:
         self._issuer = issuer
         self._models = tuple(models)
         self._port = port
-        self._issued = Issued()
+        self._issued = IssuedMemory()
         self._changed = threading.Condition()
         self._connections = 0
         self._thread: threading.Thread | None = None
@@ -232,7 +232,7 @@ class ScriptedUpstream:
     def _judge(self, recorded: Recorded, wire: Wire) -> Fail | None:
         if not self.strict:
             return None
-        found = find_violation(wire, Ask(as_object(recorded.body), recorded.headers, self._issued), self._waive)
+        found = find_violation(wire, SeenRequest(as_object(recorded.body), recorded.headers, self._issued), self._waive)
         if found is None:
             return None
         recorded.refused_by, fail = found

@@ -16,13 +16,13 @@ from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolSettings
 from mustcall.policy.schema.paths import expand_arguments
 from mustcall.policy.words.grounding import GroundingRule
-from mustcall.policy.words.signs import Sign
+from mustcall.policy.words.signs import MessageSign
 from mustcall.toolkit.arithmetic import LONGEST, compute, readable
 from mustcall.toolkit.clock import current_time
 from mustcall.toolkit.files import list_directory, read_file
 from mustcall.toolkit.holding import hold_arguments
 from mustcall.toolkit.numbers import show_number
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.roots import Roots
 from mustcall.toolkit.search import Documents
 
@@ -53,7 +53,7 @@ RULES: Final = (
     GroundingRule(
         name="builtin-read",
         triggers=("read the file|read file|open the file|show the file|print the file|summari*e the file",),
-        signs=(Sign.FILE,),
+        signs=(MessageSign.FILE,),
         tool="read_file",
     ),
     GroundingRule(
@@ -67,7 +67,7 @@ RULES: Final = (
         tool="current_time",
     ),
     GroundingRule(
-        name="builtin-calculate", triggers=("calculate|compute|work out",), signs=(Sign.SUM,), tool="calculator"
+        name="builtin-calculate", triggers=("calculate|compute|work out",), signs=(MessageSign.SUM,), tool="calculator"
     ),
     GroundingRule(
         name="builtin-search",
@@ -93,7 +93,7 @@ class BuiltinTool(FunctionTool):
         paths: Sequence[str] = (),
         values: Mapping[str, str] = MappingProxyType({}),
         question: Callable[[], str | None] = lambda: None,
-        reports: Reports,
+        reports: ChangeReports,
     ) -> None:
         super().__init__(name, description, schema, run, settings=_SETTINGS)
         self._paths = tuple(paths)
@@ -117,7 +117,7 @@ def builtin_tools(
     *,
     documents: Documents | None = None,
     values: Mapping[str, str] | None = None,
-    reports: Reports | None = None,
+    reports: ChangeReports | None = None,
     question: Callable[[], str | None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[FunctionTool, ...]:
@@ -125,7 +125,7 @@ def builtin_tools(
 
     `question` gives what the person asked where arguments are to be held to it (small models), else None.
     """
-    known, noted = values or {}, reports or Reports()
+    known, noted = values or {}, reports or ChangeReports()
 
     def listing(arguments: JsonObject) -> str:
         return list_directory(roots, arguments.get("path", "."))

@@ -17,7 +17,7 @@ from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.results import RunResult, Stopped
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.toolkit.kit import Kit
@@ -39,7 +39,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds of one turn of the model's, with all its attempts.
     timeout: float = 600.0
     options: Options = Options()
-    house: House = House()
+    house: OperatorSettings = OperatorSettings()
     #: Whose arguments are held to the question, and whose answers to the results.
     check: AnswerCheck = AnswerCheck.SMALL
 

@@ -22,7 +22,7 @@ from mustcall.engine.spending.metering import Egress
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext
 from mustcall.engine.tooling.functions import tool
 from mustcall.engine.tooling.threads import in_thread
-from mustcall.policy.limits.egress import Denied, Place, is_public, permit, read_network, read_place, read_prefix
+from mustcall.policy.limits.egress import Denied, EgressTarget, is_public, permit, read_network, read_place, read_prefix
 from mustcall.toolkit.pages import is_text, page_text
 from mustcall.upstream.pinned import PinnedReply, get_pinned
 
@@ -131,7 +131,7 @@ class Fetcher:
             self._sessions.popitem(last=False)
         return counted
 
-    async def _follow(self, place: Place, bounds: Sequence[Egress]) -> str:
+    async def _follow(self, place: EgressTarget, bounds: Sequence[Egress]) -> str:
         """Return the text of a page, wherever it has moved to."""
         for _ in range(self.limits.redirects + 1):
             addresses = await self._admit(place)
@@ -142,7 +142,7 @@ class Fetcher:
                 place = _moved(place, reply.headers["location"])
         raise Denied(f"the page moved more than {self.limits.redirects} times")
 
-    async def _admit(self, place: Place) -> Sequence[str]:
+    async def _admit(self, place: EgressTarget) -> Sequence[str]:
         """Return the addresses a place may be reached at; raise `Denied`."""
         permit(place, self._allow)
         if place.address is not None:
@@ -158,7 +158,7 @@ class Fetcher:
             raise Denied(f"{place.host} is at an address that is not public")
         return addresses
 
-    async def _text(self, place: Place, reply: PinnedReply, meter: "_Meter") -> str:
+    async def _text(self, place: EgressTarget, reply: PinnedReply, meter: "_Meter") -> str:
         if reply.status >= 300 or reply.status == 204:
             raise ToolError(f"{place.host} answered with status {reply.status}")
         kind = reply.headers.get("content-type", "")
@@ -239,7 +239,7 @@ def fetch_tool(fetcher: Fetcher) -> FunctionTool:
     return fetch
 
 
-def _moved(place: Place, location: str) -> Place:
+def _moved(place: EgressTarget, location: str) -> EgressTarget:
     """Return the place a page has moved to."""
     try:
         to = read_place(urljoin(place.url, location))

@@ -19,7 +19,7 @@ from mustcall.engine.tooling.roster import open_roster
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.toolkit.builtin import RULES, VARIABLES, builtin_tools
 from mustcall.toolkit.mcp import McpServer
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.roots import Roots, default_roots, roots_at
 from mustcall.toolkit.search import Documents
 
@@ -47,7 +47,7 @@ class Kit:
 
     def __init__(self, settings: KitSettings, environment: Mapping[str, str] | None = None) -> None:
         env = os.environ if environment is None else environment
-        self.reports = Reports()
+        self.reports = ChangeReports()
         self.roots: Roots = roots_at(settings.roots) if settings.roots else default_roots()
         documents = None
         if settings.docs is not None:

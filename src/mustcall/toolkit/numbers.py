@@ -13,7 +13,16 @@ from typing import Final, NamedTuple, NoReturn
 
 from mustcall.core.errors import ToolError
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "Function", "Number", "apply_operator", "bounded", "read_number", "show_number"]
+__all__ = [
+    "CONSTANTS",
+    "FUNCTIONS",
+    "MathFunction",
+    "Number",
+    "apply_operator",
+    "bounded",
+    "read_number",
+    "show_number",
+]
 
 _MOST_BITS: Final = 4096
 _MOST_ARGUMENTS: Final = 100
@@ -238,7 +247,7 @@ def _mean(*values: Number) -> Number:
     return _sum(*values) / len(values)
 
 
-class Function(NamedTuple):
+class MathFunction(NamedTuple):
     """A function and how many arguments it takes."""
 
     run: Callable[..., Number]
@@ -253,35 +262,35 @@ class Function(NamedTuple):
             _too_large()
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
     {
-        "sqrt": Function(_square_root),
-        "cbrt": Function(_cube_root),
-        "abs": Function(_absolute),
-        "round": Function(_round, 1, 2),
-        "floor": Function(_whole("floor")),
-        "ceil": Function(_whole("ceil")),
-        "trunc": Function(_whole("trunc")),
-        "factorial": Function(_factorial),
-        "pow": Function(_power, 2, 2),
-        "mod": Function(_modulo, 2, 2),
-        "min": Function(_smallest, 1, _MOST_ARGUMENTS),
-        "max": Function(_largest, 1, _MOST_ARGUMENTS),
-        "sum": Function(_sum, 1, _MOST_ARGUMENTS),
-        "mean": Function(_mean, 1, _MOST_ARGUMENTS),
-        "log": Function(_logarithm, 1, 2),
-        "ln": Function(_logarithm),
-        "log10": Function(_logarithm_to(10)),
-        "log2": Function(_logarithm_to(2)),
-        "exp": Function(_real(math.exp)),
-        "sin": Function(_real(math.sin)),
-        "cos": Function(_real(math.cos)),
-        "tan": Function(_real(math.tan)),
-        "asin": Function(_real(math.asin)),
-        "acos": Function(_real(math.acos)),
-        "atan": Function(_real(math.atan)),
-        "radians": Function(_real(math.radians)),
-        "degrees": Function(_real(math.degrees)),
+        "sqrt": MathFunction(_square_root),
+        "cbrt": MathFunction(_cube_root),
+        "abs": MathFunction(_absolute),
+        "round": MathFunction(_round, 1, 2),
+        "floor": MathFunction(_whole("floor")),
+        "ceil": MathFunction(_whole("ceil")),
+        "trunc": MathFunction(_whole("trunc")),
+        "factorial": MathFunction(_factorial),
+        "pow": MathFunction(_power, 2, 2),
+        "mod": MathFunction(_modulo, 2, 2),
+        "min": MathFunction(_smallest, 1, _MOST_ARGUMENTS),
+        "max": MathFunction(_largest, 1, _MOST_ARGUMENTS),
+        "sum": MathFunction(_sum, 1, _MOST_ARGUMENTS),
+        "mean": MathFunction(_mean, 1, _MOST_ARGUMENTS),
+        "log": MathFunction(_logarithm, 1, 2),
+        "ln": MathFunction(_logarithm),
+        "log10": MathFunction(_logarithm_to(10)),
+        "log2": MathFunction(_logarithm_to(2)),
+        "exp": MathFunction(_real(math.exp)),
+        "sin": MathFunction(_real(math.sin)),
+        "cos": MathFunction(_real(math.cos)),
+        "tan": MathFunction(_real(math.tan)),
+        "asin": MathFunction(_real(math.asin)),
+        "acos": MathFunction(_real(math.acos)),
+        "atan": MathFunction(_real(math.atan)),
+        "radians": MathFunction(_real(math.radians)),
+        "degrees": MathFunction(_real(math.degrees)),
     }
 )
 

@@ -2,12 +2,12 @@
 
 from mustcall.core.adaptation import Adaptation
 
-__all__ = ["Reports"]
+__all__ = ["ChangeReports"]
 
 _MOST = 1000
 
 
-class Reports:
+class ChangeReports:
     """The changes of the latest calls, each under its call's id."""
 
     def __init__(self) -> None:

@@ -14,14 +14,14 @@ from mustcall.core.request import Request
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.records import AttemptRecord, TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
-from mustcall.toolkit.reports import Reports
+from mustcall.toolkit.reports import ChangeReports
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
 __all__ = ["conversation_as_json", "conversation_as_markdown", "describe_change", "run_as_json", "trace_lines"]
 
 
-def run_as_json(result: RunResult[Any], reports: Reports, *, model: str, upstream: str) -> JsonObject:
+def run_as_json(result: RunResult[Any], reports: ChangeReports, *, model: str, upstream: str) -> JsonObject:
     """Return a run as one JSON object: the answer, the calls, every attempt, and what it cost."""
     summary: JsonObject = {
         "answer": result.text,
@@ -47,7 +47,7 @@ def run_as_json(result: RunResult[Any], reports: Reports, *, model: str, upstrea
     return summary
 
 
-def _call(call: ExecutedCall, reports: Reports) -> JsonObject:
+def _call(call: ExecutedCall, reports: ChangeReports) -> JsonObject:
     return {
         "id": call.call.id,
         "name": call.call.name,
@@ -78,7 +78,7 @@ def describe_change(change: Adaptation) -> str:
 # --- the trace ------------------------------------------------------------------------------------------------------
 
 
-def trace_lines(result: RunResult[Any], reports: Reports) -> Iterator[str]:
+def trace_lines(result: RunResult[Any], reports: ChangeReports) -> Iterator[str]:
     """Return what happened in a run, a line for each step, attempt, change and call."""
     calls = list(result.calls)
     for number, step in enumerate(result.steps, 1):

@@ -18,8 +18,8 @@ from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.tool_spending import tell
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.spending.budget_account import Budget
 from mustcall.engine.spending.metering import Meter
-from mustcall.engine.spending.purse import Budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSettings
 from mustcall.engine.tooling.wrapping import wrapped
 from mustcall.policy.limits.budget import Caps

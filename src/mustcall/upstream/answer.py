@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-__all__ = ["HEAD_LIMIT", "AnswerReader", "Garbled", "Hangup", "Phase"]
+__all__ = ["HEAD_LIMIT", "AnswerPhase", "AnswerReader", "Garbled", "Hangup"]
 
 #: The most a head may have, interim answers included, in bytes. Model endpoints send about two thousand.
 HEAD_LIMIT = 64 * 1024
@@ -23,7 +23,7 @@ class Garbled(Exception):
     """What came is not an answer in HTTP/1.1; the text says why, in words of the parser or ours."""
 
 
-class Phase(Enum):
+class AnswerPhase(Enum):
     """Where an exchange is. `DONE`: the answer has arrived whole; `BROKEN`: no more will come, see `error`."""
 
     IDLE = auto()
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 # A name is cheaper to look up than a member of an enum, and these are compared for every piece of every stream.
-_IDLE, _HEAD, _BODY, _DONE, _BROKEN = Phase
+_IDLE, _HEAD, _BODY, _DONE, _BROKEN = AnswerPhase
 
 
 class AnswerReader:
@@ -68,7 +68,7 @@ class AnswerReader:
         self._interim = False
         self._left = HEAD_LIMIT
         self._whole = 0
-        self.phase = Phase.IDLE
+        self.phase = AnswerPhase.IDLE
         self.begun = False
         self.keep = True
         self.error: Exception | None = None

@@ -14,7 +14,7 @@ import select
 from collections.abc import Callable
 from typing import cast
 
-from mustcall.upstream.answer import AnswerReader, Garbled, Hangup, Phase
+from mustcall.upstream.answer import AnswerPhase, AnswerReader, Garbled, Hangup
 
 __all__ = ["HIGH_WATER", "Connection"]
 
@@ -33,7 +33,7 @@ _FRESH = 1.0
 #: How much too early, in seconds, a loop may call back.
 _EARLY = 0.001
 
-_IDLE, _HEAD, _BODY, _DONE = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DONE
+_IDLE, _HEAD, _BODY, _DONE = AnswerPhase.IDLE, AnswerPhase.HEAD, AnswerPhase.BODY, AnswerPhase.DONE
 
 
 class Connection(AnswerReader, asyncio.Protocol):

@@ -18,12 +18,12 @@ from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.upstream import failures
-from mustcall.upstream.answer import Garbled, Hangup, Phase
+from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.inflating import inflated
-from mustcall.upstream.pool import Origin, Pool
-from mustcall.upstream.request import Destination, UnusableUrl, Unwritable, read_url, write_head
+from mustcall.upstream.pool import Pool, PooledOrigin
+from mustcall.upstream.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _REPEATABLE = frozenset({"GET", "HEAD"})
 #: How many URLs are remembered; a caller's query is part of one.
 _ROUTES = 512
 
-_DONE, _BROKEN = Phase.DONE, Phase.BROKEN
+_DONE, _BROKEN = AnswerPhase.DONE, AnswerPhase.BROKEN
 
 
 def proxy_for(url: str) -> str | None:
@@ -66,8 +66,8 @@ def _typed(error: Exception | None, call: UpstreamCall) -> MustcallError:
 class _Route(NamedTuple):
     """Where the calls to one URL go."""
 
-    to: Destination
-    origin: Origin
+    to: RequestTarget
+    origin: PooledOrigin
     proxy: str | None
 
 
@@ -76,7 +76,7 @@ class HttpReply:
 
     __slots__ = ("_call", "_connection", "_limits", "_origin", "headers", "status")
 
-    def __init__(self, connection: Connection, origin: Origin, call: UpstreamCall, limits: Limits) -> None:
+    def __init__(self, connection: Connection, origin: PooledOrigin, call: UpstreamCall, limits: Limits) -> None:
         self._connection: Connection | None = connection
         self._origin = origin
         self._call = call
@@ -236,7 +236,7 @@ class HttpTransport:
             connection.abort()
             connection = None
 
-    async def _enter(self, origin: Origin, call: UpstreamCall) -> float:
+    async def _enter(self, origin: PooledOrigin, call: UpstreamCall) -> float:
         """Wait for a turn where their number is limited; return the seconds that are left for the answer to begin."""
         loop = asyncio.get_running_loop()
         until = loop.time() + call.timeouts.read
@@ -247,7 +247,7 @@ class HttpTransport:
             raise failures.no_turn(call) from None
         return until - loop.time()
 
-    async def _dial(self, origin: Origin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
+    async def _dial(self, origin: PooledOrigin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
         """Open a connection; return it with the seconds that are left for the answer to begin."""
         loop = asyncio.get_running_loop()
         until = loop.time() + left

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream.answer import Phase
+from mustcall.upstream.answer import AnswerPhase
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.dialling import Dialler, Resolver
 from mustcall.upstream.inflating import inflated
@@ -73,9 +73,9 @@ class PinnedReply:
                 piece = connection.take()
                 await self._count(len(piece))
                 yield piece
-            elif connection.phase is Phase.DONE:
+            elif connection.phase is AnswerPhase.DONE:
                 return
-            elif connection.phase is Phase.BROKEN:
+            elif connection.phase is AnswerPhase.BROKEN:
                 raise _failure(connection)
             else:
                 await connection.wait(self._seconds)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.dialling import Dialler, Resolver
 
-__all__ = ["Origin", "Pool"]
+__all__ = ["Pool", "PooledOrigin"]
 
 _KEEP_ALIVE = 30.0
 
 
-class Origin:
+class PooledOrigin:
     """One host, port and scheme, and the connections to it that rest."""
 
     __slots__ = ("_resting", "_slots", "host", "resolver", "tls")
@@ -78,14 +78,14 @@ class Pool:
         self._slots = asyncio.Semaphore(limit) if self.limited else None
         self._loop = asyncio.get_running_loop()
         self._dialler = Dialler(self._loop)
-        self._origins: dict[tuple[str, int, bool], Origin] = {}
+        self._origins: dict[tuple[str, int, bool], PooledOrigin] = {}
         self._open: set[Connection] = set()
 
-    def origin(self, host: str, port: int, *, tls: bool) -> Origin:
+    def origin(self, host: str, port: int, *, tls: bool) -> PooledOrigin:
         """Return the origin of that name."""
         key = (host, port, tls)
         if key not in self._origins:
-            self._origins[key] = Origin(self._loop, host, port, self._slots, tls=tls)
+            self._origins[key] = PooledOrigin(self._loop, host, port, self._slots, tls=tls)
         return self._origins[key]
 
     @property
@@ -98,7 +98,7 @@ class Pool:
         """How many of them are not in use."""
         return sum(origin.resting for origin in self._origins.values())
 
-    async def dial(self, origin: Origin) -> Connection:
+    async def dial(self, origin: PooledOrigin) -> Connection:
         """Open a connection to an origin; raise `OSError`."""
         connection = await self._dialler.dial(origin.resolver, origin.host, self._maker(origin), tls=origin.tls)
         self._open.add(connection)
@@ -107,7 +107,7 @@ class Pool:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the transport is closed")
         return connection
 
-    def _maker(self, origin: Origin) -> Callable[[], Connection]:
+    def _maker(self, origin: PooledOrigin) -> Callable[[], Connection]:
         def gone(connection: Connection) -> None:
             origin.forget(connection)
             self._open.discard(connection)

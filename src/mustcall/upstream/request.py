@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from mustcall.upstream.seam import UpstreamCall
 
-__all__ = ["Destination", "UnusableUrl", "Unwritable", "read_url", "write_head"]
+__all__ = ["RequestTarget", "UnusableUrl", "Unwritable", "read_url", "write_head"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOST = re.compile(r"[0-9A-Za-z._~%:-]+")
@@ -40,7 +40,7 @@ class Unwritable(ValueError):
     """A request that cannot be written; the text says what of it, and never a value."""
 
 
-class Destination(NamedTuple):
+class RequestTarget(NamedTuple):
     """A URL, as a request needs it. `host_line` and `authorization` are header lines with their ends, or empty."""
 
     tls: bool
@@ -51,7 +51,7 @@ class Destination(NamedTuple):
     authorization: str
 
 
-def read_url(url: str) -> Destination:
+def read_url(url: str) -> RequestTarget:
     """Take a URL apart; raise `UnusableUrl` for what is none, or not http(s)."""
     try:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ def read_url(url: str) -> Destination:
     if parts.username or parts.password:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         authorization = f"Authorization: Basic {b64encode(pair.encode()).decode()}\r\n"
-    return Destination(
+    return RequestTarget(
         tls=parts.scheme == "https",
         host=host,
         port=port or _PORTS[parts.scheme],
@@ -81,7 +81,7 @@ def read_url(url: str) -> Destination:
     )
 
 
-def write_head(call: UpstreamCall, to: Destination) -> bytes:
+def write_head(call: UpstreamCall, to: RequestTarget) -> bytes:
     """Return the head of a request, up to and with the empty line; raise `Unwritable` for one that has no form."""
     headers, method, body = call.headers, call.method, call.body
     host_line = to.host_line

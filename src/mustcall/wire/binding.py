@@ -17,10 +17,10 @@ from mustcall.core.events import (
     Event,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     StateDelta,
-    TextDelta,
 )
 from mustcall.core.memo import Remembered
 from mustcall.core.origin import Wire
@@ -149,7 +149,7 @@ class StreamBinding:
                 self._waiting[index] = _Waiting(call)
                 self._order.append(index)
                 return self._wait(index, event)
-            case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
+            case PartTextDelta() | PartReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
                 if event.index in self._waiting:
                     return self._wait(event.index, event)
                 return (self._bound(event),)

@@ -1,7 +1,7 @@
 """What a wire codec is: pure functions in both directions, and the few facts it may be told.
 
 A codec never logs, never reads a clock and never makes a random id. What it must know from outside comes in as
-`Target` (the upstream it encodes a request for), `Provenance` (the upstream a reply came from) and `Stamp` (id and
+`Target` (the upstream it encodes a request for), `Provenance` (the upstream a reply came from) and `ReplyStamp` (id and
 time of the reply it encodes for the caller). Whatever a codec leaves out or reshapes it notes in the
 `AdaptationLog` it is given.
 
@@ -20,13 +20,13 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import Event, TextDelta
+from mustcall.core.events import Event, PartTextDelta
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["Codec", "Peek", "Provenance", "Stamp", "StreamDecoder", "StreamEncoder", "Target"]
+__all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "Target"]
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     crosses: bool = False
 
 
-class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyStamp(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of the reply as the caller sees it: made ids end in `token`, `created` is in Unix seconds.
 
     `id` is the reply's own where its first events have been forwarded under it. `stored` and `previous` say that the
@@ -95,7 +95,7 @@ class StreamDecoder(Protocol):
         """
         ...
 
-    def take_text(self, index: int, text: str) -> TextDelta:
+    def take_text(self, index: int, text: str) -> PartTextDelta:
         """Take the text of one such event, or of several that follow each other."""
         ...
 
@@ -177,7 +177,7 @@ class Codec(Protocol):
         """Read an upstream's whole reply; raise `UpstreamGarbage`, or `UpstreamRejected` for an error in a 200."""
         ...
 
-    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a reply for the caller whose request was `caller`."""
         ...
 
@@ -200,7 +200,7 @@ class Codec(Protocol):
         """Return a fresh decoder for one stream."""
         ...
 
-    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+    def stream_encoder(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> StreamEncoder:
         """Return a fresh encoder for one stream."""
         ...
 

@@ -16,7 +16,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.naming import flat_name
 
-__all__ = ["DROPPABLE_TOOLS", "Offer", "custom_arguments", "custom_input", "offer_for", "stands_alone"]
+__all__ = ["DROPPABLE_TOOLS", "ToolOffer", "custom_arguments", "custom_input", "offer_for", "stands_alone"]
 
 #: Provider tools an agent can do without: by the start of their type, versions and previews included. Any other
 #: provider tool is something the agent was told it has (a shell, a sandbox, files), so its loss must not be silent.
@@ -38,14 +38,14 @@ _Tools = tuple[Tool | ProviderTool, ...]
 _settled: Remembered[tuple[_Tools | None, tuple[Adaptation, ...]]] = Remembered()
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ToolOffer(msgspec.Struct, frozen=True):
     """What is put on offer: tools in order, and the choice among them (None if the caller made none)."""
 
     tools: _Tools
     choice: ToolChoice | None
 
 
-def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
+def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> ToolOffer:
     """Return the tools and choice to send on `wire`; tools that came from that wire are kept as they are."""
     kept = _crossed(request, wire, log)
     choice = request.tool_choice
@@ -62,7 +62,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> Offer:
     if choice is not None and not native:
         _refuse_lost_choice(choice, kept, request, wire)
         choice = _choice_across(choice, kept, wire)
-    return Offer(kept, choice if kept else None)
+    return ToolOffer(kept, choice if kept else None)
 
 
 def stands_alone(tools: _Tools, wire: Wire) -> bool:

@@ -14,10 +14,10 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Audio, File, Image, Part, ProviderItem, Text, ToolReference, ToolResult, Unknown
 
-__all__ = ["ResultText", "Turn", "drop_foreign_item", "is_billing_header", "result_text", "turns"]
+__all__ = ["MessageGroup", "ResultText", "drop_foreign_item", "is_billing_header", "result_text", "turns"]
 
 
-class Turn(msgspec.Struct):
+class MessageGroup(msgspec.Struct):
     """Neighbouring messages of one side: `user` also stands for tool results."""
 
     role: Role
@@ -45,15 +45,15 @@ def drop_foreign_item(part: ProviderItem | Unknown, wire: Wire, log: AdaptationL
     log.add(AdaptationKind.PART_DROPPED, part.type, f"no form on the {wire} wire")
 
 
-def turns(messages: Iterable[Message]) -> list[Turn]:
+def turns(messages: Iterable[Message]) -> list[MessageGroup]:
     """Join neighbours: assistant with assistant, user and tool with each other, system and developer each alone."""
-    joined: list[Turn] = []
+    joined: list[MessageGroup] = []
     for message in messages:
         side = Role.USER if message.role is Role.TOOL else message.role
         if joined and joined[-1].role is side and side in (Role.USER, Role.ASSISTANT):
             joined[-1].messages.append(message)
         else:
-            joined.append(Turn(side, [message]))
+            joined.append(MessageGroup(side, [message]))
     return joined
 
 

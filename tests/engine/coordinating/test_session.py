@@ -7,7 +7,7 @@ import pytest
 from mustcall import Budget, Caps, CoordinateResult, Upstream, coordinate
 from mustcall.core.errors import QuorumMissed, RoleFailed
 from mustcall.engine.spending.accounts import MemoryMeter
-from mustcall.engine.spending.purse import CapMode, ModelPrice, Price, TurnCap
+from mustcall.engine.spending.budget_account import CapMode, ModelPrice, Price, TurnCap
 from mustcall.testing import Answer, Call, Recorded, Say, ScriptedUpstream, Turn
 from mustcall.toolkit.fetch import fetch_tool
 from mustcall.toolkit.verify import Verifier, verify_tool

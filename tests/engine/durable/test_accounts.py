@@ -9,8 +9,8 @@ from mustcall.core.errors import BudgetSpent
 from mustcall.engine.durable import worker as working
 from mustcall.engine.durable.worker import Worker
 from mustcall.engine.spending import accounts
-from mustcall.engine.spending.purse import Budget
-from mustcall.ledger import Contents, RunStatus, open_ledger
+from mustcall.engine.spending.budget_account import Budget
+from mustcall.ledger import ContentsKept, RunStatus, open_ledger
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 from mustcall.testing import Call
 from mustcall.testing.model import Line, ScriptedModel
@@ -50,7 +50,7 @@ async def test_a_session_s_cap_outlives_the_process(place: str, monkeypatch: pyt
         await made("Done.").run("Another question, and nothing durable.")
     async with open_ledger(place) as ledger:
         assert (await ledger.spending("s")).spent.calls == 1
-        exported = b"".join([line async for line in ledger.export(Contents.FULL)])
+        exported = b"".join([line async for line in ledger.export(ContentsKept.FULL)])
     assert b'"r#1"' in exported  # the run and its fence: what each process paid is told apart
 
 

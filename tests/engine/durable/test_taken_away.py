@@ -8,7 +8,7 @@ import pytest
 from mustcall import Agent, FunctionTool, tool
 from mustcall.core.errors import FenceLost
 from mustcall.engine.durable.holding import Hold
-from mustcall.ledger import Event, Ledger, Run, open_ledger
+from mustcall.ledger import JournalEvent, Ledger, StoredRun, open_ledger
 from mustcall.testing import Call, Turn
 from mustcall.testing.model import ScriptedModel
 
@@ -115,7 +115,7 @@ async def test_a_call_that_is_held_up_asks_before_it_begins(place: str) -> None:
 class _Slow(Ledger):
     """A ledger that takes longer to read a journal than a lease lasts."""
 
-    async def events(self, run: str, *, after: int = 0) -> list[Event]:
+    async def events(self, run: str, *, after: int = 0) -> list[JournalEvent]:
         """Read, slowly."""
         await asyncio.sleep(0.3)
         return await super().events(run, after=after)
@@ -126,7 +126,7 @@ async def test_a_lease_is_counted_from_the_claim(place: str, monkeypatch: pytest
     holds: list[tuple[float, float]] = []
     made = Hold.__init__
 
-    def make(self: Hold, ledger: Ledger, run: Run, lease: float, since: float) -> None:
+    def make(self: Hold, ledger: Ledger, run: StoredRun, lease: float, since: float) -> None:
         holds.append((since, time.monotonic()))
         made(self, ledger, run, lease, since)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mustcall.evals.bfcl.checking import reply_problem
-from mustcall.evals.bfcl.entries import Entry, Function, Truth
-from mustcall.evals.questions import Role, Said
+from mustcall.evals.bfcl.entries import BenchmarkCase, BenchmarkFunction, Truth
+from mustcall.evals.questions import Said, Speaker
 from mustcall.evals.rows import MadeCall
 
 SCHEMA: dict[str, Any] = {
@@ -24,15 +24,15 @@ SCHEMA: dict[str, Any] = {
     },
     "required": ["city"],
 }
-FORECAST = Function("weather.forecast", "Forecast.", SCHEMA)
+FORECAST = BenchmarkFunction("weather.forecast", "Forecast.", SCHEMA)
 
 
-def entry(kind: str = "simple_python", *truths: dict[str, list[Any]]) -> Entry:
+def entry(kind: str = "simple_python", *truths: dict[str, list[Any]]) -> BenchmarkCase:
     """A case whose right answers are these calls of the one function."""
-    return Entry(
+    return BenchmarkCase(
         id=f"{kind}_0",
         set=kind,
-        messages=(Said(Role.USER, "?"),),
+        messages=(Said(Speaker.USER, "?"),),
         functions=(FORECAST,),
         truths=tuple(Truth(FORECAST.name, truth) for truth in truths),
     )

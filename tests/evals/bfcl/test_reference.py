@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mustcall.evals.bfcl.checking import Call, read_calls, reply_problem
-from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, Entry
+from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, BenchmarkCase
 from mustcall.evals.bfcl.offers import write_tool
 from mustcall.evals.plain import read_plainly
 from mustcall.evals.rows import MadeCall
@@ -34,7 +34,7 @@ def reference() -> Reference:
     return Reference()
 
 
-def is_right(entry: Entry, calls: list[Call]) -> bool:
+def is_right(entry: BenchmarkCase, calls: list[Call]) -> bool:
     """Our own word on these calls."""
     return reply_problem(entry, [MadeCall(name, json.dumps(arguments)) for name, arguments in calls]) is None
 

@@ -9,7 +9,7 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, read_entries
 from mustcall.evals.bfcl.suite import BfclSuite
-from mustcall.evals.questions import Demand
+from mustcall.evals.questions import AskedCall
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.suites import check_sets, choose_questions
 from support.bfcl import perfect_calls, read_set, readied_package
@@ -43,23 +43,23 @@ def test_every_set_is_whole() -> None:
 
 def test_sets_by_choice() -> None:
     """A call can be demanded only where one is right, one function named only where one is right."""
-    assert suite().sets(None) == suite().sets(Demand.AUTO) == SETS
-    assert not WITHOUT_CALLS & set(suite().sets(Demand.REQUIRED))
-    assert set(suite().sets(Demand.REQUIRED)) - set(suite().sets(Demand.NAMED)) == {"parallel_multiple"}
+    assert suite().sets(None) == suite().sets(AskedCall.AUTO) == SETS
+    assert not WITHOUT_CALLS & set(suite().sets(AskedCall.REQUIRED))
+    assert set(suite().sets(AskedCall.REQUIRED)) - set(suite().sets(AskedCall.NAMED)) == {"parallel_multiple"}
     with pytest.raises(ConfigError, match="cannot be asked with --choice required"):
-        check_sets(suite(), ["irrelevance"], Demand.REQUIRED)
+        check_sets(suite(), ["irrelevance"], AskedCall.REQUIRED)
     with pytest.raises(ConfigError, match=r"no set called 'simple'; its sets are: simple_python, multiple"):
         check_sets(suite(), ["multiple", "simple"], None)
 
 
-@pytest.mark.parametrize("choice", [None, Demand.NAMED])
-def test_a_question(choice: Demand | None) -> None:
+@pytest.mark.parametrize("choice", [None, AskedCall.NAMED])
+def test_a_question(choice: AskedCall | None) -> None:
     """A question has the words, the tools and the demand; the right function is named by its offered name."""
     question = next(each for each in suite().questions("multiple", choice) if each.id == "multiple_1")
     assert question.words == TRIANGLE
     assert "math_triangle_area_heron" in [tool.name for tool in question.tools]
-    assert question.demand is (choice or Demand.AUTO)
-    assert question.named == ("math_triangle_area_heron" if choice is Demand.NAMED else None)
+    assert question.demand is (choice or AskedCall.AUTO)
+    assert question.named == ("math_triangle_area_heron" if choice is AskedCall.NAMED else None)
 
 
 def test_grades() -> None:

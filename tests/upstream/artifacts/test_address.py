@@ -8,7 +8,7 @@ import pytest
 from mustcall.core.errors import ConfigError, FetchFailed
 from mustcall.upstream.artifacts import address
 from mustcall.upstream.artifacts.fetching import fetch
-from mustcall.upstream.artifacts.places import Place
+from mustcall.upstream.artifacts.places import ArtifactPlace
 from mustcall.upstream.artifacts.values import Artifact, UrlSource
 from support.artifacts import CONTENT, FileServer, artifact
 
@@ -38,7 +38,7 @@ def test_another_run_goes_on_where_the_last_one_was(server: FileServer, tiny: Ar
     server.breaks = [1000, 1000, 1000, 1000]
     with pytest.raises(FetchFailed, match="goes on"):
         fetch(tiny, tmp_path)
-    place = Place(tiny, tmp_path)
+    place = ArtifactPlace(tiny, tmp_path)
     assert not place.held()
     assert not place.path.exists()
     server.asked.clear()
@@ -60,7 +60,7 @@ def test_whatever_was_left_behind_the_file_is_right(
     server: FileServer, tiny: Artifact, tmp_path: Path, left: bytes
 ) -> None:
     """A part file that is too large, wrong or complete does not spoil the result."""
-    Place(tiny, tmp_path).part.write_bytes(left)
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(left)
     assert fetch(tiny, tmp_path).read_bytes() == CONTENT
     assert len(server.asked) <= 2
 
@@ -68,7 +68,7 @@ def test_whatever_was_left_behind_the_file_is_right(
 def test_an_end_before_what_is_here(server: FileServer, tiny: Artifact, tmp_path: Path) -> None:
     """HTTP 416 means that what is here is no beginning of the file: it is fetched anew."""
     server.files[PATH] = CONTENT[:10]
-    Place(tiny, tmp_path).part.write_bytes(CONTENT[:20])
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(CONTENT[:20])
     with pytest.raises(FetchFailed, match=f"10 bytes, not {len(CONTENT)}"):
         fetch(tiny, tmp_path)
     assert server.asked == [(PATH, "bytes=20-"), (PATH, None)]
@@ -85,12 +85,12 @@ def test_a_refusal_is_said_at_once(server: FileServer, tiny: Artifact, tmp_path:
 
 def test_a_page_instead_of_the_file_is_refused_unread(server: FileServer, tiny: Artifact, tmp_path: Path) -> None:
     """An answer of another length is not written, and keeps what was there."""
-    Place(tiny, tmp_path).part.write_bytes(CONTENT[:1000])
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(CONTENT[:1000])
     server.honours_ranges = False
     server.files[PATH] = b"<html>sign in</html>"
     with pytest.raises(FetchFailed, match="20 bytes"):
         fetch(tiny, tmp_path)
-    assert Place(tiny, tmp_path).part.read_bytes() == CONTENT[:1000]
+    assert ArtifactPlace(tiny, tmp_path).part.read_bytes() == CONTENT[:1000]
 
 
 def test_silence_is_given_up(
@@ -105,7 +105,7 @@ def test_silence_is_given_up(
     server.release.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
-    assert not Place(tiny, tmp_path).part.exists()
+    assert not ArtifactPlace(tiny, tmp_path).part.exists()
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.fetching import fetch
-from mustcall.upstream.artifacts.places import Place
+from mustcall.upstream.artifacts.places import ArtifactPlace
 from mustcall.upstream.artifacts.values import Artifact, Source, UrlSource
 from support.artifacts import CONTENT, FileServer, artifact, joined
 
@@ -112,7 +112,7 @@ def test_wrong_everywhere(server: FileServer, hub: UrlSource, tmp_path: Path) ->
 def test_a_wrong_beginning_is_not_blamed_on_the_source(server: FileServer, hub: UrlSource, tmp_path: Path) -> None:
     """What an earlier try left and was wrong costs one more request, not the source."""
     tiny = artifact(hub)
-    Place(tiny, tmp_path).part.write_bytes(b"x" * 1000)
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(b"x" * 1000)
     assert fetch(tiny, tmp_path).read_bytes() == CONTENT
     assert server.asked == [("/hub", "bytes=1000-"), ("/hub", None)]
 
@@ -139,7 +139,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_asked(
     """One sentence with the size and the ways out; what an earlier try left is given back."""
     source: Source = hub if kind == "address" else joined(index)[0]
     tiny = artifact(source)
-    Place(tiny, tmp_path).part.write_bytes(CONTENT[:10])
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(CONTENT[:10])
 
     def usage(_: Path) -> Any:
         return msgspec.defstruct("Usage", [("total", int), ("free", int)])(10**9, 1000)
@@ -157,7 +157,7 @@ def test_a_disk_that_fills_up(index: FileServer, hub: UrlSource, tmp_path: Path,
     """Writing that fails for lack of room ends the fetch: another source would not help, and nothing is left."""
     pieces, _ = joined(index)
     tiny = artifact(hub, pieces) if kind == "address" else artifact(pieces, hub)
-    Place(tiny, tmp_path).part.symlink_to("/dev/full")
+    ArtifactPlace(tiny, tmp_path).part.symlink_to("/dev/full")
     with pytest.raises(FetchFailed, match="not enough disk space"):
         fetch(tiny, tmp_path)
     assert len(index.paths()) == 1
@@ -204,7 +204,7 @@ def test_stopped_in_the_middle_of_a_piece(index: FileServer, tmp_path: Path, sig
         process.send_signal(sign)
         process.wait(60)
     assert process.returncode == (130 if sign is signal.SIGINT else -signal.SIGKILL)
-    place = Place(tiny, tmp_path)
+    place = ArtifactPlace(tiny, tmp_path)
     assert not place.path.exists()
     assert place.part.read_bytes() == CONTENT[: source.pieces[0].size]
     index.held.clear()

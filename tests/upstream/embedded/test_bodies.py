@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
-from mustcall.upstream.embedded.bodies import Asked, Assembly, Fault, Stamped, error_body, fault_of, read_request
-from mustcall.upstream.embedded.engine import Refused
+from mustcall.upstream.embedded.bodies import (
+    Assembly,
+    EngineRequest,
+    HttpFault,
+    Stamped,
+    error_body,
+    fault_of,
+    read_request,
+)
+from mustcall.upstream.embedded.engine import EngineRefused
 from mustcall.wire.registry import codec_for
 
 CODEC = codec_for(Wire.CHAT)
@@ -17,7 +25,7 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 def asked(**fields: object) -> dict[str, object]:
     """Return the engine's body of a request with these fields."""
     read = read_request(json.dumps({"messages": MESSAGES, **fields}).encode())
-    assert isinstance(read, Asked)
+    assert isinstance(read, EngineRequest)
     return json.loads(read.body)
 
 
@@ -36,7 +44,7 @@ def test_what_the_engine_is_asked() -> None:
 def test_bad_bodies_are_faults(body: bytes) -> None:
     """What is no request is a 400 in the wire's own shape."""
     fault = read_request(body)
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, HttpFault)
     info = CODEC.decode_error(fault.status, error_body(fault))
     assert info.status == 400
     assert info.code == "invalid_request"
@@ -46,22 +54,22 @@ def test_bad_bodies_are_faults(body: bytes) -> None:
     ("refused", "status", "code"),
     [
         (
-            Refused("request (9 tokens) exceeds the available context size (8 tokens)", {"code": 400}),
+            EngineRefused("request (9 tokens) exceeds the available context size (8 tokens)", {"code": 400}),
             400,
             "context_length_exceeded",
         ),
-        (Refused("JSON schema error at #: unrecognized type alien"), 400, "invalid_schema"),
-        (Refused("failed to parse grammar"), 400, "invalid_schema"),
+        (EngineRefused("JSON schema error at #: unrecognized type alien"), 400, "invalid_schema"),
+        (EngineRefused("failed to parse grammar"), 400, "invalid_schema"),
         (
-            Refused('Failed to parse messages: Missing \'role\' in message: {"content":"my grammar"}'),
+            EngineRefused('Failed to parse messages: Missing \'role\' in message: {"content":"my grammar"}'),
             400,
             "invalid_request",
         ),
-        (Refused("image input is not supported"), 400, "invalid_request"),
-        (Refused("shut down", {"code": 503}), 503, "server_error"),
+        (EngineRefused("image input is not supported"), 400, "invalid_request"),
+        (EngineRefused("shut down", {"code": 503}), 503, "server_error"),
     ],
 )
-def test_refusals_in_the_words_of_the_wire(refused: Refused, status: int, code: str) -> None:
+def test_refusals_in_the_words_of_the_wire(refused: EngineRefused, status: int, code: str) -> None:
     """Each refusal of the engine has a status and a code the gateway knows."""
     fault = fault_of(refused, 8)
     info = CODEC.decode_error(fault.status, error_body(fault))

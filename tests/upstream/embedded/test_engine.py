@@ -15,8 +15,8 @@ import pytest
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.upstream.embedded import engine as engine_module
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
-from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, Refused
-from mustcall.upstream.embedded.store import Store, locate
+from mustcall.upstream.embedded.engine import Chunk, EngineBroken, EngineRefused, ModelEngine
+from mustcall.upstream.embedded.store import WeightStore, locate
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 from support.embedded import Endless
@@ -33,15 +33,15 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> Generator[Endless]:
 
 
 @pytest.fixture
-async def engine(endless: Endless) -> AsyncGenerator[Engine]:
+async def engine(endless: Endless) -> AsyncGenerator[ModelEngine]:
     """An engine that is closed after the test."""
-    made = Engine(Path("endless.gguf"), most_waiting=2)
+    made = ModelEngine(Path("endless.gguf"), most_waiting=2)
     yield made
     await asyncio.to_thread(made.close)
     assert endless.begun
 
 
-async def test_a_running_request_that_is_given_up_frees_the_model(engine: Engine, endless: Endless) -> None:
+async def test_a_running_request_that_is_given_up_frees_the_model(engine: ModelEngine, endless: Endless) -> None:
     """An answer without an end is ended by giving it up: the next one begins."""
     first = engine.submit(b"first")
     assert isinstance(await first.next(), Chunk)
@@ -52,7 +52,7 @@ async def test_a_running_request_that_is_given_up_frees_the_model(engine: Engine
     assert engine.under_way == 1
 
 
-async def test_what_is_given_up_while_it_waits_is_gone(engine: Engine, endless: Endless) -> None:
+async def test_what_is_given_up_while_it_waits_is_gone(engine: ModelEngine, endless: Endless) -> None:
     """Any number of requests can be given up behind a long one: none is begun, and no body is kept meanwhile."""
     first = engine.submit(b"first")
     assert isinstance(await first.next(), Chunk)
@@ -67,12 +67,12 @@ async def test_what_is_given_up_while_it_waits_is_gone(engine: Engine, endless: 
     assert endless.begun == [b"first", b"last"]
 
 
-async def test_closing_tells_those_who_wait(engine: Engine, endless: Endless) -> None:
+async def test_closing_tells_those_who_wait(engine: ModelEngine, endless: Endless) -> None:
     """Closing ends the running request and tells those who wait, who are never begun."""
     first, second = engine.submit(b"first"), engine.submit(b"second")
     assert isinstance(await first.next(), Chunk)
     await asyncio.to_thread(engine.close)
-    assert isinstance(await second.next(), Refused)
+    assert isinstance(await second.next(), EngineRefused)
     assert endless.begun == [b"first"]
 
 
@@ -117,10 +117,10 @@ async def test_a_library_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monk
         raise ImportError("libgomp.so.1: cannot open shared object file")
 
     monkeypatch.setattr("mustcall.upstream.embedded.engine.importlib.import_module", broken)
-    made = Engine(Path("any.gguf"))
+    made = ModelEngine(Path("any.gguf"))
     told = await made.submit(b"{}").next()
     await asyncio.to_thread(made.close)
-    assert isinstance(told, Broken)
+    assert isinstance(told, EngineBroken)
     assert "libgomp.so.1: cannot open" in told.message
     assert "apt-get install libgomp1 libstdc++6" in told.message
 
@@ -130,7 +130,7 @@ async def test_a_library_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monk
 
 async def _first_event(file: Path, sha256: str) -> object:
     """What the first request to a model file hears first."""
-    made = Engine(file, sha256=sha256)
+    made = ModelEngine(file, sha256=sha256)
     job = made.submit(b"first")
     try:
         return await job.next()
@@ -159,7 +159,7 @@ async def test_only_the_weights_that_were_fetched_are_run(
     file.write_bytes(b"GGUF two")
     os.utime(file, ns=(told.st_atime_ns, told.st_mtime_ns))  # size, inode and date are those of the right one
     broken = await _first_event(file, digest)
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, EngineBroken)
     assert "is not the one that was fetched" in broken.message
     assert len(endless.begun) == 2
 
@@ -168,7 +168,7 @@ def test_a_name_stands_for_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Weights that go by a name of the catalogue must have its hash; a file that goes by its path may be any."""
     monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
     weights = find_weights(FALLBACK)
-    file = Store().path(weights)
+    file = WeightStore().path(weights)
     file.parent.mkdir()
     with file.open("wb") as placed:
         placed.write(b"GGUF")

@@ -8,7 +8,7 @@ from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.values import RegistrySource, UrlSource
 from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights
 from mustcall.upstream.embedded.fetching import pull, pull_default
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 from support.artifacts import CONTENT, artifact, serving
 
 
@@ -41,8 +41,8 @@ def test_pull_fetches_into_the_store(tmp_path: Path) -> None:
             licence="none",
             about="for tests",
         )
-        assert pull(tiny, Store(tmp_path)).read_bytes() == CONTENT
-    assert Store(tmp_path).holds(tiny)
+        assert pull(tiny, WeightStore(tmp_path)).read_bytes() == CONTENT
+    assert WeightStore(tmp_path).holds(tiny)
 
 
 def test_the_default_is_enough() -> None:

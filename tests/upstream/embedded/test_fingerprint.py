@@ -10,7 +10,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.upstream.embedded import fingerprint
 from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.fingerprint import address_hash, weights_hash
-from mustcall.upstream.embedded.store import Store
+from mustcall.upstream.embedded.store import WeightStore
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_an_address_means_a_file(model: Path, tmp_path: Path, monkeypatch: pytes
     assert address_hash(f"embedded:{model}") == hashlib.sha256(b"GGUF one").hexdigest()
     assert address_hash("http://127.0.0.1:9000/v1") == ""
     weights = find_weights(FALLBACK)
-    file = Store().path(weights)
+    file = WeightStore().path(weights)
     with file.open("wb") as placed:
         placed.truncate(weights.size)
     assert address_hash("embedded:") == address_hash(f"embedded:{FALLBACK}") == weights_hash(file) != weights.sha256

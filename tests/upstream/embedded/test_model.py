@@ -15,8 +15,8 @@ import pytest
 from mustcall.core.errors import UpstreamTimeout
 from mustcall.core.origin import Wire
 from mustcall.upstream.embedded import engine
-from mustcall.upstream.embedded.bodies import Asked, read_request
-from mustcall.upstream.embedded.engine import Chunk, Engine, EngineClosed
+from mustcall.upstream.embedded.bodies import EngineRequest, read_request
+from mustcall.upstream.embedded.engine import Chunk, EngineClosed, ModelEngine
 from mustcall.upstream.embedded.store import locate
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.schemes import SchemeTransport
@@ -135,11 +135,11 @@ async def test_models_are_listed(model: EmbeddedTransport) -> None:
 async def test_a_request_given_up_while_its_prompt_is_read() -> None:
     """A running request and a waiting one are given up: the model is free for the next one."""
     readied()
-    engine = Engine(locate(NAME).path)
+    engine = ModelEngine(locate(NAME).path)
     try:
         long, short = (read_request(json.dumps({"messages": said, "max_tokens": 1}).encode()) for said in (LONG, HELLO))
-        assert isinstance(long, Asked)
-        assert isinstance(short, Asked)
+        assert isinstance(long, EngineRequest)
+        assert isinstance(short, EngineRequest)
         reading, waiting = engine.submit(long.body), engine.submit(long.body)
         assert isinstance(await reading.next(), Chunk)  # it has begun
         reading.cancel()

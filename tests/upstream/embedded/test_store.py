@@ -10,12 +10,12 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, find_weights
-from mustcall.upstream.embedded.store import Store, address_for, locate
+from mustcall.upstream.embedded.store import WeightStore, address_for, locate
 
 WEIGHTS = find_weights(DEFAULT)
 
 
-def place(store: Store, *names: str) -> None:
+def place(store: WeightStore, *names: str) -> None:
     """Put files of the right size where these weights would be."""
     store.directory.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -25,7 +25,7 @@ def place(store: Store, *names: str) -> None:
 
 def test_only_a_whole_file_is_here(tmp_path: Path) -> None:
     """A file of another size is not the model."""
-    store = Store(tmp_path)
+    store = WeightStore(tmp_path)
     assert not store.holds(WEIGHTS)
     assert store.held() == ()
     with store.path(WEIGHTS).open("wb") as file:
@@ -40,7 +40,7 @@ def test_only_a_whole_file_is_here(tmp_path: Path) -> None:
 
 def test_without_a_name_the_smaller_model_stands_in(tmp_path: Path) -> None:
     """Where only the smaller model is here, it is the one used without a name; a name is a demand."""
-    store = Store(tmp_path)
+    store = WeightStore(tmp_path)
     place(store, FALLBACK)
     assert locate("", store).name == FALLBACK
     with pytest.raises(ConfigError, match=f"weights of {DEFAULT} are not here"):
@@ -64,13 +64,13 @@ def test_a_model_by_its_name(
 ) -> None:
     """A name of the catalogue selects these weights, where the address is one of the catalogue too."""
     monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
-    place(Store(), FALLBACK)
+    place(WeightStore(), FALLBACK)
     assert address_for(base_url, model) == address
 
 
 def test_removing_takes_the_rest_of_a_download_along(tmp_path: Path) -> None:
     """`remove` frees the file and its part, and says how much that was."""
-    store = Store(tmp_path)
+    store = WeightStore(tmp_path)
     store.path(WEIGHTS).write_bytes(b"12")
     store.part(WEIGHTS).write_bytes(b"345")
     assert store.remove(WEIGHTS) == 5
@@ -92,7 +92,7 @@ def test_removing_takes_the_rest_of_a_download_along(tmp_path: Path) -> None:
 def test_what_is_not_here_is_said_with_the_fix(tmp_path: Path, source: str, words: list[str]) -> None:
     """An address without a file behind it names the value and the command that helps."""
     with pytest.raises(ConfigError) as raised:
-        locate(source, Store(tmp_path))
+        locate(source, WeightStore(tmp_path))
     for word in words:
         assert word in raised.value.message
 
@@ -134,5 +134,5 @@ def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
         with (tmp_path / f".{WEIGHTS.file}.lock").open("rb") as handle, pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder.kill()
-    with Store(tmp_path).lock(WEIGHTS):
+    with WeightStore(tmp_path).lock(WEIGHTS):
         pass

@@ -22,11 +22,11 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.core.unroll import unroll
 from mustcall.wire.chat import ChatCodec
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.sse import SseEvent
 
 _CODEC = ChatCodec()
-_STAMP = Stamp(token="t", created=9)
+_STAMP = ReplyStamp(token="t", created=9)
 _shared = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 _text = st.text(max_size=12)

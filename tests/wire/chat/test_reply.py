@@ -16,13 +16,13 @@ from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reaso
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.wire.chat import ChatCodec
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.sealing import seal
 from mustcall.wire.sse import SseEvent
 
 _CODEC = ChatCodec()
 _CALLER = Request(model="asked", messages=())
-_STAMP = Stamp(token="t", created=9)
+_STAMP = ReplyStamp(token="t", created=9)
 
 
 def _decode(body: Any) -> Reply:

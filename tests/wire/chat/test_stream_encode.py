@@ -19,11 +19,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import Origin, Wire
@@ -34,12 +34,12 @@ from mustcall.core.tools import Tool
 from mustcall.core.unroll import unroll
 from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.chat import ChatCodec
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.sealing import seal
 from mustcall.wire.sse import SseDecoder
 
 _CODEC = ChatCodec()
-_STAMP = Stamp(token="t", created=9)
+_STAMP = ReplyStamp(token="t", created=9)
 _CALLER = Request(model="asked", messages=(), stream=True, stream_usage=True)
 
 
@@ -182,7 +182,7 @@ def test_interleaved_parts() -> None:
             PartStarted(1, ToolCall(id="x", name="f", arguments_json="{")),
             PartStarted(2, ToolCall(id="y", name="p", arguments_json="", kind=CallKind.CUSTOM)),
             ArgumentsDelta(2, "free"),
-            TextDelta(0, "b"),
+            PartTextDelta(0, "b"),
             ArgumentsDelta(1, "}"),
             PartEnded(2),
             PartEnded(1),
@@ -207,12 +207,12 @@ def test_interleaved_parts() -> None:
     ("started", "deltas", "final", "expected"),
     [
         (Text(text=""), [], Text(text="whole"), [{"content": "whole"}]),
-        (Text(text=""), [TextDelta(0, "wh")], Text(text="whole"), [{"content": "wh"}, {"content": "ole"}]),
-        (Text(text=""), [TextDelta(0, "whole")], Text(text="whole"), [{"content": "whole"}]),
+        (Text(text=""), [PartTextDelta(0, "wh")], Text(text="whole"), [{"content": "wh"}, {"content": "ole"}]),
+        (Text(text=""), [PartTextDelta(0, "whole")], Text(text="whole"), [{"content": "whole"}]),
         (Refusal(text=""), [], Refusal(text="no"), [{"refusal": "no"}]),
         (Reasoning(), [], Reasoning(summary=("a", "b")), [{"reasoning_content": "a\n\nb"}]),
-        (Reasoning(), [ReasoningDelta(0, "a", 0)], Reasoning(summary=("a",)), [{"reasoning_content": "a"}]),
-        (Text(text=""), [TextDelta(0, "x")], None, [{"content": "x"}]),
+        (Reasoning(), [PartReasoningDelta(0, "a", 0)], Reasoning(summary=("a",)), [{"reasoning_content": "a"}]),
+        (Text(text=""), [PartTextDelta(0, "x")], None, [{"content": "x"}]),
     ],
 )
 def test_final_word_completes_what_was_sent(

@@ -17,7 +17,7 @@ from mustcall.core.parts import File, Image, OpaqueState, Part, Reasoning, Text,
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.messages import MessagesCodec
 
 CODEC = MessagesCodec()
@@ -232,7 +232,7 @@ UP = Provenance(issuer="up", token="tok")
 @given(replies())
 def test_canonical_replies_are_stable(reply: Reply) -> None:
     """A reply without origin, encoded and decoded, is itself."""
-    body = CODEC.encode_reply(reply, CALLER, Stamp(token="a", created=1), AdaptationLog())
+    body = CODEC.encode_reply(reply, CALLER, ReplyStamp(token="a", created=1), AdaptationLog())
     assert strip(CODEC.decode_reply(json.dumps(body).encode(), UP)) == normal(reply)
 
 
@@ -260,11 +260,11 @@ def test_stream_laws(  # noqa: PLR0917  fixtures come by name
     split: Callable[[bytes, int], list[bytes]],
 ) -> None:
     """A stream, at any piece size and any chunking, decodes to the whole reply; re-encoded, it still does."""
-    body = CODEC.encode_reply(reply, CALLER, Stamp(token="a", created=1), AdaptationLog())
+    body = CODEC.encode_reply(reply, CALLER, ReplyStamp(token="a", created=1), AdaptationLog())
     data = sse(native_events(body, size))
     events = decode_stream(split(data, seed))
     assert strip(normal(assemble(events))) == strip(normal(reply))
-    encoder = CODEC.stream_encoder(CALLER, Stamp(token="a", created=1), AdaptationLog())
+    encoder = CODEC.stream_encoder(CALLER, ReplyStamp(token="a", created=1), AdaptationLog())
     again = decode_stream([b"".join(encoder.feed(event) for event in events)])
     assert strip(normal(assemble(again))) == strip(normal(reply))
 
@@ -317,6 +317,6 @@ def test_mangled_requests_raise_only_our_errors(request: Request, place: str, va
 @given(replies(), st.integers(0, 3), mangled)
 def test_mangled_replies_raise_only_our_errors(reply: Reply, place: int, value: Any) -> None:
     """A reply with one block that is none is refused as garbage."""
-    body = CODEC.encode_reply(reply, CALLER, Stamp(token="a", created=1), AdaptationLog())
+    body = CODEC.encode_reply(reply, CALLER, ReplyStamp(token="a", created=1), AdaptationLog())
     body["content"].insert(min(place, len(body["content"])), value)
     assert isinstance(error_of(lambda: CODEC.decode_reply(json.dumps(body).encode(), UP)), UpstreamGarbage)

@@ -25,12 +25,12 @@ from mustcall.core.parts import (
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.sealing import unseal
 
 UP = Provenance(issuer="up", token="tok")
-STAMP = Stamp(token="abc", created=1)
+STAMP = ReplyStamp(token="abc", created=1)
 NEEDS: dict[str, Any] = {"type": "object", "properties": {"x": {}}, "required": ["x"]}
 CALLER = Request(
     model="asked",

@@ -20,10 +20,10 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.message import Message, Role
@@ -31,22 +31,22 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
-from mustcall.wire.codec import Stamp, Target
+from mustcall.wire.codec import ReplyStamp, Target
 from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.sse import SseDecoder
 
 CODEC = MessagesCodec()
-STAMP = Stamp(token="abc", created=1)
+STAMP = ReplyStamp(token="abc", created=1)
 CALLER = Request(model="asked", messages=())
 STATE = OpaqueState(Wire.RESPONSES, {"encrypted_content": "e"}, "openai")
 EVENTS: list[Event] = [
     Started("resp_1", "gpt"),
     PartStarted(0, Reasoning()),
-    ReasoningDelta(0, "Thinking", summary=0),
+    PartReasoningDelta(0, "Thinking", summary=0),
     PartEnded(0, Reasoning(summary=("Thinking",), state=STATE)),
     PartStarted(1, Text(text="")),
-    TextDelta(1, "Hel"),
-    TextDelta(1, "lo"),
+    PartTextDelta(1, "Hel"),
+    PartTextDelta(1, "lo"),
     PartEnded(1),
     PartStarted(2, ToolCall(id="call_1", name="f", arguments_json="")),
     PartStarted(3, ToolCall(id="call_2", name="g", arguments_json="")),

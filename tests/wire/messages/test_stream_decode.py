@@ -17,11 +17,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import Wire
@@ -99,7 +99,7 @@ def assert_well_ordered(events: list[Event]) -> None:
                 assert not finished
                 assert index not in open_parts
                 open_parts.add(index)
-            case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta():
+            case PartTextDelta() | PartReasoningDelta() | ArgumentsDelta() | StateDelta():
                 assert event.index in open_parts
             case PartEnded(index=index):
                 open_parts.remove(index)
@@ -166,9 +166,9 @@ def test_events_of_a_thinking_call(
     state = OpaqueState(Wire.MESSAGES, reply_shapes["thinking_call"]["content"][0], "up")
     assert [event for event in events if not isinstance(event, UsageUpdated | PartEnded | PartStarted)] == [
         Started("msg_4", "claude-x"),
-        ReasoningDelta(0, "Let me look."),
+        PartReasoningDelta(0, "Let me look."),
         StateDelta(0, state),
-        TextDelta(2, "Looking."),
+        PartTextDelta(2, "Looking."),
         ArgumentsDelta(3, '{"city": "A"}'),
         Finished(FinishReason.TOOL_CALLS, "tool_use"),
         Ended(),
@@ -501,5 +501,5 @@ def test_a_delta_without_an_index_goes_to_the_last_open_block(decode_stream: Dec
     events = decode_stream(
         [sse([START, begin(3, TEXT), begin(7, TEXT), stop, text(None, "x"), begin(None, CALL), STOP])]
     )
-    assert [event.index for event in events if isinstance(event, TextDelta)] == [0]
+    assert [event.index for event in events if isinstance(event, PartTextDelta)] == [0]
     assert [event.index for event in events if isinstance(event, PartStarted)] == [0, 1, 2]

@@ -15,11 +15,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.message import Message, Role
@@ -37,7 +37,7 @@ from mustcall.core.parts import (
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.sealing import unseal
 from mustcall.wire.sse import SseDecoder
@@ -57,7 +57,7 @@ TAIL: tuple[Event, ...] = (Finished(FinishReason.STOP, "stop"), Ended())
 def encode(*events: Event) -> tuple[list[Json], list[str]]:
     """Encode events; return what the caller reads and what was noted. Event names must match the data's type."""
     log = AdaptationLog()
-    encoder = MessagesCodec().stream_encoder(CALLER, Stamp(token="abc", created=1), log)
+    encoder = MessagesCodec().stream_encoder(CALLER, ReplyStamp(token="abc", created=1), log)
     frames = SseDecoder().feed(b"".join(encoder.feed(event) for event in events))
     read = [json.loads(frame.data) for frame in frames]
     assert [frame.name for frame in frames] == [value["type"] for value in read]
@@ -93,8 +93,8 @@ def test_the_complete_sequence() -> None:
     read, noted = encode(
         Started("chatcmpl-1", "gpt"),
         PartStarted(0, Text(text="")),
-        TextDelta(0, "Hel"),
-        TextDelta(0, "lo"),
+        PartTextDelta(0, "Hel"),
+        PartTextDelta(0, "lo"),
         PartEnded(0),
         PartStarted(1, ToolCall(id="call_1", name="strict", arguments_json="")),
         ArgumentsDelta(1, '{"x"'),
@@ -140,11 +140,11 @@ def test_the_complete_sequence() -> None:
 
 def test_text_is_not_held_back() -> None:
     """Each event's bytes come out at once; the beginning's with the event that shows whether its usage is known."""
-    encoder = MessagesCodec().stream_encoder(CALLER, Stamp(token="abc", created=1), AdaptationLog())
+    encoder = MessagesCodec().stream_encoder(CALLER, ReplyStamp(token="abc", created=1), AdaptationLog())
     assert encoder.feed(Started("a", "b")) == b""
     assert b"message_start" in encoder.feed(PartStarted(0, Text(text="")))
-    assert b"Hel" in encoder.feed(TextDelta(0, "Hel"))
-    assert b"lo" in encoder.feed(TextDelta(0, "lo"))
+    assert b"Hel" in encoder.feed(PartTextDelta(0, "Hel"))
+    assert b"lo" in encoder.feed(PartTextDelta(0, "lo"))
     assert b"content_block_stop" in encoder.feed(PartEnded(0))
 
 
@@ -163,12 +163,12 @@ def test_interleaved_parts_wait_their_turn() -> None:
         PartStarted(1, Text(text="")),
         PartStarted(2, ToolCall(id="b", name="free", arguments_json="")),
         ArgumentsDelta(2, "{}"),
-        TextDelta(1, "hi"),
+        PartTextDelta(1, "hi"),
         ArgumentsDelta(0, "{"),
         PartEnded(2),
         ArgumentsDelta(0, "}"),
         PartEnded(0),
-        TextDelta(1, "!"),
+        PartTextDelta(1, "!"),
         PartEnded(1),
     )
     assert brief(events) == [
@@ -195,9 +195,9 @@ def test_thinking_with_foreign_state() -> None:
     """The signature slot is there from the start; another wire's state is sealed into it at the end."""
     events = body(
         PartStarted(0, Reasoning()),
-        ReasoningDelta(0, "one", summary=0),
-        ReasoningDelta(0, " more", summary=0),
-        ReasoningDelta(0, "two", summary=1),
+        PartReasoningDelta(0, "one", summary=0),
+        PartReasoningDelta(0, " more", summary=0),
+        PartReasoningDelta(0, "two", summary=1),
         PartEnded(0, Reasoning(summary=("one more", "two"), state=STATE)),
     )
     assert events[0]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
@@ -212,7 +212,7 @@ def test_thinking_with_own_state_or_none() -> None:
     redacted = OpaqueState(Wire.MESSAGES, {"type": "redacted_thinking", "data": "d"}, "up")
     events = body(
         PartStarted(0, Reasoning()),
-        ReasoningDelta(0, "a"),
+        PartReasoningDelta(0, "a"),
         StateDelta(0, signed),
         PartEnded(0),
         PartStarted(1, Reasoning(state=redacted)),
@@ -246,13 +246,13 @@ def test_the_final_word_fills_what_was_not_streamed() -> None:
         PartStarted(0, Text(text="")),
         PartEnded(0, Text(text="whole")),
         PartStarted(1, Text(text="")),
-        TextDelta(1, "ab"),
+        PartTextDelta(1, "ab"),
         PartEnded(1, Text(text="abc")),
         PartStarted(2, ToolCall(id="a", name="free", arguments_json="")),
         ArgumentsDelta(2, '{"a"'),
         PartEnded(2, ToolCall(id="a", name="free", arguments_json='{"a":1}')),
         PartStarted(3, Refusal(text="")),
-        TextDelta(3, "No"),
+        PartTextDelta(3, "No"),
         PartEnded(3, Refusal(text="No")),
     )
     deltas = [entry[2] for entry in brief(events) if entry[0].endswith("_delta")]
@@ -351,7 +351,7 @@ def test_many_held_parts_follow_one() -> None:
     count = 2000
     held: list[Event] = []
     for index in range(1, count + 1):
-        held += [PartStarted(index, Text(text="")), TextDelta(index, str(index)), PartEnded(index)]
+        held += [PartStarted(index, Text(text="")), PartTextDelta(index, str(index)), PartEnded(index)]
     events = body(PartStarted(0, Text(text="0")), *held, PartEnded(0))
     texts = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
     assert texts == [str(index) for index in range(count + 1)]
@@ -359,7 +359,7 @@ def test_many_held_parts_follow_one() -> None:
 
 def test_withheld_arguments_are_looked_at_once(memory_of: Callable[[Callable[[], object]], int]) -> None:
     """Linear cost: arguments behind a junk prefix are not joined again with each delta."""
-    encoder = MessagesCodec().stream_encoder(CALLER, Stamp(token="abc", created=1), AdaptationLog())
+    encoder = MessagesCodec().stream_encoder(CALLER, ReplyStamp(token="abc", created=1), AdaptationLog())
     encoder.feed(PartStarted(0, ToolCall(id="a", name="free", arguments_json="junk")))
     delta = ArgumentsDelta(0, "{" * 100)
     for _ in range(2000):
@@ -379,7 +379,9 @@ def test_failures() -> None:
     failed = Failed(ErrorInfo(message="m", status=529, code="c", type="overloaded_error"))
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "m"}}
     assert encode(failed, *TAIL)[0] == [error]
-    read, _ = encode(Started("a", "b"), PartStarted(0, Text(text="")), TextDelta(0, "x"), failed, PartEnded(0), *TAIL)
+    read, _ = encode(
+        Started("a", "b"), PartStarted(0, Text(text="")), PartTextDelta(0, "x"), failed, PartEnded(0), *TAIL
+    )
     assert read[-1] == error
     assert [event["type"] for event in read[:-1]] == ["message_start", "content_block_start", "content_block_delta"]
 
@@ -445,7 +447,7 @@ def test_encoded_stream_reads_back_as_the_same_reply(  # noqa: PLR0917  fixtures
 ) -> None:
     """Decoding a stream, encoding its events and decoding those again gives the same reply."""
     events = decode_stream([sse(native_events(reply_shape))])
-    encoder = codec.stream_encoder(CALLER, Stamp(token="abc", created=1), AdaptationLog())
+    encoder = codec.stream_encoder(CALLER, ReplyStamp(token="abc", created=1), AdaptationLog())
     again = assemble(decode_stream([b"".join(encoder.feed(event) for event in events)]))
     first = assemble(events)
     if first.finish is FinishReason.UNKNOWN:  # a stop reason this version has no word for becomes end_turn

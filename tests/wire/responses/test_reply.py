@@ -25,13 +25,13 @@ from mustcall.core.parts import (
     Unknown,
 )
 from mustcall.core.reply import FinishReason, Reply, Usage
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.sealing import seal, unseal
 
 REPLIES: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "replies.json").read_text())
 REQUESTS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "requests.json").read_text())
-STAMP = Stamp(token="tok", created=1_760_000_001)
+STAMP = ReplyStamp(token="tok", created=1_760_000_001)
 FROM_UP = Provenance(issuer="up", token="t")
 
 

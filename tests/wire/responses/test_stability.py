@@ -25,7 +25,7 @@ from mustcall.core.parts import (
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.wire.codec import Provenance, Stamp, Target
+from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.responses import ResponsesCodec
 
 WORD = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -188,7 +188,7 @@ def test_replies_are_stable(reply: Reply, strip: Callable[[Any], Any]) -> None:
     """A reply survives being written and read, up to its origin and the ids it did not have."""
     codec = ResponsesCodec()
     caller = Request(model="m", messages=())
-    written = codec.encode_reply(reply, caller, Stamp(token="tok", created=7), AdaptationLog())
+    written = codec.encode_reply(reply, caller, ReplyStamp(token="tok", created=7), AdaptationLog())
     back = strip(codec.decode_reply(msgspec.json.encode(written), Provenance()))
     parts: list[Any] = []
     for given_part, part in zip(reply.parts, back.parts, strict=True):

@@ -17,11 +17,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
 )
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
@@ -56,7 +56,7 @@ def check_order(events: list[Event]) -> None:
             case PartStarted(index=index):
                 assert index == len(begun)
                 begun.add(index)
-            case TextDelta(index=index) | ReasoningDelta(index=index) | ArgumentsDelta(index=index):
+            case PartTextDelta(index=index) | PartReasoningDelta(index=index) | ArgumentsDelta(index=index):
                 assert index in begun
                 assert index not in ended
                 assert not finished
@@ -228,10 +228,10 @@ def test_deltas_flow_at_once(codec: ResponsesCodec) -> None:
         == 1
     )
     text = feed(type="response.output_text.delta", output_index=0, content_index=0, delta="Hi")
-    assert text == [TextDelta(0, "Hi")]
+    assert text == [PartTextDelta(0, "Hi")]
     second = feed(type="response.output_text.delta", output_index=0, content_index=1, delta="!")
     assert isinstance(second[0], PartStarted)
-    assert second[1:] == [TextDelta(1, "!")]
+    assert second[1:] == [PartTextDelta(1, "!")]
     call = {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
     (started,) = feed(type="response.output_item.added", output_index=1, item=call)
     assert isinstance(started, PartStarted)
@@ -243,9 +243,9 @@ def test_reasoning_events(read: Read, sse: Sse, stream_of: StreamOf) -> None:
     """Summaries are numbered, state comes whole before the part ends."""
     events = read(sse(stream_of(REPLIES["reasoning and two calls"])))
     state = OpaqueState(Wire.RESPONSES, "enc", "up")
-    assert [event for event in events if isinstance(event, ReasoningDelta | StateDelta)] == [
-        ReasoningDelta(0, "First.", 0),
-        ReasoningDelta(0, "Second.", 1),
+    assert [event for event in events if isinstance(event, PartReasoningDelta | StateDelta)] == [
+        PartReasoningDelta(0, "First.", 0),
+        PartReasoningDelta(0, "Second.", 1),
         StateDelta(0, state),
     ]
 
@@ -264,7 +264,7 @@ def test_final_word_wins(read: Read, sse: Sse, assemble: Any, strip: Callable[[A
         ]
 
     events = read(sse(stream("Hello")))
-    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hel", "lo"]
+    assert [event.text for event in events if isinstance(event, PartTextDelta)] == ["Hel", "lo"]
     assert strip(assemble(events)).parts == (Text(text="Hello"),)
     assert strip(assemble(read(sse(stream("Bye"))))).parts == (Text(text="Bye"),)
 

@@ -20,17 +20,17 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import Wire
 from mustcall.core.parts import CallKind, Image, OpaqueState, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.sealing import seal
 from mustcall.wire.sse import SseDecoder
@@ -38,7 +38,7 @@ from mustcall.wire.sse import SseDecoder
 DATA = Path(__file__).parent / "data"
 REPLIES: dict[str, Any] = json.loads((DATA / "replies.json").read_text())
 REQUESTS: dict[str, Any] = json.loads((DATA / "requests.json").read_text())
-STAMP = Stamp(token="tok", created=1_760_000_001)
+STAMP = ReplyStamp(token="tok", created=1_760_000_001)
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 BEGIN = (Started("chatcmpl-1", "m-1"),)
@@ -68,7 +68,7 @@ def text(index: int, *deltas: str) -> tuple[Event, ...]:
     """Return the events of a text part."""
     return (
         PartStarted(index, Text(text="")),
-        *(TextDelta(index, delta) for delta in deltas),
+        *(PartTextDelta(index, delta) for delta in deltas),
         PartEnded(index),
     )
 
@@ -108,9 +108,9 @@ SCRIPTS: dict[str, tuple[Event, ...]] = {
     "summaries": (
         *BEGIN,
         PartStarted(0, Reasoning(id="rs_1")),
-        ReasoningDelta(0, "Fir", 0),
-        ReasoningDelta(0, "st.", 0),
-        ReasoningDelta(0, "Second.", 1),
+        PartReasoningDelta(0, "Fir", 0),
+        PartReasoningDelta(0, "st.", 0),
+        PartReasoningDelta(0, "Second.", 1),
         StateDelta(0, OpaqueState(Wire.RESPONSES, "enc", "up")),
         PartEnded(0),
         *text(1, "Yes."),
@@ -120,8 +120,8 @@ SCRIPTS: dict[str, tuple[Event, ...]] = {
     "refusal": (
         *BEGIN,
         PartStarted(0, Refusal(text="")),
-        TextDelta(0, "I can"),
-        TextDelta(0, "not."),
+        PartTextDelta(0, "I can"),
+        PartTextDelta(0, "not."),
         PartEnded(0),
         Finished(FinishReason.STOP),
         *END,
@@ -255,8 +255,8 @@ def test_thinking_of_another_wire() -> None:
     script = (
         *BEGIN,
         PartStarted(0, Reasoning()),
-        ReasoningDelta(0, "Let me "),
-        ReasoningDelta(0, "think."),
+        PartReasoningDelta(0, "Let me "),
+        PartReasoningDelta(0, "think."),
         StateDelta(0, state),
         PartEnded(0),
         *text(1, "Yes."),
@@ -281,7 +281,7 @@ def test_final_part_wins_but_keeps_its_identity() -> None:
     script = (
         *BEGIN,
         PartStarted(0, Text(text="")),
-        TextDelta(0, "Hel"),
+        PartTextDelta(0, "Hel"),
         PartEnded(0, Text(text="Hello")),
         PartStarted(1, ToolCall(id="c1", name="f", arguments_json="", item_id="fc_a")),
         PartEnded(1, ToolCall(id="c2", name="f", arguments_json="{}", item_id="fc_b")),
@@ -366,7 +366,7 @@ def test_failed_before_anything(error: ErrorInfo, code: str, word: str) -> None:
 def test_failed_after_text() -> None:
     """A failure in the middle keeps what was finished and is the last event."""
     error = ErrorInfo(message="cut", status=502, code="upstream_unavailable")
-    _, written = encode((*BEGIN, *text(0, "Hi"), PartStarted(1, Text(text="")), TextDelta(1, "the"), Failed(error)))
+    _, written = encode((*BEGIN, *text(0, "Hi"), PartStarted(1, Text(text="")), PartTextDelta(1, "the"), Failed(error)))
     assert written[-1]["type"] == "response.failed"
     assert [item["content"][0]["text"] for item in written[-1]["response"]["output"]] == ["Hi"]
 

@@ -15,8 +15,8 @@ from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, is_scalar, quote, read_value
-from mustcall.dialects.reader import Fault, Parse, accept, ahead, blanks, copy_until, expect, run, word
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.reader import NotACall, Parse, accept, ahead, blanks, copy_until, expect, run, word
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 
@@ -47,7 +47,7 @@ def _calls(delimiter: str, closer: str) -> Parser:
     return read
 
 
-def _read_container(call: Call, delimiter: str) -> Parse[None]:
+def _read_container(call: OpenCall, delimiter: str) -> Parse[None]:
     """Read the inside of the arguments, whose opening brace was read. The stack holds each open object's keys."""
     reader = call.span.reader
     stack: list[set[str] | None] = [set()]
@@ -58,7 +58,7 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
         if not character or character in " \t\r\n":
             character = yield from blanks(reader)
             if not character:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
         if character == ("]" if keys is None else "}"):
             reader.position += 1
             call.write(character)
@@ -76,7 +76,7 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
             continue
         if not first:
             if character != ",":
-                raise Fault(Reason.BAD_LITERAL)
+                raise NotACall(Reason.BAD_LITERAL)
             reader.position += 1
             call.write(", ")
             if reader.buffer[reader.position : reader.position + 1] in (" ", "\t", "\r", "\n", ""):
@@ -97,7 +97,7 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
         first = opener in ("{", "[")
         if first:
             if len(stack) == MAX_DEPTH:
-                raise Fault(Reason.TOO_DEEP)
+                raise NotACall(Reason.TOO_DEEP)
             reader.position += 1
             call.write(opener)
             stack.append(set() if opener == "{" else None)
@@ -107,11 +107,11 @@ def _read_container(call: Call, delimiter: str) -> Parse[None]:
 
 def _add_key(keys: set[str], key: str) -> None:
     if key in keys:
-        raise Fault(Reason.DUPLICATE_KEY)
+        raise NotACall(Reason.DUPLICATE_KEY)
     keys.add(key)
 
 
-def _read_key(call: Call, delimiter: str) -> Parse[str]:
+def _read_key(call: OpenCall, delimiter: str) -> Parse[str]:
     reader = call.span.reader
     if (yield from accept(reader, delimiter)):
         pieces: list[str] = []
@@ -122,13 +122,13 @@ def _read_key(call: Call, delimiter: str) -> Parse[str]:
         key = yield from run(reader, _KEY, 256, Reason.BAD_LITERAL)
         if not key:
             ended = reader.closed and reader.position == len(reader.buffer)
-            raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+            raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
     yield from blanks(reader)
     yield from expect(reader, ":", Reason.BAD_LITERAL)
     return key
 
 
-def _read_scalar(call: Call, delimiter: str) -> Parse[None]:
+def _read_scalar(call: OpenCall, delimiter: str) -> Parse[None]:
     reader = call.span.reader
     if (yield from accept(reader, delimiter)):
         call.write('"')
@@ -144,7 +144,7 @@ def _read_scalar(call: Call, delimiter: str) -> Parse[None]:
     bare = (yield from run(reader, _BARE, _LONGEST_BARE, Reason.BAD_LITERAL)).strip()
     if not bare:
         ended = reader.closed and reader.position == len(reader.buffer)
-        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+        raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
     # Text without its delimiters: it ends with the next comma or bracket, and what it says is no number is a string.
     call.write(bare if is_scalar(bare) else quote(bare))
 

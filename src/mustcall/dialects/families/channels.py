@@ -15,7 +15,7 @@ from mustcall.dialects.families.name_json import only_string
 from mustcall.dialects.families.xml_params import invoke_tags, plain_key, plain_value, read_calls
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape, quote
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, copy_until, run
+from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, copy_until, run
 from mustcall.dialects.reasoning import INKLING_THOUGHT, Section
 from mustcall.dialects.span import Span
 
@@ -51,10 +51,10 @@ def _unopened(span: Span) -> Parse[None]:
     reader = span.reader
     address = yield from run(reader, _ADDRESS, 256, Reason.STRAY_MARKER)
     if not address:
-        raise Fault(Reason.STRAY_MARKER)
+        raise NotACall(Reason.STRAY_MARKER)
     yield from run(reader, _SPACES, 16, Reason.STRAY_MARKER)
     if (yield from ahead(reader)) != "<":
-        raise Fault(Reason.STRAY_MARKER)
+        raise NotACall(Reason.STRAY_MARKER)
     yield from _message(span, address)
 
 
@@ -92,7 +92,7 @@ def _atem(span: Span) -> Parse[bool]:
     yield from blanks(reader)
     if not (yield from accept(reader, tags.call)):
         if wrapped:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         return False
     reader.position -= len(tags.call)
     span.dialect = "muse_glimmer"
@@ -123,7 +123,7 @@ def _read_header(span: Span, address: str) -> Parse[str]:
             reader.position = len(reader.buffer)
             return written  # the reply ends in it: nothing follows
         cut = False
-    raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
+    raise NotACall(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
 
 
 def _inkling(span: Span) -> Parse[None]:
@@ -132,7 +132,7 @@ def _inkling(span: Span) -> Parse[None]:
     header = yield from run(reader, _HEADER, 256, Reason.STRAY_MARKER)
     kind = yield from accept_any(reader, (*_INKLING_KINDS, *_INKLING_ENDS))
     if not kind:
-        raise Fault(Reason.STRAY_MARKER)
+        raise NotACall(Reason.STRAY_MARKER)
     yield from _inkling_content(span, kind, header.strip())
 
 
@@ -155,11 +155,11 @@ def _inkling_content(span: Span, kind: str, name: str) -> Parse[None]:
 def _inkling_text(span: Span, name: str) -> Parse[None]:
     """Bare text up to the message's end: the one parameter of a tool that takes one string."""
     if not name:
-        raise Fault(Reason.MISSING_NAME)
+        raise NotACall(Reason.MISSING_NAME)
     call = span.begin(name)
     key = only_string(call)
     if key is None:
-        raise Fault(Reason.NOT_OBJECT)
+        raise NotACall(Reason.NOT_OBJECT)
     call.write(f'{{{quote(key)}: "')
     yield from copy_until(span.reader, marks_of(*_INKLING_ENDS), lambda piece: call.write(escape(piece)))
     call.write('"}')

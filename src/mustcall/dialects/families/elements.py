@@ -18,9 +18,9 @@ from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, read_attribute
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import MAX_DEPTH, escape, quote
-from mustcall.dialects.reader import Fault, Parse, accept, blanks, copy_until, expect, run
-from mustcall.dialects.schema import Kind, Parameter, child_schema, declares_string
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.reader import NotACall, Parse, accept, blanks, copy_until, expect, run
+from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema, declares_string
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 
@@ -85,16 +85,16 @@ def _invoke(span: Span, name: str) -> Parse[None]:
         tag = yield from run(reader, _TAG, 256, Reason.BAD_MARKUP)
         yield from expect(reader, ">")
         if not tag or text is _STREAMED:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         if len(stack) == MAX_DEPTH:
-            raise Fault(Reason.TOO_DEEP)
+            raise NotACall(Reason.TOO_DEEP)
         if not element.kind:
             _begin_container(call, stack, tag, text or "", root)
         stack.append(_open(call, element, tag, root))
     call.end()
 
 
-def _read_text(call: Call, element: _Element, root: JsonObject | None) -> Parse[str]:
+def _read_text(call: OpenCall, element: _Element, root: JsonObject | None) -> Parse[str]:
     """Read an element's text up to the next tag; a declared string goes out as it comes, opening quote included."""
     reader = call.span.reader
     if _is_string(element, root):
@@ -117,13 +117,15 @@ def _closing(element: _Element, text: str | None, root: JsonObject | None) -> st
         return "]" if element.kind == "array" else "}"
     if _is_string(element, root):
         return '"'
-    parameter = Parameter(element.schema, root)
+    parameter = DeclaredParameter(element.schema, root)
     if not text and parameter.kind is Kind.STRUCTURE:
         return "[]" if parameter.is_array else "{}"
     return parameter.convert(text or "")
 
 
-def _close(call: Call, element: _Element, parent: _Element | None, text: str | None, root: JsonObject | None) -> None:
+def _close(
+    call: OpenCall, element: _Element, parent: _Element | None, text: str | None, root: JsonObject | None
+) -> None:
     """End an element. A leaf of an object waits: the next tag may repeat it."""
     if element.kind:
         _settle(call, element, root)
@@ -134,7 +136,7 @@ def _close(call: Call, element: _Element, parent: _Element | None, text: str | N
     call.write(_closing(element, text, root))
 
 
-def _settle(call: Call, parent: _Element, root: JsonObject | None) -> None:
+def _settle(call: OpenCall, parent: _Element, root: JsonObject | None) -> None:
     """Write what an object held back: no further element repeats it."""
     if parent.held is not None:
         leaf = _Element(parent.last, child_schema(parent.schema, parent.last, root))
@@ -144,25 +146,30 @@ def _settle(call: Call, parent: _Element, root: JsonObject | None) -> None:
     parent.last, parent.held, parent.listing = "", None, False
 
 
-def _begin_container(call: Call, stack: list[_Element], tag: str, text: str, root: JsonObject | None) -> None:
+def _begin_container(call: OpenCall, stack: list[_Element], tag: str, text: str, root: JsonObject | None) -> None:
     """Begin an array or an object: an element's first inner tag tells which."""
     parent, element = stack[-2:]
     listed = tag == "item" and child_schema(element.schema, tag, root) is None
     element.kind = "array" if listed else "object"
-    if not listed and parent.kind == "object" and not parent.listing and Parameter(element.schema, root).is_array:
+    if (
+        not listed
+        and parent.kind == "object"
+        and not parent.listing
+        and DeclaredParameter(element.schema, root).is_array
+    ):
         call.write("[")
         parent.last, parent.listing = element.tag, True
         element.schema = child_schema(element.schema, None, root)
     call.write("[" if listed else "{")
     if text.strip():
         if listed:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         call.write(f'"$text": {quote(text)}')
         element.keys.add("$text")
         element.filled = True
 
 
-def _open(call: Call, parent: _Element, tag: str, root: JsonObject | None) -> _Element:
+def _open(call: OpenCall, parent: _Element, tag: str, root: JsonObject | None) -> _Element:
     """Begin an element inside another."""
     declared = child_schema(parent.schema, tag, root)
     if parent.kind == "object" and tag == parent.last:
@@ -172,20 +179,22 @@ def _open(call: Call, parent: _Element, tag: str, root: JsonObject | None) -> _E
     parent.filled = True
     if parent.kind == "array":
         if tag != "item":
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         return _Element(tag, child_schema(parent.schema, None, root))
     if tag in parent.keys:
-        raise Fault(Reason.DUPLICATE_KEY)
+        raise NotACall(Reason.DUPLICATE_KEY)
     parent.keys.add(tag)
     call.write(quote(tag) + ": ")
     return _Element(tag, declared)
 
 
-def _repeat(call: Call, parent: _Element, tag: str, declared: JsonObject | None, root: JsonObject | None) -> _Element:
+def _repeat(
+    call: OpenCall, parent: _Element, tag: str, declared: JsonObject | None, root: JsonObject | None
+) -> _Element:
     """Begin an element of the same name as the one before it: both are items of one array."""
-    items = child_schema(declared, None, root) if Parameter(declared, root).is_array else declared
+    items = child_schema(declared, None, root) if DeclaredParameter(declared, root).is_array else declared
     if parent.held is not None:
-        call.write("[" + Parameter(items, root).convert(parent.held))
+        call.write("[" + DeclaredParameter(items, root).convert(parent.held))
         parent.held, parent.listing = None, True
     call.write(", ")
     return _Element(tag, items)

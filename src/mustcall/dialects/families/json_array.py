@@ -12,7 +12,7 @@ from mustcall.dialects.envelope import (
     ARGUMENT_KEYS,
     NAME_KEYS,
     SIDE_KEYS,
-    Held,
+    HeldCalls,
     array_renderer,
     dump,
     read_alone,
@@ -23,7 +23,7 @@ from mustcall.dialects.envelope import (
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import read_string
 from mustcall.dialects.pyliteral import read_literal, write_literal
-from mustcall.dialects.reader import Fault, Parse, blanks, expect
+from mustcall.dialects.reader import NotACall, Parse, blanks, expect
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -72,12 +72,12 @@ def _cohere_plan(span: Span) -> Parse[None]:
     yield from span.finish("```")
 
 
-def _literal(span: Span, held: Held | None = None) -> Parse[None]:
+def _literal(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     """Read one call written as a Python dictionary; it is read whole before it is a call."""
     reader = span.reader
     first = yield from blanks(reader)
     if first != "{":
-        raise Fault(Reason.BAD_LITERAL if first else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_LITERAL if first else Reason.TRUNCATED)
     pieces: list[str] = []
     yield from read_literal(reader, pieces.append)
     item = json.loads("".join(pieces))
@@ -85,14 +85,14 @@ def _literal(span: Span, held: Held | None = None) -> Parse[None]:
     given = [key for key in item if key in ARGUMENT_KEYS]
     others = item.keys() - {*named, *given} - SIDE_KEYS
     if len(named) != 1 or (others and held is not None):
-        raise Fault(Reason.MISSING_NAME if not named else Reason.BAD_MARKUP)
+        raise NotACall(Reason.MISSING_NAME if not named else Reason.BAD_MARKUP)
     name = item[named[0]]
     call = span.begin(name if held is None else held.name(name))
     if len(given) > 1:
-        raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+        raise NotACall(Reason.AMBIGUOUS_ARGUMENTS)
     if given:
         if not isinstance(item[given[0]], dict):
-            raise Fault(Reason.NOT_OBJECT)
+            raise NotACall(Reason.NOT_OBJECT)
         call.write(dump(item[given[0]]))
     if held is not None:
         held.hold(call)
@@ -117,12 +117,12 @@ def _render_literals(calls: Sequence[WrittenCall]) -> str:
     return f"<|tool_calls|>[{items}]"
 
 
-def _single_key(span: Span, held: Held | None = None) -> Parse[None]:
+def _single_key(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     del held
     reader = span.reader
     first = yield from blanks(reader)
     if first != "{":
-        raise Fault(Reason.BAD_JSON if first else Reason.TRUNCATED)
+        raise NotACall(Reason.BAD_JSON if first else Reason.TRUNCATED)
     reader.position += 1
     yield from blanks(reader)
     call = span.begin((yield from read_string(reader)))

@@ -17,7 +17,7 @@ from mustcall.dialects.dialect import (
 )
 from mustcall.dialects.envelope import dump, read_alone, read_envelopes, read_opened_envelope
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import Fault, Parse, accept_any, blanks, expect, word
+from mustcall.dialects.reader import NotACall, Parse, accept_any, blanks, expect, word
 from mustcall.dialects.span import Span
 
 __all__ = ["DIALECTS"]
@@ -60,7 +60,7 @@ def _named_request(span: Span) -> Parse[None]:
     name = yield from word(reader)
     yield from expect(reader, "]")
     if (yield from blanks(reader)) != "{":
-        raise Fault(Reason.NOT_OBJECT)
+        raise NotACall(Reason.NOT_OBJECT)
     call = span.begin(name)
     if not span.offered.anything:
         call.commit()
@@ -69,7 +69,7 @@ def _named_request(span: Span) -> Parse[None]:
     if not (yield from accept_any(reader, _REQUEST_ENDS)):
         rest = reader.buffer[reader.position :]
         cut = reader.closed and any(end.startswith(rest) for end in _REQUEST_ENDS)
-        raise Fault(Reason.TRUNCATED if cut else Reason.BAD_MARKUP)
+        raise NotACall(Reason.TRUNCATED if cut else Reason.BAD_MARKUP)
     call.end()
 
 

@@ -16,7 +16,7 @@ from mustcall.dialects.families.xml_params import plain_value
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, copy_until, expect, run, word
+from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, copy_until, expect, run, word
 from mustcall.dialects.schema import Kind
 from mustcall.dialects.span import Span
 
@@ -73,7 +73,7 @@ def _glm(span: Span) -> Parse[None]:
     rest = reader.buffer[reader.position :]
     cut = reader.closed and ("<arg_key>".startswith(rest) or "</tool_call>".startswith(rest))
     cut = cut and span.offered.resolve(name) is not None
-    raise Fault(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
+    raise NotACall(Reason.TRUNCATED if cut else Reason.STRAY_MARKER)
 
 
 def _hunyuan(span: Span) -> Parse[None]:
@@ -125,7 +125,7 @@ def _vcp(span: Span) -> Parse[None]:
         yield from blanks(reader)
         yield from expect(reader, "「始」")
         if not key or key in keys:
-            raise Fault(Reason.DUPLICATE_KEY if key else Reason.BAD_MARKUP)
+            raise NotACall(Reason.DUPLICATE_KEY if key else Reason.BAD_MARKUP)
         keys.add(key)
         if key in ("tool_name", "maid") or call.written is None:
             value = yield from _vcp_text(span)

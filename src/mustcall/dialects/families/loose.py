@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import A_NAME, TOOL, Anchor, Dialect, Opener, Standing, WrittenCall
-from mustcall.dialects.envelope import Held, dump, read_alone
+from mustcall.dialects.envelope import HeldCalls, dump, read_alone
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.python_calls import read_python_call, write_python_call
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 
@@ -30,7 +30,7 @@ def _tool_line(span: Span) -> Parse[None]:
     """`Tool: name(arg=value)`."""
     try:
         yield from read_alone(span, lambda held: read_python_call(span, held), "")
-    except Fault as fault:
+    except NotACall as fault:
         if fault.reason is Reason.TRUNCATED and span.call is not None:
             _report(span, span.call)
         if fault.reason is Reason.POSITIONAL and span.soft and span.call is not None:
@@ -40,7 +40,7 @@ def _tool_line(span: Span) -> Parse[None]:
         raise
 
 
-def _report(span: Span, call: Call) -> None:
+def _report(span: Span, call: OpenCall) -> None:
     """Have the fault that follows reported, if the tool is one that was offered and not just any name."""
     if not span.offered.anything:
         call.commit()
@@ -57,15 +57,15 @@ def _react(span: Span) -> Parse[None]:
     yield from read_alone(span, lambda held: _read_action(span, held), "")
 
 
-def _read_action(span: Span, held: Held) -> Parse[None]:
+def _read_action(span: Span, held: HeldCalls) -> Parse[None]:
     reader = span.reader
     name = yield from run(reader, _REST, 256, Reason.MISSING_NAME)
     yield from run(reader, _SPACES, 256, Reason.BAD_MARKUP)
     if not (yield from accept_any(reader, ("\n", "\r\n"))):
-        raise Fault(Reason.BAD_MARKUP)
+        raise NotACall(Reason.BAD_MARKUP)
     yield from blanks(reader)
     if not (yield from accept_any(reader, _INPUTS)):
-        raise Fault(Reason.BAD_MARKUP)
+        raise NotACall(Reason.BAD_MARKUP)
     yield from blanks(reader)
     fence = yield from accept_any(reader, ("```json", "```"))
     first = yield from blanks(reader)
@@ -73,7 +73,7 @@ def _read_action(span: Span, held: Held) -> Parse[None]:
     if first != "{":
         _report(span, call)
         yield from run(reader, _LINE, _LONGEST_LINE, Reason.NOT_OBJECT)
-        raise Fault(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
+        raise NotACall(Reason.NOT_OBJECT if first else Reason.TRUNCATED)
     call.commit()
     yield from call.read_arguments()
     if fence:
@@ -87,7 +87,7 @@ def _pair(span: Span) -> Parse[None]:
     yield from read_alone(span, lambda held: _read_pair(span, held), "")
 
 
-def _read_pair(span: Span, held: Held) -> Parse[None]:
+def _read_pair(span: Span, held: HeldCalls) -> Parse[None]:
     reader = span.reader
     quote = yield from accept_any(reader, ('"', "'"))
     name = yield from run(reader, _PAIR_NAME, 256, Reason.MISSING_NAME)
@@ -95,14 +95,14 @@ def _read_pair(span: Span, held: Held) -> Parse[None]:
     yield from blanks(reader)
     yield from expect(reader, ",")
     if (yield from blanks(reader)) != "{":
-        raise Fault(Reason.NOT_OBJECT)
+        raise NotACall(Reason.NOT_OBJECT)
     call = span.begin(held.name(name))
     call.commit()
     yield from call.read_arguments()
     yield from blanks(reader)
     if not (yield from accept(reader, "]")):
         ended = reader.closed and reader.position == len(reader.buffer)
-        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_JSON)
+        raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_JSON)
     held.hold(call)
 
 

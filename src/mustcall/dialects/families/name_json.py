@@ -16,10 +16,10 @@ from mustcall.dialects.events import Reason
 from mustcall.dialects.grammar import marks_of
 from mustcall.dialects.jsontext import escape, quote
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, ahead, blanks, expect, run, word
+from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, expect, run, word
 from mustcall.dialects.reasoning import CONTROLS
-from mustcall.dialects.schema import Kind, Parameter, child_schema
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS", "only_string"]
 
@@ -130,7 +130,7 @@ def _solar(span: Span) -> Parse[None]:
         name = yield from run(reader, _SOLAR_HEAD, 256, Reason.BAD_MARKUP)
         yield from expect(reader, _SOLAR_ARGUMENTS)
         if not name.strip():
-            raise Fault(Reason.MISSING_NAME)
+            raise NotACall(Reason.MISSING_NAME)
         call = span.begin(name.strip())
         yield from call.read_arguments()
         call.end()
@@ -156,9 +156,9 @@ def _mistral(span: Span) -> Parse[None]:
     marked = yield from accept(reader, "[ARGS]")
     first = yield from blanks(reader)
     if not first:
-        raise Fault(Reason.TRUNCATED)
+        raise NotACall(Reason.TRUNCATED)
     if not marked and first != "{":
-        raise Fault(Reason.STRAY_MARKER)
+        raise NotACall(Reason.STRAY_MARKER)
     call = span.begin(name)
     yield from call.read_arguments()
     call.end()
@@ -180,10 +180,10 @@ def _recipient(span: Span) -> Parse[None]:
     """
     reader = span.reader
     if "".join(reader.raw) + reader.buffer[reader.start : reader.position] != span.marker:
-        raise Fault(Reason.BAD_MARKUP)
+        raise NotACall(Reason.BAD_MARKUP)
     name = yield from word(reader)
     if (yield from accept_any(reader, ("\n", "\r\n"))) == "":
-        raise Fault(Reason.BAD_MARKUP)
+        raise NotACall(Reason.BAD_MARKUP)
     if name == "all" and span.offered.resolve(name) != name:
         span.drop()
         return
@@ -192,21 +192,21 @@ def _recipient(span: Span) -> Parse[None]:
         yield from _raw_code(span, name)
         return
     if first != "{":
-        raise Fault(Reason.NOT_OBJECT)
+        raise NotACall(Reason.NOT_OBJECT)
     call = span.begin(name)
     call.commit()
     yield from call.read_arguments()
     call.end()
 
 
-def only_string(call: Call) -> str | None:
+def only_string(call: OpenCall) -> str | None:
     """Return the one parameter of a tool that takes one string, which bare text is for; None if it is another tool."""
     declared: object = (call.schema or {}).get("properties")
     # A schema comes from outside: only its shape is certain here.
     keys = tuple(cast("dict[str, object]", declared)) if isinstance(declared, dict) else ()
     if len(keys) != 1:
         return None
-    parameter = Parameter(child_schema(call.schema, keys[0], call.schema), call.schema)
+    parameter = DeclaredParameter(child_schema(call.schema, keys[0], call.schema), call.schema)
     return keys[0] if parameter.kind is Kind.STRING else None
 
 
@@ -216,7 +216,7 @@ def _raw_code(span: Span, name: str) -> Parse[None]:
     call = span.begin(name)
     key = only_string(call)
     if key is None:
-        raise Fault(Reason.NOT_OBJECT)
+        raise NotACall(Reason.NOT_OBJECT)
     call.commit()
     call.write(f'{{{quote(key)}: "')
     while True:
@@ -241,7 +241,7 @@ def _functionary(span: Span) -> Parse[None]:
     yield from expect(reader, ">", Reason.STRAY_MARKER)
     if (yield from blanks(reader)) != "{":
         ended = (yield from ahead(reader)) == ""
-        raise Fault(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
+        raise NotACall(Reason.TRUNCATED if ended else Reason.STRAY_MARKER)
     call = span.begin(name)
     yield from call.read_arguments()
     call.end()

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import Held, read_alone, read_envelopes, read_items
+from mustcall.dialects.envelope import HeldCalls, read_alone, read_envelopes, read_items
 from mustcall.dialects.events import Reason
 from mustcall.dialects.jsontext import quote
 from mustcall.dialects.pyliteral import read_literal, write_literal
-from mustcall.dialects.reader import Fault, Parse, accept, ahead, blanks, expect, run
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.reader import NotACall, Parse, accept, ahead, blanks, expect, run
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS", "any_in", "read_python_call", "write_python_call"]
 
@@ -22,14 +22,14 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORD = re.compile(r"\w*+")
 
 
-def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
+def read_python_call(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     """Read one call, blanks before it included."""
     reader = span.reader
     yield from blanks(reader)
     name = yield from run(reader, _NAME, 256, Reason.BAD_LITERAL)
     if (yield from blanks(reader)) != "(":
         ended = reader.closed and reader.position == len(reader.buffer)
-        raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+        raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
     reader.position += 1
     # Where no tools are known, Gemma's `print(f())` is likelier than a tool of that name.
     printed = name == "print" and (span.offered.anything or span.offered.resolve(name) is None)
@@ -53,7 +53,7 @@ def read_python_call(span: Span, held: Held | None = None) -> Parse[None]:
 def _offered_part(span: Span, name: str) -> str:
     """Return the name without the module it was called on (`default_api.f`, `f.call`), if only so it is offered."""
     if not name:
-        raise Fault(Reason.MISSING_NAME)
+        raise NotACall(Reason.MISSING_NAME)
     offered = span.offered
     if "." in name and (offered.anything or offered.resolve(name) is None):
         for part in (name.rpartition(".")[2], name.partition(".")[0]):
@@ -64,7 +64,7 @@ def _offered_part(span: Span, name: str) -> str:
     return name
 
 
-def _read_keywords(call: Call, *, certain: bool) -> Parse[bool]:
+def _read_keywords(call: OpenCall, *, certain: bool) -> Parse[bool]:
     """Read the arguments and their closing parenthesis; return whether there were none."""
     reader = call.span.reader
     keys: set[str] = set()
@@ -76,9 +76,9 @@ def _read_keywords(call: Call, *, certain: bool) -> Parse[bool]:
             key = yield from run(reader, _KEYWORD, 256, Reason.BAD_LITERAL)
             following = yield from blanks(reader)
             if not following:
-                raise Fault(Reason.TRUNCATED)
+                raise NotACall(Reason.TRUNCATED)
             if not key or following != "=":
-                raise Fault(Reason.POSITIONAL)
+                raise NotACall(Reason.POSITIONAL)
             reader.position += 1
             call.commit()
             _write_key(call, keys, key)
@@ -87,7 +87,7 @@ def _read_keywords(call: Call, *, certain: bool) -> Parse[bool]:
         if following == ",":
             reader.position += 1
         elif following != ")":
-            raise Fault(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
+            raise NotACall(Reason.BAD_LITERAL if following else Reason.TRUNCATED)
     reader.position += 1
     if certain:
         call.commit()
@@ -95,14 +95,14 @@ def _read_keywords(call: Call, *, certain: bool) -> Parse[bool]:
     return not keys
 
 
-def _write_key(call: Call, keys: set[str], key: str) -> None:
+def _write_key(call: OpenCall, keys: set[str], key: str) -> None:
     if key in keys:
-        raise Fault(Reason.DUPLICATE_KEY)
+        raise NotACall(Reason.DUPLICATE_KEY)
     call.write((", " if keys else "") + quote(key) + ": ")
     keys.add(key)
 
 
-def _read_mapping(call: Call, keys: set[str]) -> Parse[None]:
+def _read_mapping(call: OpenCall, keys: set[str]) -> Parse[None]:
     """Read `**{…}`, the one way to write a keyword that is no identifier; its items join the arguments."""
     reader = call.span.reader
     yield from blanks(reader)
@@ -112,24 +112,24 @@ def _read_mapping(call: Call, keys: set[str]) -> Parse[None]:
         pieces: list[str] = []
         if (yield from ahead(reader)) not in ("'", '"'):
             ended = reader.position == len(reader.buffer)
-            raise Fault(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
+            raise NotACall(Reason.TRUNCATED if ended else Reason.BAD_LITERAL)
         yield from read_literal(reader, pieces.append)
         yield from blanks(reader)
         yield from expect(reader, ":", Reason.BAD_LITERAL)
         text = "".join(pieces)
         if text in keys:
-            raise Fault(Reason.DUPLICATE_KEY)
+            raise NotACall(Reason.DUPLICATE_KEY)
         call.write((", " if keys else "") + text + ": ")
         keys.add(text)
         yield from read_literal(reader, call.write)
         if (yield from blanks(reader)) == ",":
             reader.position += 1
         elif reader.buffer[reader.position : reader.position + 1] != "}":
-            raise Fault(Reason.BAD_LITERAL)
+            raise NotACall(Reason.BAD_LITERAL)
     reader.position += 1
 
 
-def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
+def _read_list(span: Span, held: HeldCalls | None = None) -> Parse[None]:
     """Read calls up to the list's end; its opening bracket was read."""
     reader = span.reader
     span.begin_list()
@@ -140,7 +140,7 @@ def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
             span.open_ended = True
             return
         if following not in ",]":
-            raise Fault(Reason.BAD_LITERAL)
+            raise NotACall(Reason.BAD_LITERAL)
         reader.position += 1
         if following == "]":
             span.end_list()
@@ -154,7 +154,7 @@ def _read_list(span: Span, held: Held | None = None) -> Parse[None]:
 def _bare_list(span: Span) -> Parse[None]:
     """`[f(a=1)]` without any marker: where no tools are known it must be the reply's beginning."""
     if span.offered.anything and not span.fresh:
-        raise Fault(Reason.STRAY_MARKER)
+        raise NotACall(Reason.STRAY_MARKER)
     yield from read_alone(span, lambda held: _read_list(span, held))
 
 

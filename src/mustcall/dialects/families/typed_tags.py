@@ -14,9 +14,9 @@ from mustcall.dialects.envelope import read_body, wraps_arguments
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, plain_value, read_attribute
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_json_value, read_raw_value
-from mustcall.dialects.reader import Fault, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.schema import Parameter, type_name
-from mustcall.dialects.span import Call, Span
+from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
+from mustcall.dialects.schema import DeclaredParameter, type_name
+from mustcall.dialects.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 
@@ -34,7 +34,7 @@ _TOOLS, _TOOLS_END = f"<|open|>tools{_SEP}", f"<|close|>tools{_SEP}"
 _XTML_ENDS = Ends(_ARGUMENT_END, (_ARGUMENT, _CALL_END))
 
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_]*+")
-_STRING = Parameter()
+_STRING = DeclaredParameter()
 
 
 def _attributes(span: Span, end: str) -> Parse[dict[str, str]]:
@@ -48,7 +48,7 @@ def _attributes(span: Span, end: str) -> Parse[dict[str, str]]:
         name = yield from run(reader, _ATTRIBUTE_NAME, 64, Reason.BAD_MARKUP)
         yield from expect(reader, "=")
         if name in attributes:
-            raise Fault(Reason.DUPLICATE_KEY)
+            raise NotACall(Reason.DUPLICATE_KEY)
         attributes[name] = yield from read_attribute(reader)
 
 
@@ -90,7 +90,7 @@ def _dsml_invoke(span: Span) -> Parse[None]:
     reader = span.reader
     attributes = yield from _dsml_attributes(span)
     if "name" not in attributes:
-        raise Fault(Reason.MISSING_NAME)
+        raise NotACall(Reason.MISSING_NAME)
     call = span.begin(attributes["name"])
     if "/" in attributes:
         ArgumentWriter(call).end()
@@ -111,7 +111,7 @@ def _dsml_invoke(span: Span) -> Parse[None]:
         yield from expect(reader, _PARAMETER)
         attributes = yield from _dsml_attributes(span)
         if "name" not in attributes:
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         is_string = {"true": True, "false": False}.get(attributes.get("string", ""))
         wrapped = writer is None and not is_string and wraps_arguments(call, attributes["name"])
         if wrapped and (yield from blanks(reader)) == "{":
@@ -121,7 +121,7 @@ def _dsml_invoke(span: Span) -> Parse[None]:
         yield from _typed_value(writer, attributes["name"], is_string, _DSML_ENDS)
 
 
-def _wrapped_arguments(call: Call) -> Parse[None]:
+def _wrapped_arguments(call: OpenCall) -> Parse[None]:
     """Read all arguments as the one parameter that models wrap them in; nothing may stand beside it."""
     reader = call.span.reader
     yield from call.read_arguments()
@@ -129,7 +129,7 @@ def _wrapped_arguments(call: Call) -> Parse[None]:
     yield from expect(reader, _PARAMETER_END)
     yield from blanks(reader)
     if (yield from accept(reader, _PARAMETER)):
-        raise Fault(Reason.AMBIGUOUS_ARGUMENTS)
+        raise NotACall(Reason.AMBIGUOUS_ARGUMENTS)
     if not (yield from _end_call(call.span)):
         yield from expect(reader, _INVOKE_END)
     call.end()
@@ -151,7 +151,7 @@ def _dsml_attributes(span: Span) -> Parse[dict[str, str]]:
         name = yield from run(reader, _ATTRIBUTE_NAME, 64, Reason.BAD_MARKUP)
         yield from expect(reader, "=")
         if name in attributes:
-            raise Fault(Reason.DUPLICATE_KEY)
+            raise NotACall(Reason.DUPLICATE_KEY)
         attributes[name] = yield from read_attribute(reader)
 
 
@@ -188,7 +188,7 @@ def _xtml(span: Span) -> Parse[None]:
         inner = False
         attributes = yield from _attributes(span, _SEP)
         if "tool" not in attributes:
-            raise Fault(Reason.MISSING_NAME)
+            raise NotACall(Reason.MISSING_NAME)
         writer = ArgumentWriter(span.begin(_unescape(attributes["tool"])))
         while True:
             yield from blanks(reader)
@@ -200,7 +200,7 @@ def _xtml(span: Span) -> Parse[None]:
                 yield from expect(reader, _ARGUMENT)
             argument = yield from _attributes(span, _SEP)
             if "key" not in argument:
-                raise Fault(Reason.BAD_MARKUP)
+                raise NotACall(Reason.BAD_MARKUP)
             is_string = argument["type"] == "string" if "type" in argument else None
             yield from _typed_value(writer, _unescape(argument["key"]), is_string, _XTML_ENDS)
         yield from blanks(reader)

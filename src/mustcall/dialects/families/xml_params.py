@@ -18,7 +18,7 @@ from mustcall.dialects.envelope import dump, read_array, read_body, read_envelop
 from mustcall.dialects.events import Reason
 from mustcall.dialects.marks import NAMESPACE
 from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
-from mustcall.dialects.reader import Fault, Parse, Reader, accept, accept_any, ahead, blanks, expect, run, word
+from mustcall.dialects.reader import NotACall, Parse, Reader, accept, accept_any, ahead, blanks, expect, run, word
 from mustcall.dialects.span import Span
 
 __all__ = [
@@ -157,10 +157,10 @@ def read_parameters(span: Span, name: str, tags: Tags) -> Parse[None]:
         if not tag:
             rest = reader.buffer[reader.position :]
             cut = reader.closed and any(tag.startswith(rest) for tag in expected)
-            raise Fault(Reason.TRUNCATED if cut else Reason.BAD_MARKUP)
+            raise NotACall(Reason.TRUNCATED if cut else Reason.BAD_MARKUP)
         key = yield from read_attribute(reader)
         if (yield from _end_tag(reader)):
-            raise Fault(Reason.BAD_MARKUP)
+            raise NotACall(Reason.BAD_MARKUP)
         yield from read_raw_value(writer, writer.key(key), tags.ends)
 
 
@@ -223,7 +223,7 @@ def _invoke_wrapper(span: Span) -> Parse[None]:
             reader.position -= len(tags.call)
             yield from read_calls(span, tags, *closers)
             return
-    raise Fault(Reason.STRAY_MARKER)
+    raise NotACall(Reason.STRAY_MARKER)
 
 
 def _invoke(span: Span) -> Parse[None]:

@@ -15,9 +15,9 @@ import msgspec
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.hooking import AfterStep, BeforeStep
-from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.loop import AgentRun
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.plan import Emit, Hook, Plan
+from mustcall.engine.agent.plan import Emit, Hook, RunSettings
 from mustcall.engine.agent.planned import PlannedRun
 from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
 from mustcall.engine.agent.reading import (
@@ -38,12 +38,12 @@ from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.parameters import Asked, Deps, Out
 from mustcall.engine.spending.accounts import shared_meter
+from mustcall.engine.spending.budget_account import Budget, Metering, check_budget
 from mustcall.engine.spending.metering import Meter
-from mustcall.engine.spending.purse import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.ordering import check_order
 from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.facts.wording import Wording, check_wording
@@ -150,10 +150,10 @@ class Agent(Generic[Deps, Out]):
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
         self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
-        self._house = House(
+        self._house = OperatorSettings(
             rules=self.rules, overrides=self.upstream.overrides, wording=wording or Wording(), controls=Controls()
         )
-        self._plan = Plan(
+        self._plan = RunSettings(
             endpoint=self.upstream.endpoint,
             model=self.model,
             clock=self.upstream.clock,
@@ -468,7 +468,7 @@ class Agent(Generic[Deps, Out]):
         stream: bool,
         durable: bool,
         partial: bool = False,
-    ) -> Run:
+    ) -> AgentRun:
         controls = self._plan.controls
         deps = read_deps(deps, self.deps, self.deps_type)
         if start.force is not None:
@@ -482,7 +482,7 @@ class Agent(Generic[Deps, Out]):
             plan = msgspec.structs.replace(plan, metering=self._accounts)
         after = msgspec.structs.replace(_NOTHING, response_id=start.response_id, kept=start.kept)
         if self._planner is None:
-            return Run(plan, start.messages, after)
+            return AgentRun(plan, start.messages, after)
         return PlannedRun(plan, self._planner, start.messages, after)
 
     @property
@@ -495,7 +495,7 @@ class Agent(Generic[Deps, Out]):
         return self._durable
 
     async def _drive_durably(
-        self, run_id: str, run: Run, start: Start, answering: Answering | None, emit: Emit, *, take: bool = False
+        self, run_id: str, run: AgentRun, start: Start, answering: Answering | None, emit: Emit, *, take: bool = False
     ) -> RunResult[Any]:
         driven = False
 
@@ -510,7 +510,7 @@ class Agent(Generic[Deps, Out]):
             if not driven and run.over:  # it had ended before
                 await emit(RunFinished(run.result()))
 
-    async def _drive(self, run: Run, emit: Emit) -> RunResult[Any]:
+    async def _drive(self, run: AgentRun, emit: Emit) -> RunResult[Any]:
         async with self._shared.use() as (turns, roster, planning):
             if planning is not None and isinstance(run, PlannedRun):
                 run.plan_with(planning)
@@ -528,13 +528,13 @@ class Agent(Generic[Deps, Out]):
         turns = await turns_on(self.upstream, self._house, stack)
         planning = None
         if self.planner is not None:  # grounding rules are about tools, which it is not offered
-            house = House(overrides=self.planner.overrides, wording=self._house.wording)
+            house = OperatorSettings(overrides=self.planner.overrides, wording=self._house.wording)
             planning = await turns_on(self.planner, house, stack)
         roster = await open_roster(self.tools, stack)
         check_order(roster, self._plan.required)
         return turns, roster, planning
 
-    def _planning(self, planner: Upstream, options: Options) -> Plan:
+    def _planning(self, planner: Upstream, options: Options) -> RunSettings:
         """Return the planner's settings; raise `ConfigError` for what cannot plan."""
         if not planner.model:
             raise ConfigError("the planner has no model: pass Upstream('…', model='…'), or write wire=URL#model")

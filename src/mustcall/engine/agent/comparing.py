@@ -17,14 +17,14 @@ from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.policy.facts.wording import Wording, fill
-from mustcall.policy.reply.faithfulness import Outcome, departure
+from mustcall.policy.reply.faithfulness import CallOutcome, departure
 from mustcall.policy.request.json_call import named_in_call
 from mustcall.policy.words.shown_examples import asks_to_be_shown
 
-__all__ = ["Told", "calls_nothing", "instead_of", "instead_of_failure"]
+__all__ = ["PlainResult", "calls_nothing", "instead_of", "instead_of_failure"]
 
 
-class Told(msgspec.Struct, frozen=True):
+class PlainResult(msgspec.Struct, frozen=True):
     """The results in plain words, as a reply, and why they stand in place of the model's own."""
 
     reply: Reply
@@ -37,7 +37,7 @@ def instead_of(
     made: Sequence[ExecutedCall],
     messages: Sequence[Message],
     wording: Wording,
-) -> Told | None:
+) -> PlainResult | None:
     """Return what is said in place of a reply, None where the reply stands. `calls` are those it would make."""
     if calls:
         known = [_key(each.call) for each in made]
@@ -45,12 +45,12 @@ def instead_of(
     else:
         question, known_texts = _said(messages)
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        outcomes = [Outcome(each.name, each.result, each.ok) for each in made]
+        outcomes = [CallOutcome(each.name, each.result, each.ok) for each in made]
         why = departure(text, outcomes, question, known_texts)
     return None if why is None else _told(reply, made, why, wording)
 
 
-def instead_of_failure(error: ModelError, made: Sequence[ExecutedCall], wording: Wording) -> Told:
+def instead_of_failure(error: ModelError, made: Sequence[ExecutedCall], wording: Wording) -> PlainResult:
     """Return what is said where a model's turn came to nothing after its calls."""
     reply = Reply(id="", model="", parts=(), finish=FinishReason.STOP)
     return _told(reply, made, f"the model gave no answer ({error.code})", wording)
@@ -62,13 +62,13 @@ def calls_nothing(reply: Reply, messages: Sequence[Message]) -> bool:
     return named_in_call(text) is not None and not asks_to_be_shown((_said(messages)[0],))
 
 
-def _told(reply: Reply, made: Sequence[ExecutedCall], why: str, wording: Wording) -> Told:
+def _told(reply: Reply, made: Sequence[ExecutedCall], why: str, wording: Wording) -> PlainResult:
     # What went wrong on the way to a result is of no interest once there is one.
     shown = [each for each in made if each.ok] or made[-1:]
     texts = dict.fromkeys(_sentence(each, wording) for each in shown)
     parts = (Text(text="\n\n".join(texts)),)
     note = Adaptation(AdaptationKind.ANSWER_REPLACED, "answer", f"by the tool's own result: {why}")
-    return Told(reply.evolve(parts=parts, finish=FinishReason.STOP, reported_finish=None), note)
+    return PlainResult(reply.evolve(parts=parts, finish=FinishReason.STOP, reported_finish=None), note)
 
 
 def _sentence(call: ExecutedCall, wording: Wording) -> str:

@@ -18,8 +18,9 @@ from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
+from mustcall.engine.agent.checkpoints import ModelTurn, Recovered
 from mustcall.engine.agent.claiming import claims_of
-from mustcall.engine.agent.comparing import Told, calls_nothing, instead_of, instead_of_failure
+from mustcall.engine.agent.comparing import PlainResult, calls_nothing, instead_of, instead_of_failure
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -31,17 +32,16 @@ from mustcall.engine.agent.events import (
     TextDelta,
 )
 from mustcall.engine.agent.hooking import StepView, after_step, before_step
-from mustcall.engine.agent.moments import Recovered, Taken
-from mustcall.engine.agent.plan import Asked, Emit, Plan
+from mustcall.engine.agent.plan import Emit, RunSettings, StepRequest
 from mustcall.engine.agent.prompts import latest_only, text_message, text_of
 from mustcall.engine.agent.results import RunResult, Stopped, stopped_by
+from mustcall.engine.agent.run_events import RunTelling
 from mustcall.engine.agent.state import RunState
 from mustcall.engine.agent.step import Say, Step
-from mustcall.engine.agent.telling import RunTelling
-from mustcall.engine.agent.withholding import Withheld, Withholding
+from mustcall.engine.agent.withholding import WithheldWords, Withholding
 from mustcall.engine.answers.answering import BadAnswer, Way
 from mustcall.engine.answers.envelopes import (
-    Malformed,
+    MalformedCall,
     bad_answer,
     calls_at_the_end,
     controls_before,
@@ -69,12 +69,12 @@ from mustcall.policy.reply.unbacked_claims import Claims
 from mustcall.policy.words.grounding import latest_input
 from mustcall.telemetry.logs import log_of
 
-__all__ = ["Run"]
+__all__ = ["AgentRun"]
 
 _logger = log_of("mustcall.engine")
 
 
-class Run(RunState):
+class AgentRun(RunState):
     """One run, step by step to its end."""
 
     async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult[Any]:
@@ -128,7 +128,7 @@ class Run(RunState):
         asked = self._asked(offered, turns.profile(plan.endpoint, plan.model))
         if asked.capped and (missing := self._missing(roster)) is not None:
             raise _unmet_step(missing, self._number)
-        withheld = Withheld(self._withholding(roster), lambda delta: self._tell(delta, emit))
+        withheld = WithheldWords(self._withholding(roster), lambda delta: self._tell(delta, emit))
 
         preview = self._preview()
 
@@ -195,7 +195,7 @@ class Run(RunState):
         """Whether the next answer is held against results: there are some, and it is not held to a schema."""
         return self._plan.compares and self._plan.answering is None and bool(self._calls)
 
-    async def _say_instead(self, told: Told, emit: Emit) -> None:
+    async def _say_instead(self, told: PlainResult, emit: Emit) -> None:
         """End the run with the results themselves, and report it."""
         record = self._steps[-1]
         record.adaptations = (*record.adaptations, told.note)
@@ -208,7 +208,7 @@ class Run(RunState):
         """Return which cap a run ended by."""
         return Stopped.COST_CAP if self._spent else Stopped.STEP_CAP
 
-    async def _take(self, turns: Turns, plan: Plan, asked: Asked, say: Say) -> tuple[Reply, Usage]:
+    async def _take(self, turns: Turns, plan: RunSettings, asked: StepRequest, say: Say) -> tuple[Reply, Usage]:
         """Take one turn of a model's; its record and its usage are kept also where it fails."""
         keeper = self.keeper
         if keeper is not None:
@@ -232,10 +232,10 @@ class Run(RunState):
         finally:
             self._count(plan, step.record, step.usage)
         if keeper is not None:
-            keeper.took(Taken(reply=reply, usage=step.usage, record=step.record))
+            keeper.took(ModelTurn(reply=reply, usage=step.usage, record=step.record))
         return reply, step.usage
 
-    def _count(self, plan: Plan, record: TurnRecord | None, usage: Usage) -> None:
+    def _count(self, plan: RunSettings, record: TurnRecord | None, usage: Usage) -> None:
         if record is not None:
             if self._compacted.left_out or self._compacted.emptied:
                 record.adaptations = (*record.adaptations, _compacted_note(self._compacted))
@@ -243,7 +243,7 @@ class Run(RunState):
         self._usage += usage
         self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + usage
 
-    async def _refuse(self, malformed: Malformed, emit: Emit) -> None:
+    async def _refuse(self, malformed: MalformedCall, emit: Emit) -> None:
         """Let the malformed call a turn failed with cost a hop; the next request says what was wrong (rule 85)."""
         self._saying, self._notice = [], None
         await self._tell(StepFinished(self._steps[-1], self._number, self._steps[-1].usage or Usage()), emit)
@@ -255,7 +255,7 @@ class Run(RunState):
         for malformed in mended_calls(self._steps[-1], self._plan.wording):
             await self._pay_for(malformed, emit)
 
-    async def _pay_for(self, malformed: Malformed, emit: Emit) -> None:
+    async def _pay_for(self, malformed: MalformedCall, emit: Emit) -> None:
         """Take a hop for a malformed call and record it; without one left, one final round follows (rule 83)."""
         if self._hops == 0:
             self._closing = True
@@ -266,7 +266,7 @@ class Run(RunState):
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
 
-    def _ended(self, error: ModelError, asked: Asked) -> ModelError:
+    def _ended(self, error: ModelError, asked: StepRequest) -> ModelError:
         """Return what a turn's failure is to the run; what the one final round called is kept (rules 83, 89)."""
         if not asked.capped or self._plan.answering is None:
             return error
@@ -274,7 +274,7 @@ class Run(RunState):
         self._calls += calls_at_the_end(error, record, wording, self._number)
         return ended_without(error, record, 1 if self._reminder is None else 2)
 
-    def _answers(self, reply: Reply, roster: Roster, asked: Asked) -> bool:
+    def _answers(self, reply: Reply, roster: Roster, asked: StepRequest) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
 
         One that does not fit is asked for once more, which costs no hop (rule 84), and not at all where this was the
@@ -347,7 +347,7 @@ class Run(RunState):
             record=record,
         )
 
-    def _asked(self, roster: Roster, profile: Profile) -> Asked:
+    def _asked(self, roster: Roster, profile: Profile) -> StepRequest:
         """Return what this step asks; in the last one nothing may be called (rule 109)."""
         plan, controls = self._plan, self._controls()
         request = self._request(roster, profile)
@@ -366,20 +366,20 @@ class Run(RunState):
         if not (last and roster.tools):
             if answering is not None:
                 controls = controls_before(controls, profile, self._hops)
-            return Asked(request, msgspec.structs.replace(controls, step_cap=0))
+            return StepRequest(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
             controls = validated_once(controls)
             if answering.way(profile) is Way.LAST:
-                return Asked(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
+                return StepRequest(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
         if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
             # What is in sight is called, `none` or not.
             request = latest_only(request) if self._reminder is None else request
-            return Asked(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
+            return StepRequest(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return Asked(request, controls, capped=True)
+        return StepRequest(request, controls, capped=True)
 
     def _without_tools(self, request: Request, notice: str) -> Request:
         """Return the last request where tools are in the way of the answer."""

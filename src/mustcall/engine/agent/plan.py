@@ -10,7 +10,7 @@ from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.hooking import AfterStep, BeforeStep
 from mustcall.engine.agent.options import Options
 from mustcall.engine.answers.answering import Answering
-from mustcall.engine.spending.purse import Metering
+from mustcall.engine.spending.budget_account import Metering
 from mustcall.engine.tooling.definition import Approve
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
@@ -19,7 +19,7 @@ from mustcall.policy.reply.unbacked_claims import Claims
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Asked", "Emit", "Hook", "Plan"]
+__all__ = ["Emit", "Hook", "RunSettings", "StepRequest"]
 
 Hook = Callable[[RunEvent], Awaitable[None] | None]
 """Sees every event of a run. What it raises is logged; it never ends the run."""
@@ -27,7 +27,7 @@ Hook = Callable[[RunEvent], Awaitable[None] | None]
 Emit = Callable[[RunEvent], Awaitable[None]]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one run."""
 
     endpoint: Endpoint
@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     small: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True):
+class StepRequest(msgspec.Struct, frozen=True):
     """What one step sends. `capped`: nothing may be called in it (rule 109)."""
 
     request: Request

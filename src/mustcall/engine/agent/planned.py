@@ -20,11 +20,10 @@ from mustcall.core.parts import Part, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.dialects import ScanEvent
-from mustcall.dialects import Text as ScannedText
+from mustcall.dialects import ScanEvent, ScannedText
 from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
-from mustcall.engine.agent.loop import Run
-from mustcall.engine.agent.plan import Asked, Emit, Plan
+from mustcall.engine.agent.loop import AgentRun
+from mustcall.engine.agent.plan import Emit, RunSettings, StepRequest
 from mustcall.engine.agent.prompts import text_message, text_of
 from mustcall.engine.agent.results import RunResult, stopped_by
 from mustcall.engine.answers.answering import Way
@@ -37,7 +36,7 @@ from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.history.leftover_markup import strip_markup
 from mustcall.policy.reply.repeated_calls import loop_of
 from mustcall.policy.request.demand import settle_demand
-from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.policy.words.grounding import latest_input
 from mustcall.wire.turns import result_text
 
@@ -59,15 +58,19 @@ class _Thought(msgspec.Struct, frozen=True):
     reply: Reply
     answers: bool
     told: bool
-    asked: Asked
+    asked: StepRequest
     answer: Reply | None = None
 
 
-class PlannedRun(Run):
+class PlannedRun(AgentRun):
     """One run of two models: `plan` are the caller's settings and the run's, `planner` the other's."""
 
     def __init__(
-        self, plan: Plan, planner: Plan, messages: tuple[Message, ...], after: RunResult[Any] | None = None
+        self,
+        plan: RunSettings,
+        planner: RunSettings,
+        messages: tuple[Message, ...],
+        after: RunResult[Any] | None = None,
     ) -> None:
         super().__init__(plan, messages, after)
         self._planner = planner
@@ -132,7 +135,7 @@ class PlannedRun(Run):
         self._saying = [text]
         return _Thought(_saying(reply, text), answers, speech.begun, asked, answer)
 
-    def _asked_planner(self, roster: Roster, profile: Profile, *, last: bool) -> Asked:
+    def _asked_planner(self, roster: Roster, profile: Profile, *, last: bool) -> StepRequest:
         """Return what the planner is asked: no tools, but words about them."""
         plan, planner, words = self._plan, self._planner, self._plan.wording
         instructions = [self._instructions] if self._instructions else []
@@ -165,7 +168,7 @@ class PlannedRun(Run):
             limits = msgspec.structs.replace(controls.limits, bad_answer=0)
             controls = validated_once(controls) if last else msgspec.structs.replace(controls, limits=limits)
         system = text_message(Role.SYSTEM, "\n\n".join(instructions)) if instructions else None
-        return Asked(request.evolve(system=system), controls, capped=last and bool(roster.tools))
+        return StepRequest(request.evolve(system=system), controls, capped=last and bool(roster.tools))
 
     def _clean(self, text: str, roster: Roster, profile: Profile) -> str:
         """Return a text without call markup: it may become the answer, and stays in the history."""
@@ -204,7 +207,7 @@ class PlannedRun(Run):
         request = self._request(roster, turns.profile(plan.endpoint, plan.model)).evolve(
             system=text_message(Role.SYSTEM, given)
         )
-        asked = Asked(request, msgspec.structs.replace(self._controls(), step_cap=0))
+        asked = StepRequest(request, msgspec.structs.replace(self._controls(), step_cap=0))
         try:
             reply, usage = await self._take(turns, plan, asked, _unheard)
         except ModelError as error:
@@ -235,7 +238,7 @@ class _Speech:
         self._whole = open_from_start
         self._closed = closed
         self._text = ""
-        self._scanner = Lookout(tools=tools).scanner() if tools else None
+        self._scanner = ScanTargets(tools=tools).scanner() if tools else None
         #: Whether some of it was heard.
         self.begun = False
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from mustcall.core.errors import ConfigError
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metering import Meter
-from mustcall.engine.spending.purse import Budget, Metering
-from mustcall.engine.turns import House, Turns
+from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
@@ -36,7 +36,7 @@ def the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *
     return one if isinstance(one, Upstream) else Upstream(one)
 
 
-async def turns_on(upstream: Upstream, house: House, stack: AsyncExitStack) -> Turns:
+async def turns_on(upstream: Upstream, house: OperatorSettings, stack: AsyncExitStack) -> Turns:
     """Return turns on an upstream; the stack closes its connections."""
     transport = await stack.enter_async_context(upstream.connected())
     turns = Turns(transport, upstream.clock, house)

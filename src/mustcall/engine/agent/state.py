@@ -11,12 +11,12 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
+from mustcall.engine.agent.checkpoints import Checkpoint, Recovered, RunKeeper, RunStanding
 from mustcall.engine.agent.hooking import StepChange
-from mustcall.engine.agent.moments import Keeper, Moment, Recovered, Standing
-from mustcall.engine.agent.plan import Plan
+from mustcall.engine.agent.plan import RunSettings
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.results import RunResult, Stopped, force_satisfied
-from mustcall.engine.agent.telling import RunTelling
+from mustcall.engine.agent.run_events import RunTelling
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.policy.facts.wording import fill
@@ -36,7 +36,7 @@ class RunState:
     _notice: str | None
     _owed: str | None
 
-    def __init__(self, plan: Plan, messages: tuple[Message, ...], after: RunResult[Any] | None = None) -> None:
+    def __init__(self, plan: RunSettings, messages: tuple[Message, ...], after: RunResult[Any] | None = None) -> None:
         self._plan = plan
         self._messages = list(messages)
         #: Where a stateful upstream keeps the conversation, and how much of it it has.
@@ -73,7 +73,7 @@ class RunState:
         self._results: dict[str, ToolResult] = {}
         # Of a durable run: who keeps it, how much of the lists is in moments, the step it was interrupted in, and the
         # result of one that had ended.
-        self.keeper: Keeper | None = None
+        self.keeper: RunKeeper | None = None
         self._noted = (len(self._messages), 0, 0)
         self._left: Recovered | None = None
         self._paid: Charge | None = None
@@ -152,12 +152,12 @@ class RunState:
 
     def _moment(
         self, pending: tuple[ToolCall, ...] = (), allowed: tuple[ToolCall, ...] = (), loop: Loop | None = None
-    ) -> Moment:
+    ) -> Checkpoint:
         """Return what is new since the last moment, and where the run stands."""
         messages, calls, steps = self._noted
         self._noted = (len(self._messages), len(self._calls), len(self._steps))
-        return Moment(
-            standing=Standing(
+        return Checkpoint(
+            standing=RunStanding(
                 number=self._number,
                 usage=self._usage,
                 usage_by=dict(self._usage_by),

@@ -15,8 +15,8 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError, UpstreamRejected
 from mustcall.core.events import Event
-from mustcall.core.events import ReasoningDelta as ReasoningEvent
-from mustcall.core.events import TextDelta as TextEvent
+from mustcall.core.events import PartReasoningDelta as ReasoningEvent
+from mustcall.core.events import PartTextDelta as TextEvent
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
 from mustcall.core.reply import Reply, Usage
@@ -24,12 +24,12 @@ from mustcall.core.request import Request
 from mustcall.engine.agent.events import ReasoningDelta, TextDelta
 from mustcall.engine.exchange import Inbound
 from mustcall.engine.outlets import Heard
-from mustcall.engine.records import Progress, TurnRecord
-from mustcall.engine.refusals import Refused
+from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.refusals import UpstreamRefused
+from mustcall.engine.spending.budget_account import BudgetAccount
 from mustcall.engine.spending.metered import Metered
-from mustcall.engine.spending.purse import Purse
-from mustcall.engine.telling import turn_ended
-from mustcall.engine.turn import Turn
+from mustcall.engine.turn import EngineTurn
+from mustcall.engine.turn_events import turn_ended
 from mustcall.engine.turns import Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.telemetry.context import TraceContext
@@ -54,7 +54,7 @@ class Step:
         *,
         timeout: float,
         extra: Mapping[str, Any] | None = None,
-        purse: Purse | None = None,
+        purse: BudgetAccount | None = None,
         number: int = 1,
         trace: TraceContext | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class Step:
         self._metered: Metered | None = None
         self._codec = codec_for(endpoint.wire)
         self._token = os.urandom(12).hex()
-        self._progress = Progress()
+        self._progress = TurnProgress()
         self._progress.trace = trace
         self._reply: Reply | None = None
         self._issuer = endpoint.issuer("")
@@ -135,7 +135,7 @@ class Step:
         )
         try:
             self._reply = await (self._streamed(turn, say) if request.stream else self._whole(turn, say))
-        except Refused as refused:
+        except UpstreamRefused as refused:
             raise UpstreamRejected(refused.told) from None
         finally:
             if metered is not None:
@@ -157,7 +157,7 @@ class Step:
             trace=self._progress.trace,
         )
 
-    async def _whole(self, turn: Turn, say: Say) -> Reply:
+    async def _whole(self, turn: EngineTurn, say: Say) -> Reply:
         reply = await turn.reply()
         for part in reply.parts:
             match part:
@@ -169,7 +169,7 @@ class Step:
                     pass
         return reply
 
-    async def _streamed(self, turn: Turn, say: Say) -> Reply:
+    async def _streamed(self, turn: EngineTurn, say: Say) -> Reply:
         """Say what the turn lets out as it comes, and return all of it: also what attempts before the last showed."""
         assembler = Assembler()
         async with aclosing(turn.pieces(Heard())) as pieces:

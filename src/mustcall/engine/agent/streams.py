@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from mustcall.engine.agent.events import RunEvent
-from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.loop import AgentRun
 from mustcall.engine.agent.plan import Emit
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.parameters import Out_co
@@ -28,7 +28,7 @@ class RunStream(Generic[Out_co]):
     A failed run yields `RunFinished` and then raises what it failed with.
     """
 
-    def __init__(self, run: Run, drive: Callable[[Emit], Awaitable[RunResult[Any]]]) -> None:
+    def __init__(self, run: AgentRun, drive: Callable[[Emit], Awaitable[RunResult[Any]]]) -> None:
         self._run = run
         self._drive = drive
         self._queue: asyncio.Queue[RunEvent | None] = asyncio.Queue(_ROOM)

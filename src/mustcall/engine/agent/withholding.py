@@ -5,7 +5,7 @@ from enum import Enum
 
 from mustcall.engine.agent.events import ReasoningDelta, TextDelta
 
-__all__ = ["Withheld", "Withholding"]
+__all__ = ["WithheldWords", "Withholding"]
 
 #: How JSON begins, bare or in a code fence.
 _JSON = ("{", "`")
@@ -19,7 +19,7 @@ class Withholding(Enum):
     ALL = "all"
 
 
-class Withheld:
+class WithheldWords:
     """The words of one step. Those that wait go out by `release`, or never."""
 
     def __init__(self, withholding: Withholding, tell: Callable[[TextDelta | ReasoningDelta], Awaitable[None]]) -> None:

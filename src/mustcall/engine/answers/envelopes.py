@@ -32,7 +32,7 @@ from mustcall.policy.reply.judge import SURPLUS
 from mustcall.policy.turn.remedy import Remedy
 
 __all__ = [
-    "Malformed",
+    "MalformedCall",
     "bad_answer",
     "calls_at_the_end",
     "controls_before",
@@ -50,7 +50,7 @@ _OF_CALLS = (BadArguments, UnknownToolCalled, TextToolCallError, PhantomCall, Tr
 _PAID = ("text_call", "bad_arguments", "unknown_tool", "truncated")
 
 
-class Malformed(msgspec.Struct, frozen=True):
+class MalformedCall(msgspec.Struct, frozen=True):
     """A call that could not be one: which tool it meant (if that is known), its status and what the model is told."""
 
     name: str
@@ -62,13 +62,13 @@ class Malformed(msgspec.Struct, frozen=True):
         return _never_ran(self.name, self.status, self.sentence, step)
 
 
-def malformed_call(error: ModelError, record: TurnRecord, wording: Wording) -> Malformed | None:
+def malformed_call(error: ModelError, record: TurnRecord, wording: Wording) -> MalformedCall | None:
     """Return the malformed call a turn failed with, None if it failed for another reason."""
     tried = _malformed(record.attempts[-1], wording) if record.attempts else None
     return tried if isinstance(error, _OF_CALLS) else None
 
 
-def mended_calls(record: TurnRecord, wording: Wording) -> Iterable[Malformed]:
+def mended_calls(record: TurnRecord, wording: Wording) -> Iterable[MalformedCall]:
     """Return the malformed calls of a turn that were tried again; the reply it ended with is not among them."""
     for attempt in record.attempts:
         if attempt.remedy in (Remedy.RESAMPLE, Remedy.REMIND, Remedy.CLIMB):
@@ -77,7 +77,7 @@ def mended_calls(record: TurnRecord, wording: Wording) -> Iterable[Malformed]:
                 yield tried
 
 
-def _malformed(attempt: AttemptRecord, wording: Wording) -> Malformed | None:
+def _malformed(attempt: AttemptRecord, wording: Wording) -> MalformedCall | None:
     """Return the malformed call of an attempt, None if that is not what was wrong with it."""
     name = attempt.tool
     match attempt.verdict:
@@ -86,15 +86,15 @@ def _malformed(attempt: AttemptRecord, wording: Wording) -> Malformed | None:
             wrong = attempt.problem.partition(": ")[2] or "its arguments"
             status = CallStatus.PARSE_ERROR if attempt.unreadable else CallStatus.SCHEMA_ERROR
             told = fill(wording.tool_misfit, tool=name, problem=wrong)
-            return Malformed(name, status, told if name else fill(wording.bad_arguments, problem=wrong))
+            return MalformedCall(name, status, told if name else fill(wording.bad_arguments, problem=wrong))
         case Verdict.UNKNOWN_TOOL:
-            return Malformed(name, CallStatus.UNKNOWN_TOOL, wording.unknown_tool)
+            return MalformedCall(name, CallStatus.UNKNOWN_TOOL, wording.unknown_tool)
         case Verdict.TEXT_CALL | Verdict.PHANTOM_CALL:
             # A text call that could be read has a problem only where its arguments do not fit.
             status = CallStatus.SCHEMA_ERROR if attempt.problem else CallStatus.PARSE_ERROR
-            return Malformed(name, status, wording.format_correction)
+            return MalformedCall(name, status, wording.format_correction)
         case Verdict.TRUNCATED if attempt.cut_call:
-            return Malformed(name, CallStatus.PARSE_ERROR, wording.truncated)
+            return MalformedCall(name, CallStatus.PARSE_ERROR, wording.truncated)
         case _:
             return None
 

@@ -17,12 +17,12 @@ from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.envelopes import RoleKind
 from mustcall.engine.coordinating.events import OnEvent
 from mustcall.engine.coordinating.members import Member, Participant, read_participant
-from mustcall.engine.coordinating.panel import Course, Panel, Progress
+from mustcall.engine.coordinating.panel import Panel, PanelProgress, PanelSettings
 from mustcall.engine.coordinating.prompts import instructions_for
 from mustcall.engine.coordinating.results import CoordinateResult, WorkerTools
 from mustcall.engine.coordinating.workers import accept_tools
+from mustcall.engine.spending.budget_account import Budget
 from mustcall.engine.spending.metering import Meter
-from mustcall.engine.spending.purse import Budget
 from mustcall.engine.tooling.definition import Approve, FunctionTool
 from mustcall.engine.tooling.roster import ToolLike
 from mustcall.policy.facts.controls import Controls
@@ -91,7 +91,7 @@ async def coordinate(
     members = (read_participant(proposer), _critics(critics), read_participant(synthesizer))
     roles = _roles(applies_to)
     _check(len(members[1]), hop_budget, rounds, quorum)
-    progress = Progress(on_event)
+    progress = PanelProgress(on_event)
     spender = session or (f"ses_{os.urandom(8).hex()}" if run_id is None else f"run_{run_id}")
     opened: Ledger | None = None
 
@@ -126,7 +126,7 @@ async def coordinate(
         last = member(RoleKind.SYNTHESIZER, "synthesizer", members[2], ())
         for each in (first, *judges, last):
             await stack.enter_async_context(each.agent)
-        course = Course(
+        course = PanelSettings(
             question=question,
             session=spender,
             rounds=rounds,

@@ -20,12 +20,12 @@ from mustcall.engine.coordinating.prompts import ask_critic, ask_proposer, ask_s
 from mustcall.engine.coordinating.results import CoordinateResult, RoleRun, WorkerTools
 from mustcall.telemetry.logs import log_of
 
-__all__ = ["Course", "Panel", "Progress"]
+__all__ = ["Panel", "PanelProgress", "PanelSettings"]
 
 _logger = log_of("mustcall.engine")
 
 
-class Progress:
+class PanelProgress:
     """Passes events on to the one who wants to see them."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
@@ -53,7 +53,7 @@ class Progress:
             _logger.debug("the callback", exc_info=True)
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class PanelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one coordinated answer."""
 
     question: str
@@ -82,7 +82,12 @@ class Panel:
     """The members of one coordinated answer. `result` can be asked for at any time."""
 
     def __init__(
-        self, course: Course, proposer: Member, critics: Sequence[Member], synthesizer: Member, progress: Progress
+        self,
+        course: PanelSettings,
+        proposer: Member,
+        critics: Sequence[Member],
+        synthesizer: Member,
+        progress: PanelProgress,
     ) -> None:
         self._course = course
         self._proposer = proposer

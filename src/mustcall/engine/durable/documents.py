@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo, LedgerBroken, MustcallError, UpstreamRejected
 from mustcall.core.message import Message
-from mustcall.engine.agent.moments import Moment, Taken
+from mustcall.engine.agent.checkpoints import Checkpoint, ModelTurn
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.records import TurnRecord
@@ -18,7 +18,7 @@ from mustcall.engine.tooling.running import Executed
 
 __all__ = [
     "Intent",
-    "Outcome",
+    "RunOutcome",
     "Start",
     "decode",
     "encode",
@@ -50,7 +50,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `asked` is a digest of its start: the name of a run stands for one question."""
 
     asked: str
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     answer: str | None = None
 
 
-Document = Start | Intent | Outcome | Moment | Taken | Executed
+Document = Start | Intent | RunOutcome | Checkpoint | ModelTurn | Executed
 
 
 def encode(value: Document) -> bytes:
@@ -83,12 +83,12 @@ def lean_record(record: TurnRecord) -> TurnRecord:
     return msgspec.structs.replace(record, attempts=[attempt.lean() for attempt in record.attempts])
 
 
-def lean_moment(moment: Moment) -> Moment:
+def lean_moment(moment: Checkpoint) -> Checkpoint:
     """Return a moment without bodies."""
     return msgspec.structs.replace(moment, steps=tuple(map(lean_record, moment.steps)))
 
 
-def lean_taken(taken: Taken) -> Taken:
+def lean_taken(taken: ModelTurn) -> ModelTurn:
     """Return a model's turn without bodies."""
     return taken if taken.record is None else msgspec.structs.replace(taken, record=lean_record(taken.record))
 
@@ -102,12 +102,12 @@ def outcome_of(asked: str, result: RunResult[Any]) -> bytes:
     """Return what is stored of a result."""
     answer = _written(result.answer) if result.structured and result.answered else None
     bare = msgspec.structs.replace(lean_result(result), answer=None)
-    return encode(Outcome(asked=asked, result=bare, answer=answer))
+    return encode(RunOutcome(asked=asked, result=bare, answer=answer))
 
 
 def result_from(data: bytes, answering: Answering | None, run_id: str) -> RunResult[Any]:
     """Return a stored result, its structured answer as a value of the type that is asked for now."""
-    outcome: Outcome = decode(data, Outcome, run_id)
+    outcome: RunOutcome = decode(data, RunOutcome, run_id)
     if outcome.answer is None:
         return msgspec.structs.replace(outcome.result, structured=outcome.result.structured or answering is not None)
     try:

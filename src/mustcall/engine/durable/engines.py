@@ -7,13 +7,13 @@ is the journal's business; an engine that forgets, repeats or reorders tasks cos
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-__all__ = ["Engine", "Resume"]
+__all__ = ["Resume", "TaskQueue"]
 
 Resume = Callable[[str], Coroutine[Any, Any, None]]
 """Carries a task out, and returns when nothing is left to do for it."""
 
 
-class Engine(Protocol):
+class TaskQueue(Protocol):
     """A queue of tasks, shared by every process that serves it. A task is a name; the same name is one task."""
 
     async def submit(self, task: str) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mustcall.engine.agent.moments import Moment, Recovered, Taken
+from mustcall.engine.agent.checkpoints import Checkpoint, ModelTurn, Recovered
 from mustcall.engine.durable.documents import decode
 from mustcall.engine.tooling.running import Executed
-from mustcall.ledger import Event
+from mustcall.ledger import JournalEvent
 
-__all__ = ["INTENT", "MODEL", "RESULT", "TAKEN", "Folded", "call_path", "fold", "step_path", "taken_path"]
+__all__ = ["INTENT", "MODEL", "RESULT", "TAKEN", "FoldedJournal", "call_path", "fold", "step_path", "taken_path"]
 
 #: The kinds of events.
 MODEL = "model"  # a step whose model has spoken
@@ -22,11 +22,11 @@ INTENT = "intent"
 RESULT = "result"
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
+class FoldedJournal(msgspec.Struct, frozen=True, kw_only=True):
     """A journal, read. `attempts` counts the intents of each path."""
 
     recovered: Recovered
-    taken: dict[str, Taken]
+    taken: dict[str, ModelTurn]
     attempts: dict[str, int]
     #: How many steps there are.
     steps: int = 0
@@ -47,10 +47,10 @@ def call_path(prefix: str, number: int, index: int) -> str:
     return f"{step_path(prefix, number)}/c{index}"
 
 
-def fold(events: Iterable[Event], prefix: str, run_id: str) -> Folded:
+def fold(events: Iterable[JournalEvent], prefix: str, run_id: str) -> FoldedJournal:
     """Lay a journal's events together; those of other paths are left out."""
-    moments: list[Moment] = []
-    taken: dict[str, Taken] = {}
+    moments: list[Checkpoint] = []
+    taken: dict[str, ModelTurn] = {}
     results: dict[str, Executed] = {}
     attempts: dict[str, int] = {}
     for event in events:
@@ -58,9 +58,9 @@ def fold(events: Iterable[Event], prefix: str, run_id: str) -> Folded:
             continue
         match event.kind:
             case "model":
-                moments.append(decode(event.data, Moment, run_id))
+                moments.append(decode(event.data, Checkpoint, run_id))
             case "taken":
-                taken[event.step] = decode(event.data, Taken, run_id)
+                taken[event.step] = decode(event.data, ModelTurn, run_id)
             case "intent":
                 attempts[event.step] = max(attempts.get(event.step, 0), event.attempt + 1)
             case "result":
@@ -76,4 +76,4 @@ def fold(events: Iterable[Event], prefix: str, run_id: str) -> Folded:
             done={paths[path]: executed for path, executed in results.items() if path in paths},
             begun=frozenset(index for path, index in paths.items() if path in attempts),
         )
-    return Folded(recovered=recovered, taken=taken, attempts=attempts, steps=len(moments))
+    return FoldedJournal(recovered=recovered, taken=taken, attempts=attempts, steps=len(moments))

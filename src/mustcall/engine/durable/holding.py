@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from mustcall.core.errors import FenceLost, LedgerError, LedgerUnavailable
-from mustcall.ledger import Ledger, NewEvent, Run, RunEnd
+from mustcall.ledger import Ledger, NewEvent, RunEnd, StoredRun
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Hold"]
@@ -32,7 +32,7 @@ _GRACE = 5.0
 class Hold:
     """The claim on one run, asked for at `since`. `lost` is why it is over, if it is."""
 
-    def __init__(self, ledger: Ledger, run: Run, lease: float, since: float) -> None:
+    def __init__(self, ledger: Ledger, run: StoredRun, lease: float, since: float) -> None:
         self.run_id = run.id
         self._ledger = ledger
         self._fence = run.fence

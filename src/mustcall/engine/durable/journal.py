@@ -10,17 +10,26 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mustcall.core.errors import BreakerOpen, BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
-from mustcall.engine.agent.moments import Moment, Taken
+from mustcall.engine.agent.checkpoints import Checkpoint, ModelTurn
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.durable.documents import Intent, encode, lean_moment, lean_taken, outcome_of, result_from
-from mustcall.engine.durable.folding import INTENT, MODEL, RESULT, TAKEN, Folded, call_path, step_path, taken_path
+from mustcall.engine.durable.folding import (
+    INTENT,
+    MODEL,
+    RESULT,
+    TAKEN,
+    FoldedJournal,
+    call_path,
+    step_path,
+    taken_path,
+)
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.tooling.running import Executed
 from mustcall.ledger import NewEvent, RunEnd, RunStatus
 from mustcall.telemetry.logs import log_of
 
-__all__ = ["Journal"]
+__all__ = ["RunJournal"]
 
 _logger = log_of("mustcall.runs")
 
@@ -33,10 +42,10 @@ class _Held(NamedTuple):
 
     step: str
     kind: str
-    value: Moment | Taken
+    value: Checkpoint | ModelTurn
 
 
-class Journal:
+class RunJournal:
     """Keeps one run (`agent.moments.Keeper`). `asked` is the digest of what it was started with.
 
     `released` is how a run is left that can be gone on with without anybody having to look at it.
@@ -45,7 +54,7 @@ class Journal:
     def __init__(
         self,
         hold: Hold,
-        folded: Folded,
+        folded: FoldedJournal,
         *,
         asked: str,
         answering: Answering | None = None,
@@ -78,7 +87,7 @@ class Journal:
         """The run's name."""
         return self._hold.run_id
 
-    def recall(self, number: int) -> Taken | None:
+    def recall(self, number: int) -> ModelTurn | None:
         """Return the next model's turn of a step, if it was written before."""
         self._turn = self._turn + 1 if number == self._number else 0
         self._number = number
@@ -90,7 +99,7 @@ class Journal:
             await self._hold.write([_event(*held) for held in self._held])
             self._held.clear()
 
-    def took(self, taken: Taken) -> None:
+    def took(self, taken: ModelTurn) -> None:
         """Hold a model's turn."""
         self._held.append(_Held(taken_path(self._prefix, self._number, self._turn), TAKEN, taken))
 
@@ -98,13 +107,13 @@ class Journal:
         """Tell whether a step has no moment yet."""
         return number > self._last
 
-    def mark(self, moment: Moment) -> None:
+    def mark(self, moment: Checkpoint) -> None:
         """Hold a step that made no calls; the turns in it go with it."""
         self._held = [held for held in self._held if held.kind != TAKEN]
         self._held.append(_Held(step_path(self._prefix, moment.standing.number), MODEL, moment))
         self._last = moment.standing.number
 
-    async def intend(self, moment: Moment, at_once: Sequence[int]) -> None:
+    async def intend(self, moment: Checkpoint, at_once: Sequence[int]) -> None:
         """Write a step that makes calls, with its intents, in one commit."""
         self.mark(moment)
         self._calls = moment.pending
@@ -128,13 +137,13 @@ class Journal:
         await self._hold.write([result])
         self._telling.remove(result)
 
-    async def end(self, moment: Moment, result: RunResult[Any]) -> RunResult[Any]:
+    async def end(self, moment: Checkpoint, result: RunResult[Any]) -> RunResult[Any]:
         """Write the last turn, the result and the end in one commit."""
         data = outcome_of(self._asked, result)
         await self._conclude(moment, RunEnd(status=RunStatus.DONE, outcome=data))
         return result_from(data, self._answering, self.run_id)
 
-    async def fail(self, moment: Moment, result: RunResult[Any], error: MustcallError) -> None:
+    async def fail(self, moment: Checkpoint, result: RunResult[Any], error: MustcallError) -> None:
         """Write the end of a run that failed; one that failed for others' sake waits and can be gone on with."""
         if isinstance(error, LedgerError):
             return  # what could not be written cannot be written now; the lease runs out by itself
@@ -162,7 +171,7 @@ class Journal:
         events = [*(_event(*held) for held in self._held), *self._telling]
         await self._hold.write(events, RunEnd(status=status), again=True)
 
-    async def _conclude(self, moment: Moment, end: RunEnd) -> None:
+    async def _conclude(self, moment: Checkpoint, end: RunEnd) -> None:
         """Write what is held, the last turn and the end."""
         if self.owes(moment.standing.number):
             self.mark(moment)
@@ -180,8 +189,8 @@ class Journal:
         return NewEvent(step=path, kind=INTENT, data=encode(Intent(name=call.name, call_id=call.id)), attempt=attempt)
 
 
-def _event(step: str, kind: str, value: Moment | Taken) -> NewEvent:
-    lean = lean_moment(value) if isinstance(value, Moment) else lean_taken(value)
+def _event(step: str, kind: str, value: Checkpoint | ModelTurn) -> NewEvent:
+    lean = lean_moment(value) if isinstance(value, Checkpoint) else lean_taken(value)
     return NewEvent(step=step, kind=kind, data=encode(lean))
 
 

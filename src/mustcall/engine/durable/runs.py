@@ -21,18 +21,18 @@ from mustcall.core.errors import (
     RunBusy,
     UnknownRun,
 )
-from mustcall.engine.agent.loop import Run
+from mustcall.engine.agent.loop import AgentRun
 from mustcall.engine.agent.results import RunResult
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.answers.answering import Answering
-from mustcall.engine.durable.documents import Outcome, Start, decode, encode, error_from, result_from
+from mustcall.engine.durable.documents import RunOutcome, Start, decode, encode, error_from, result_from
 from mustcall.engine.durable.folding import fold
 from mustcall.engine.durable.holding import Hold
-from mustcall.engine.durable.journal import Journal
+from mustcall.engine.durable.journal import RunJournal
 from mustcall.engine.durable.owners import is_gone, new_owner
 from mustcall.engine.spending.ledger_accounts import OpeningMeter
-from mustcall.ledger import Claim, Contents, Ledger, RunEnd, RunStatus, open_ledger, read_contents
-from mustcall.ledger import Run as Row
+from mustcall.ledger import Claim, ContentsKept, Ledger, RunEnd, RunStatus, open_ledger, read_contents
+from mustcall.ledger import StoredRun as Row
 from mustcall.ledger.redacting import keep
 
 __all__ = ["KIND", "Place", "Runs"]
@@ -91,7 +91,7 @@ class Runs:
         return row
 
     async def drive(
-        self, run_id: str, run: Run, start: Start, drive: Drive, *, answering: Answering | None, take: bool = False
+        self, run_id: str, run: AgentRun, start: Start, drive: Drive, *, answering: Answering | None, take: bool = False
     ) -> RunResult[Any]:
         """Claim a run and drive it from where it stands; return the stored result of one that has ended.
 
@@ -112,7 +112,7 @@ class Runs:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=RunStatus.WAITING))
                 raise
             hold = Hold(ledger, claim.run, self.lease, since)
-            journal = Journal(hold, folded, asked=_digest(start), answering=answering, released=self.released)
+            journal = RunJournal(hold, folded, asked=_digest(start), answering=answering, released=self.released)
             run.keeper = journal
             run.pay_as(f"{run_id}#{claim.run.fence}")
             run.restore(folded.recovered)
@@ -132,7 +132,7 @@ class Runs:
             if claim is not None and claim.won:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
-    async def tell(self, row: Row, run: Run, answering: Answering | None) -> RunResult[Any]:
+    async def tell(self, row: Row, run: AgentRun, answering: Answering | None) -> RunResult[Any]:
         """Tell how a run ended, without asking a model; raise what it failed with."""
         async with self.ledger() as ledger:
             return await _told(ledger, row, run, answering)
@@ -158,7 +158,7 @@ class Runs:
         return await stack.enter_async_context(open_ledger(place, contents=self._contents))
 
 
-async def _told(ledger: Ledger, row: Row, run: Run, answering: Answering | None) -> RunResult[Any]:
+async def _told(ledger: Ledger, row: Row, run: AgentRun, answering: Answering | None) -> RunResult[Any]:
     """Tell how a run ended once more, without asking a model; raise what it failed with."""
     if row.outcome is None:  # cancelled from outside
         kept = [event for event in await ledger.events(row.id) if event.data]
@@ -180,9 +180,9 @@ def _check_name(run_id: str) -> None:
 def _check_same(row: Row, start: Start) -> None:
     """Raise `InvalidRequest` where a name was used for another question."""
     if row.outcome is not None:
-        same = decode(row.outcome, Outcome, row.id).asked == _digest(start)
+        same = decode(row.outcome, RunOutcome, row.id).asked == _digest(start)
     elif row.status.ended:  # cancelled from outside: of what it was started with there is what may be kept
-        same = row.data in {keep(encode(start), contents) for contents in Contents}
+        same = row.data in {keep(encode(start), contents) for contents in ContentsKept}
     else:
         same = row.data == encode(start)
     if not same:

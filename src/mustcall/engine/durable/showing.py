@@ -4,11 +4,11 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
-from mustcall.engine.agent.moments import Moment
-from mustcall.engine.durable.documents import Intent, Outcome, decode
+from mustcall.engine.agent.checkpoints import Checkpoint
+from mustcall.engine.durable.documents import Intent, RunOutcome, decode
 from mustcall.engine.durable.folding import INTENT, MODEL, RESULT
 from mustcall.engine.tooling.running import Executed
-from mustcall.ledger import Event, Run
+from mustcall.ledger import JournalEvent, StoredRun
 
 __all__ = ["Line", "describe_event", "event_as_json", "run_as_json"]
 
@@ -25,7 +25,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
 
 
-def describe_event(event: Event) -> Line:
+def describe_event(event: JournalEvent) -> Line:
     """Return what an event says; one whose contents were not kept says nothing."""
     said, status = _said(event) if event.data else ("(not kept)", "")
     return Line(
@@ -39,10 +39,10 @@ def describe_event(event: Event) -> Line:
     )
 
 
-def _said(event: Event) -> tuple[str, str]:
+def _said(event: JournalEvent) -> tuple[str, str]:
     match event.kind:
         case kind if kind == MODEL:
-            moment: Moment = decode(event.data, Moment, event.run)
+            moment: Checkpoint = decode(event.data, Checkpoint, event.run)
             if moment.pending:
                 return "calls " + ", ".join(f"{call.name}({call.arguments_json})" for call in moment.pending), ""
             texts = [part.text for message in moment.messages for part in message.parts if isinstance(part, Text)]
@@ -57,7 +57,7 @@ def _said(event: Event) -> tuple[str, str]:
             return "", ""
 
 
-def run_as_json(run: Run) -> JsonObject:
+def run_as_json(run: StoredRun) -> JsonObject:
     """Return where a run stands."""
     shown: JsonObject = {
         "id": run.id,
@@ -70,7 +70,7 @@ def run_as_json(run: Run) -> JsonObject:
         "lease_until": run.lease_until,
     }
     if run.outcome:
-        result = decode(run.outcome, Outcome, run.id).result
+        result = decode(run.outcome, RunOutcome, run.id).result
         shown["stopped"] = str(result.stopped)
         shown["answer"] = result.text
         shown["unknown"] = [call.name for call in result.unknown]

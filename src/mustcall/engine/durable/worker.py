@@ -23,11 +23,11 @@ from mustcall.core.errors import (
     UpstreamError,
 )
 from mustcall.engine.agent.agent import Agent
-from mustcall.engine.durable.engines import Engine
+from mustcall.engine.durable.engines import TaskQueue
 from mustcall.engine.durable.owners import is_gone, is_worker, new_owner
 from mustcall.engine.durable.queueing import DbosEngine, Task
 from mustcall.engine.durable.runs import KIND
-from mustcall.ledger import Ledger, Run, RunStatus, default_place
+from mustcall.ledger import Ledger, RunStatus, StoredRun, default_place
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Worker", "postgres_worker"]
@@ -49,7 +49,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 class Worker:
     """Carries out an agent's queued runs, `concurrency` at a time."""
 
-    def __init__(self, agent: Agent[Any, Any], engine: Engine, *, concurrency: int = 4, beat: float = 0.5) -> None:
+    def __init__(self, agent: Agent[Any, Any], engine: TaskQueue, *, concurrency: int = 4, beat: float = 0.5) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency must be 1 or more, got {concurrency}")
         self._agent = agent
@@ -97,7 +97,7 @@ class Worker:
                 _logger.debug("filling the queue failed: %s", type(error).__name__)
             await asyncio.sleep(self._beat)
 
-    async def _submit(self, run: Run, *, old: bool) -> None:
+    async def _submit(self, run: StoredRun, *, old: bool) -> None:
         """Hand a run to the engine; what it has already it does not take twice.
 
         The oldest are handed over again after a while: whoever took them may have stopped before it had them.

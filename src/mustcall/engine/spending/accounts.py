@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from mustcall.policy.failures.breaker import Breaker, BreakerRule, CallEnd, admit, record, wait_left
+from mustcall.policy.failures.breaker import Breaker, BreakerRule, CallHealth, admit, record, wait_left
 from mustcall.policy.failures.breaker_classes import FailureClass
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check, release, reserve, settle
 from mustcall.telemetry.events import BreakerChanged
@@ -144,11 +144,11 @@ class MemoryBreakers:
                 upstream,
                 rule,
                 {
-                    each: CallEnd.SUCCEEDED
+                    each: CallHealth.SUCCEEDED
                     if failure is None
-                    else CallEnd.FAILED
+                    else CallHealth.FAILED
                     if each is failure
-                    else CallEnd.UNKNOWN
+                    else CallHealth.UNKNOWN
                     for each in breakers
                 },
             )
@@ -172,7 +172,7 @@ class MemoryBreakers:
         """Take note that an allowed call told nothing."""
         if upstream in self._breakers:
             with self._lock:
-                self._record(upstream, rule, dict.fromkeys(self._breakers.get(upstream, {}), CallEnd.UNKNOWN))
+                self._record(upstream, rule, dict.fromkeys(self._breakers.get(upstream, {}), CallHealth.UNKNOWN))
 
     def state(self, upstream: str) -> dict[FailureClass, Breaker]:
         """Return the breakers of an upstream that are not as new."""
@@ -184,7 +184,7 @@ class MemoryBreakers:
         with self._lock:
             self._put(upstream, {**self._breakers.get(upstream, {}), failure: breaker})
 
-    def _record(self, upstream: str, rule: BreakerRule, ends: dict[FailureClass, CallEnd]) -> None:
+    def _record(self, upstream: str, rule: BreakerRule, ends: dict[FailureClass, CallHealth]) -> None:
         now = self._clock.monotonic()
         old = self._breakers.get(upstream, {})
         self._put(upstream, {failure: record(old[failure], rule, end, now) for failure, end in ends.items()})

@@ -1,7 +1,7 @@
 """The calls a turn makes beyond its first: counted in one place, under one ceiling (rule 96)."""
 
-from mustcall.engine.records import Progress
-from mustcall.policy.turn.state import Course
+from mustcall.engine.records import TurnProgress
+from mustcall.policy.turn.state import TurnState
 
 __all__ = ["Counting"]
 
@@ -11,7 +11,7 @@ class Counting:
 
     __slots__ = ("_course", "_progress", "_streams")
 
-    def __init__(self, course: Course, progress: Progress, *, streams: bool) -> None:
+    def __init__(self, course: TurnState, progress: TurnProgress, *, streams: bool) -> None:
         self._course = course
         self._progress = progress
         self._streams = streams

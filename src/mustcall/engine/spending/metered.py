@@ -17,8 +17,8 @@ from mustcall.core.events import Failed
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
-from mustcall.engine.records import AttemptRecord, Progress
-from mustcall.engine.spending.purse import Purse
+from mustcall.engine.records import AttemptRecord, TurnProgress
+from mustcall.engine.spending.budget_account import BudgetAccount
 from mustcall.policy.failures.breaker_classes import failure_of, is_healthy
 from mustcall.policy.limits.budget import Charge, ChargeKey, charge_for
 from mustcall.telemetry.events import BudgetTripped
@@ -57,11 +57,11 @@ class Metered:
 
     def __init__(
         self,
-        purse: Purse,
+        purse: BudgetAccount,
         transport: Transport,
         endpoint: Endpoint,
         model: str,
-        progress: Progress,
+        progress: TurnProgress,
         *,
         step: str = "",
         lent: bool = False,

@@ -2,7 +2,7 @@
 
 `engine.spending.accounts` keeps them in memory; the ledger keeps them where replicas share them. Both are told and
 asked the same few things, each of which one SQL statement can do. What a call costs, whether a cap is enforced and what
-a refusal looks like is decided by those who ask (`engine.spending.purse`).
+a refusal looks like is decided by those who ask (`engine.spending.budget_account`).
 
 What every implementation owes:
 

@@ -19,7 +19,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.injecting import Fill, filling, takes_context
-from mustcall.engine.tooling.reading import Parameter, Reader, reader_for
+from mustcall.engine.tooling.reading import ArgumentReader, ToolParameter, reader_for
 
 __all__ = ["DecoratedTool", "tool"]
 
@@ -50,7 +50,7 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
         self.needs: Mapping[str, type[Any]] = _unsayable(called, given)
         self._fills = self._filled(deps_type)
         taken = {*self.needs, *self._fills}
-        self._reader: Reader = reader_for(called, [each for each in given if each.name not in taken])
+        self._reader: ArgumentReader = reader_for(called, [each for each in given if each.name not in taken])
         self.function = function
         written: Callable[..., Any] = function
         super().__init__(
@@ -157,14 +157,14 @@ def tool(
     return made if function is None else made(function)
 
 
-def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> list[Parameter]:
+def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> list[ToolParameter]:
     """Return what a function takes, whoever fills it in."""
     try:
         signature = inspect.signature(function)
         hints = _hints(function)
     except (TypeError, ValueError, NameError, AttributeError) as error:
         raise ConfigError(f"tool {called!r}: its type hints cannot be read: {error}") from None
-    parameters: list[Parameter] = []
+    parameters: list[ToolParameter] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind in _UNNAMED:
             raise ConfigError(f"tool {called!r}: the parameter {parameter} cannot be filled by name; give it a name")
@@ -172,11 +172,11 @@ def _parameters(function: Callable[..., Any], called: str, told: dict[str, str])
             raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
         said, hint = _said(hints[name])
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
-        parameters.append(Parameter(name=name, hint=hint, default=default, description=said or told.get(name)))
+        parameters.append(ToolParameter(name=name, hint=hint, default=default, description=said or told.get(name)))
     return parameters
 
 
-def _unsayable(called: str, parameters: list[Parameter]) -> dict[str, type[Any]]:
+def _unsayable(called: str, parameters: list[ToolParameter]) -> dict[str, type[Any]]:
     """Return the parameters of classes without a JSON schema; raise `ConfigError` where no class is to blame."""
     sayable = [each for each in parameters if not takes_context(each.hint)]
     try:
@@ -188,7 +188,7 @@ def _unsayable(called: str, parameters: list[Parameter]) -> dict[str, type[Any]]
     return {}
 
 
-def _has_schema(parameter: Parameter) -> bool:
+def _has_schema(parameter: ToolParameter) -> bool:
     try:
         reader_for("", [parameter])
     except ConfigError:

@@ -15,13 +15,13 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 
-__all__ = ["Parameter", "Reader", "Unfit", "reader_for"]
+__all__ = ["ArgumentReader", "ToolParameter", "Unfit", "reader_for"]
 
 _SIMPLE = (type(None), bool, int, float, str)
 _PYDANTIC = ("pydantic", "pydantic_core", "annotated_types")
 
 
-class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
     """One parameter that a model fills in. `default` is `msgspec.NODEFAULT` where there is none."""
 
     name: str
@@ -34,7 +34,7 @@ class Unfit(Exception):
     """The arguments cannot be read as what the function takes. The words never repeat them. Stays inside tooling."""
 
 
-class Reader(Protocol):
+class ArgumentReader(Protocol):
     """Reads arguments."""
 
     @property
@@ -47,7 +47,7 @@ class Reader(Protocol):
         ...
 
 
-def reader_for(function: str, parameters: list[Parameter]) -> Reader:
+def reader_for(function: str, parameters: list[ToolParameter]) -> ArgumentReader:
     """Return the reader for a function's parameters; raise `ConfigError` for types no reader knows."""
     if any(_is_pydantic(parameter.hint) for parameter in parameters):
         return _PydanticReader(function, parameters)
@@ -76,7 +76,7 @@ def _is_pydantic(hint: Any) -> bool:
 class _MsgspecReader:
     """Reads with a struct made for the function."""
 
-    def __init__(self, parameters: list[Parameter]) -> None:
+    def __init__(self, parameters: list[ToolParameter]) -> None:
         fields = [(parameter.name, _described(parameter), _default(parameter)) for parameter in parameters]
         struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_read_custom)
@@ -95,13 +95,13 @@ class _MsgspecReader:
         return {name: getattr(value, name) for name in given}
 
 
-def _described(parameter: Parameter) -> Any:
+def _described(parameter: ToolParameter) -> Any:
     """Return the type with its description where msgspec reads it."""
     hint, said = parameter.hint, parameter.description
     return hint if said is None else Annotated[hint, msgspec.Meta(description=said)]
 
 
-def _default(parameter: Parameter) -> Any:
+def _default(parameter: ToolParameter) -> Any:
     default = parameter.default
     if default is msgspec.NODEFAULT or isinstance(default, _SIMPLE):
         return default
@@ -131,7 +131,7 @@ def _read_custom(kind: Any, value: Any) -> Any:
 class _PydanticReader:
     """Reads with a model made for the function."""
 
-    def __init__(self, function: str, parameters: list[Parameter]) -> None:
+    def __init__(self, function: str, parameters: list[ToolParameter]) -> None:
         pydantic: Any = import_module("pydantic")
         fields: dict[str, Any] = {}
         self._names: dict[str, str] = {}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
-from mustcall.evals.bfcl.entries import WITHOUT_CALLS, Entry, Function, Truth
+from mustcall.evals.bfcl.entries import WITHOUT_CALLS, BenchmarkCase, BenchmarkFunction, Truth
 from mustcall.evals.bfcl.offers import offered_name
 from mustcall.evals.bfcl.values import may_be_absent, value_problem
 from mustcall.evals.rows import MadeCall
@@ -33,7 +33,7 @@ def read_calls(calls: Sequence[MadeCall]) -> list[Call] | None:
     return read
 
 
-def reply_problem(entry: Entry, calls: Sequence[MadeCall]) -> str | None:
+def reply_problem(entry: BenchmarkCase, calls: Sequence[MadeCall]) -> str | None:
     """Return why the calls of a reply are not right, None if they are."""
     read = read_calls(calls)
     if entry.set in WITHOUT_CALLS:
@@ -45,7 +45,7 @@ def reply_problem(entry: Entry, calls: Sequence[MadeCall]) -> str | None:
     return _unmatched(entry, read)
 
 
-def _unmatched(entry: Entry, calls: list[Call]) -> str | None:
+def _unmatched(entry: BenchmarkCase, calls: list[Call]) -> str | None:
     """Find a call for each right one in turn, the first that fits; one call stands for one."""
     left = list(calls)
     for truth in entry.truths:
@@ -57,7 +57,7 @@ def _unmatched(entry: Entry, calls: list[Call]) -> str | None:
     return None
 
 
-def _call_problem(function: Function, call: Call, truth: Truth) -> str | None:
+def _call_problem(function: BenchmarkFunction, call: Call, truth: Truth) -> str | None:
     name, arguments = call
     if name != offered_name(function.name):
         return "another function was called"

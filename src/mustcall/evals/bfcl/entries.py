@@ -8,9 +8,9 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
-from mustcall.evals.questions import Role, Said
+from mustcall.evals.questions import Said, Speaker
 
-__all__ = ["SETS", "WITHOUT_CALLS", "Entry", "Function", "Truth", "read_entries"]
+__all__ = ["SETS", "WITHOUT_CALLS", "BenchmarkCase", "BenchmarkFunction", "Truth", "read_entries"]
 
 #: The sets that can be asked, in the order of reports; every one is a single turn with functions in Python's types.
 SETS = (
@@ -33,7 +33,7 @@ _TRUTH = "bfcl_eval/data/possible_answer/BFCL_v4_{}.json"
 _T = TypeVar("_T")
 
 
-class Function(msgspec.Struct, frozen=True):
+class BenchmarkFunction(msgspec.Struct, frozen=True):
     """A function on offer; its parameters are in the benchmark's own types."""
 
     name: str
@@ -58,25 +58,25 @@ class Truth(msgspec.Struct, frozen=True):
     allowed: dict[str, list[Any]]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class BenchmarkCase(msgspec.Struct, frozen=True, kw_only=True):
     """One test case. `truths` are the calls that must be made, in any order; none where no call is right."""
 
     id: str
     set: str
     messages: tuple[Said, ...]
-    functions: tuple[Function, ...]
+    functions: tuple[BenchmarkFunction, ...]
     truths: tuple[Truth, ...] = ()
 
 
 class _Message(msgspec.Struct, frozen=True):
-    role: Role
+    role: Speaker
     content: str
 
 
 class _Line(msgspec.Struct, frozen=True):
     id: str
     question: tuple[tuple[_Message, ...], ...]
-    function: tuple[Function, ...]
+    function: tuple[BenchmarkFunction, ...]
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class _Answer(msgspec.Struct, frozen=True):
     ground_truth: tuple[dict[str, dict[str, list[Any]]], ...]
 
 
-def read_entries(package: Path, name: str) -> tuple[Entry, ...]:
+def read_entries(package: Path, name: str) -> tuple[BenchmarkCase, ...]:
     """Return the entries of a set, in the benchmark's order; raise `ConfigError` for a package without it."""
     try:
         with zipfile.ZipFile(package) as archive:
@@ -100,8 +100,8 @@ def _decode(data: bytes, kind: type[_T]) -> list[_T]:
     return [msgspec.json.decode(line, type=kind) for line in data.splitlines() if line.strip()]
 
 
-def _entry(line: _Line, name: str, truths: tuple[dict[str, dict[str, list[Any]]], ...]) -> Entry:
-    return Entry(
+def _entry(line: _Line, name: str, truths: tuple[dict[str, dict[str, list[Any]]], ...]) -> BenchmarkCase:
+    return BenchmarkCase(
         id=line.id,
         set=name,
         messages=tuple(Said(message.role, message.content) for turn in line.question for message in turn),

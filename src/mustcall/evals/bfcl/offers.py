@@ -6,7 +6,7 @@ ends with the benchmark's own remark about the language, and that of a fraction 
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
-from mustcall.evals.bfcl.entries import Function
+from mustcall.evals.bfcl.entries import BenchmarkFunction
 
 __all__ = ["offered_name", "write_tool"]
 
@@ -34,7 +34,7 @@ def offered_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def write_tool(function: Function) -> Tool:
+def write_tool(function: BenchmarkFunction) -> Tool:
     """Return a function as the tool that is sent."""
     parameters: JsonObject = {
         **function.parameters,

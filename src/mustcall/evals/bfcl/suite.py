@@ -6,10 +6,10 @@ from pathlib import Path
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
 from mustcall.evals.bfcl.checking import reply_problem
-from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, Entry, read_entries
+from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, BenchmarkCase, read_entries
 from mustcall.evals.bfcl.offers import offered_name, write_tool
 from mustcall.evals.bfcl.source import PACKAGE
-from mustcall.evals.questions import Demand, Question
+from mustcall.evals.questions import AskedCall, Question
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.suites import Grade, are_valid
 
@@ -27,23 +27,23 @@ class BfclSuite:
 
     def __init__(self, package: Path) -> None:
         self._package = package
-        self._read: dict[str, Mapping[str, Entry]] = {}
+        self._read: dict[str, Mapping[str, BenchmarkCase]] = {}
         self._tools: dict[str, tuple[Tool, ...]] = {}
 
-    def sets(self, choice: Demand | None) -> tuple[str, ...]:
+    def sets(self, choice: AskedCall | None) -> tuple[str, ...]:
         """Return the sets; where a call is demanded, not those whose right answer is none."""
         match choice:
-            case None | Demand.AUTO:
+            case None | AskedCall.AUTO:
                 return SETS
-            case Demand.REQUIRED:
+            case AskedCall.REQUIRED:
                 left = WITHOUT_CALLS
-            case Demand.NAMED:
+            case AskedCall.NAMED:
                 left = WITHOUT_CALLS | _SEVERAL
         return tuple(name for name in SETS if name not in left)
 
-    def questions(self, name: str, choice: Demand | None) -> Sequence[Question]:
+    def questions(self, name: str, choice: AskedCall | None) -> Sequence[Question]:
         """Return the questions of a set; without a choice the model decides, as on the leaderboard."""
-        demand = choice or Demand.AUTO
+        demand = choice or AskedCall.AUTO
         return [
             Question(
                 id=entry.id,
@@ -51,7 +51,7 @@ class BfclSuite:
                 messages=entry.messages,
                 tools=self._offer(entry),
                 demand=demand,
-                named=offered_name(entry.truths[0].name) if demand is Demand.NAMED else None,
+                named=offered_name(entry.truths[0].name) if demand is AskedCall.NAMED else None,
             )
             for entry in self._entries(name).values()
         ]
@@ -71,12 +71,12 @@ class BfclSuite:
             problem=problem or "",
         )
 
-    def _entries(self, name: str) -> Mapping[str, Entry]:
+    def _entries(self, name: str) -> Mapping[str, BenchmarkCase]:
         if name not in self._read:
             self._read[name] = {entry.id: entry for entry in read_entries(self._package, name)}
         return self._read[name]
 
-    def _entry(self, question: str) -> Entry:
+    def _entry(self, question: str) -> BenchmarkCase:
         # Ids begin with the name of their set; the longest name that fits is the set's.
         fitting = [name for name in SETS if question.startswith(f"{name}_")]
         name = max(fitting, key=len, default=None)
@@ -85,7 +85,7 @@ class BfclSuite:
             raise ConfigError(f"{PACKAGE.name} have no question {question!r}")
         return entry
 
-    def _offer(self, entry: Entry) -> tuple[Tool, ...]:
+    def _offer(self, entry: BenchmarkCase) -> tuple[Tool, ...]:
         if entry.id not in self._tools:
             self._tools[entry.id] = tuple(write_tool(function) for function in entry.functions)
         return self._tools[entry.id]

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mustcall.engine.spending.purse import Budget, check_budget
+from mustcall.engine.spending.budget_account import Budget, check_budget
 from mustcall.gateway.config.environment import over_some
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.limits.budget import CapMode, Caps, ModelPrice, Price, TurnCap

@@ -23,13 +23,13 @@ from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings, Setti
 from mustcall.gateway.process.server import bind
 from mustcall.ledger import OFF, default_place, open_ledger, shown_place
 from mustcall.upstream.embedded.engine import INSTALL, engine_problem
-from mustcall.upstream.embedded.store import SCHEME, Store, locate, megabytes
+from mustcall.upstream.embedded.store import SCHEME, WeightStore, locate, megabytes
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import proxy_for
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.seam import Transport, UpstreamCall
 
-__all__ = ["Asked", "Check", "State", "examine"]
+__all__ = ["Check", "CheckState", "CheckupRequest", "examine"]
 
 _OLDEST = (3, 11)
 _ENGINE = "xllamacpp"
@@ -37,7 +37,7 @@ _ENGINE = "xllamacpp"
 _GLANCE = 2.0
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -50,12 +50,12 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was looked at: what was found, and the fix where one is needed."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     fix: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckupRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be looked at: the same things that `mustcall serve` would be given."""
 
     file: Path | None = None
@@ -66,7 +66,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 5.0
 
 
-async def examine(asked: Asked, transport: Transport, environment: Mapping[str, str] | None = None) -> list[Check]:
+async def examine(
+    asked: CheckupRequest, transport: Transport, environment: Mapping[str, str] | None = None
+) -> list[Check]:
     """Look at everything, the port, the database and the upstreams side by side; nothing is raised."""
     env = os.environ if environment is None else environment
     settings, config = _config(asked, env)
@@ -96,22 +98,22 @@ def _python() -> Check:
         f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     )
     if sys.version_info[:2] < _OLDEST:
-        return Check("python", State.FAILED, found, f"install Python {'.'.join(map(str, _OLDEST))} or newer")
-    return Check("python", State.OK, found)
+        return Check("python", CheckState.FAILED, found, f"install Python {'.'.join(map(str, _OLDEST))} or newer")
+    return Check("python", CheckState.OK, found)
 
 
 def _engine(*, needed: bool) -> Check:
     if engine_problem() is None:
         try:
-            return Check("engine", State.OK, f"{_ENGINE} {version(_ENGINE)}, for models inside the process")
+            return Check("engine", CheckState.OK, f"{_ENGINE} {version(_ENGINE)}, for models inside the process")
         except PackageNotFoundError:
-            return Check("engine", State.OK, f"{_ENGINE}, for models inside the process")
-    state = State.FAILED if needed else State.NOTE
+            return Check("engine", CheckState.OK, f"{_ENGINE}, for models inside the process")
+    state = CheckState.FAILED if needed else CheckState.NOTE
     return Check("engine", state, "not installed; only models inside the process need it", INSTALL)
 
 
 def _models(*, needed: bool) -> Check:
-    store = Store()
+    store = WeightStore()
     broken: list[str] = []
     for weights in store.held():
         try:
@@ -120,18 +122,18 @@ def _models(*, needed: bool) -> Check:
             broken.append(weights.name)
     if broken:
         fix = "; ".join(f"mustcall models rm {name} && mustcall models pull {name}" for name in broken)
-        state = State.FAILED if needed else State.WARNING
+        state = CheckState.FAILED if needed else CheckState.WARNING
         return Check("model files", state, f"damaged: {', '.join(broken)}", fix)
     held = ", ".join(f"{weights.name} ({megabytes(weights)})" for weights in store.held())
     if held:
-        return Check("model files", State.OK, held)
-    return Check("model files", State.NOTE, f"none in {store.directory}", "mustcall models pull")
+        return Check("model files", CheckState.OK, held)
+    return Check("model files", CheckState.NOTE, f"none in {store.directory}", "mustcall models pull")
 
 
 # --- the configuration --------------------------------------------------------------------------------------------
 
 
-def _config(asked: Asked, env: Mapping[str, str]) -> tuple[Settings | None, Check]:
+def _config(asked: CheckupRequest, env: Mapping[str, str]) -> tuple[Settings | None, Check]:
     named = asked.file or Path(env.get("MUSTCALL_CONFIG") or DEFAULT_FILE)
     shown = str(named) if asked.file is not None or named.is_file() or "MUSTCALL_CONFIG" in env else "no file"
     try:
@@ -139,10 +141,10 @@ def _config(asked: Asked, env: Mapping[str, str]) -> tuple[Settings | None, Chec
             asked.file, upstream_flags=asked.upstreams, port=asked.port, ledger=asked.ledger, environment=env
         )
     except ConfigError as error:
-        return None, Check("configuration", State.FAILED, error.message, _config_fix(error.message, shown))
+        return None, Check("configuration", CheckState.FAILED, error.message, _config_fix(error.message, shown))
     count = len(settings.endpoints)
     found = f"{shown}: {count} upstream{'s' if count > 1 else ''}, {len(settings.routes)} routes"
-    return settings, Check("configuration", State.OK, found)
+    return settings, Check("configuration", CheckState.OK, found)
 
 
 def _config_fix(problem: str, shown: str) -> str:
@@ -155,23 +157,25 @@ def _config_fix(problem: str, shown: str) -> str:
 # --- the port -----------------------------------------------------------------------------------------------------
 
 
-async def _port(server: ServerSettings | None, asked: Asked, env: Mapping[str, str], transport: Transport) -> Check:
+async def _port(
+    server: ServerSettings | None, asked: CheckupRequest, env: Mapping[str, str], transport: Transport
+) -> Check:
     wanted = server or ServerSettings()
     place = f"{wanted.host}:{wanted.port}"
     if not wanted.port:
-        return Check("port", State.OK, "a free one is taken")
+        return Check("port", CheckState.OK, "a free one is taken")
     try:
         bind(wanted).close()
     except ConfigError as error:
         if await _is_ours(wanted, transport):
-            return Check("port", State.OK, f"a mustcall gateway listens on {place}")
+            return Check("port", CheckState.OK, f"a mustcall gateway listens on {place}")
         chosen = asked.port is not None or "MUSTCALL_PORT" in env or wanted.port != ServerSettings().port
-        state = State.FAILED if chosen else State.WARNING  # the usual one gives way to a free one
+        state = CheckState.FAILED if chosen else CheckState.WARNING  # the usual one gives way to a free one
         found = error.message.partition(";")[0]
         return Check("port", state, found, "stop what uses it, or choose another with --port")
     except OSError as error:
-        return Check("port", State.FAILED, f"cannot listen on {place}: {error}", "correct host in [server]")
-    return Check("port", State.OK, f"{place} is free")
+        return Check("port", CheckState.FAILED, f"cannot listen on {place}: {error}", "correct host in [server]")
+    return Check("port", CheckState.OK, f"{place} is free")
 
 
 async def _is_ours(server: ServerSettings, transport: Transport) -> bool:
@@ -194,23 +198,23 @@ async def _is_ours(server: ServerSettings, transport: Transport) -> bool:
 # --- the database -------------------------------------------------------------------------------------------------
 
 
-async def _database(settings: Settings | None, asked: Asked, env: Mapping[str, str]) -> Check:
+async def _database(settings: Settings | None, asked: CheckupRequest, env: Mapping[str, str]) -> Check:
     place = settings.ledger.place if settings is not None and settings.ledger is not None else None
     if settings is None:
         place = asked.ledger or default_place(env)
     if place is None or place == OFF:
-        return Check("database", State.NOTE, "off: nothing is kept")
+        return Check("database", CheckState.NOTE, "off: nothing is kept")
     try:
         shown = shown_place(place)
         file = None if "://" in place and not place.startswith("sqlite:///") else Path(shown)
         if file is not None and not file.exists():
             return _room_for(file)
         async with asyncio.timeout(asked.seconds), open_ledger(place, make=False):
-            return Check("database", State.OK, shown)
+            return Check("database", CheckState.OK, shown)
     except TimeoutError:
-        return Check("database", State.WARNING, f"no answer within {asked.seconds:g} s", _DATABASE_FIX)
+        return Check("database", CheckState.WARNING, f"no answer within {asked.seconds:g} s", _DATABASE_FIX)
     except (ConfigError, LedgerError) as error:
-        return Check("database", State.WARNING, error.message, _DATABASE_FIX)
+        return Check("database", CheckState.WARNING, error.message, _DATABASE_FIX)
 
 
 _DATABASE_FIX = "the gateway serves without it, but keeps nothing: correct --ledger, $MUSTCALL_LEDGER or $DATABASE_URL"
@@ -220,8 +224,8 @@ def _room_for(file: Path) -> Check:
     """Say whether a file that is not there yet can be made."""
     folder = next(each for each in file.absolute().parents if each.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("database", State.WARNING, f"{file} cannot be made: {folder} is not writable", _DATABASE_FIX)
-    return Check("database", State.OK, f"{file}, made when it is first needed")
+        return Check("database", CheckState.WARNING, f"{file} cannot be made: {folder} is not writable", _DATABASE_FIX)
+    return Check("database", CheckState.OK, f"{file}, made when it is first needed")
 
 
 # --- upstreams ----------------------------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ def _is_embedded(endpoint: Endpoint) -> bool:
 
 def _embedded(endpoint: Endpoint) -> Check:
     """Loading the settings has found its engine and its file."""
-    return Check(f"upstream {endpoint.name}", State.OK, f"{endpoint.base_url}, inside the process")
+    return Check(f"upstream {endpoint.name}", CheckState.OK, f"{endpoint.base_url}, inside the process")
 
 
 class _Key(StrEnum):
@@ -257,25 +261,29 @@ async def _upstream(endpoint: Endpoint, transport: Transport, seconds: float, ke
     try:
         listing = await ask_models(endpoint, transport, seconds=seconds)
     except MustcallError as error:
-        return Check(name, State.FAILED, f"{place}: {error.message}", _reach_fix(endpoint))
+        return Check(name, CheckState.FAILED, f"{place}: {error.message}", _reach_fix(endpoint))
     if listing.status in (401, 403):
         return _unauthorized(name, f"{place}: HTTP {listing.status}", key)
     if listing.status >= 500:
-        return Check(name, State.FAILED, f"{place}: HTTP {listing.status}", "look into the server's own log")
+        return Check(name, CheckState.FAILED, f"{place}: HTTP {listing.status}", "look into the server's own log")
     if listing.models is None:
         found = f"{place}: answers, but lists no models (HTTP {listing.status})"
-        return Check(name, State.WARNING, found, "see that base_url ends where /chat/completions would begin: …/v1")
+        return Check(
+            name, CheckState.WARNING, found, "see that base_url ends where /chat/completions would begin: …/v1"
+        )
     return _listed(name, place, endpoint.model, listing.models)
 
 
 def _unauthorized(name: str, found: str, key: _Key) -> Check:
     match key:
         case _Key.CALLERS:
-            return Check(name, State.OK, f"{found} without a key; callers send their own")
+            return Check(name, CheckState.OK, f"{found} without a key; callers send their own")
         case _Key.OWN:
-            return Check(name, State.FAILED, f"{found}, the key is refused", "put a valid key into its variable")
+            return Check(name, CheckState.FAILED, f"{found}, the key is refused", "put a valid key into its variable")
         case _Key.NONE:
-            return Check(name, State.FAILED, f"{found}, it wants a key", "name the variable of its key in api_key_env")
+            return Check(
+                name, CheckState.FAILED, f"{found}, it wants a key", "name the variable of its key in api_key_env"
+            )
         case _:
             assert_never(key)
 
@@ -284,8 +292,8 @@ def _listed(name: str, place: str, model: str, models: Sequence[str]) -> Check:
     count = f"{len(models)} model{'' if len(models) == 1 else 's'}"
     if model and models and model not in models:
         some = ", ".join(models[:5]) + (", …" if len(models) > 5 else "")
-        return Check(name, State.WARNING, f"{place}: {count}, {model!r} is not among them", f"it lists {some}")
-    return Check(name, State.OK, f"{place}: {count}" + (f", {model} is there" if model and models else ""))
+        return Check(name, CheckState.WARNING, f"{place}: {count}, {model!r} is not among them", f"it lists {some}")
+    return Check(name, CheckState.OK, f"{place}: {count}" + (f", {model} is there" if model and models else ""))
 
 
 def _reach_fix(endpoint: Endpoint) -> str:

@@ -16,14 +16,14 @@ from mustcall.core.limits import DEFAULTS, REASONS, Limits
 from mustcall.core.origin import Wire
 from mustcall.dialects import register
 from mustcall.dialects.own import DialectSettings, make_dialect
-from mustcall.engine.turns import House
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.advice import advice
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
 from mustcall.gateway.config.environment import over
 from mustcall.gateway.config.probe_settings import ProbeSettings, Sourced, overrides_of, read_probe
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.policy.facts.controls import Controls
-from mustcall.policy.facts.routing import Door, Route
+from mustcall.policy.facts.routing import Route, WireEndpoint
 from mustcall.policy.facts.wording import Wording, check_wording
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.breaker import BreakerRule
@@ -177,7 +177,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...]
     routes: tuple[Route, ...] = ()
     client_keys: tuple[str, ...] = ()
-    house: House = House()
+    house: OperatorSettings = OperatorSettings()
     #: Where state is kept; None for nowhere.
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
@@ -192,9 +192,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"Settings(server={self.server!r}, endpoints={self.endpoints!r}, routes={self.routes!r})"
 
     @property
-    def doors(self) -> tuple[Door, ...]:
+    def doors(self) -> tuple[WireEndpoint, ...]:
         """The upstreams as routing sees them."""
-        return tuple([Door(endpoint.name, endpoint.wire, endpoint.model) for endpoint in self.endpoints])
+        return tuple([WireEndpoint(endpoint.name, endpoint.wire, endpoint.model) for endpoint in self.endpoints])
 
 
 def load_settings(
@@ -264,7 +264,9 @@ def load_settings(
     return settings
 
 
-def _house(read: _File, path: Path | None, env: Mapping[str, str], measured: tuple[ProfileOverride, ...] = ()) -> House:
+def _house(
+    read: _File, path: Path | None, env: Mapping[str, str], measured: tuple[ProfileOverride, ...] = ()
+) -> OperatorSettings:
     """Check what the file and the environment say about turns."""
     check_rules(read.grounding)
     wording = over(read.wording, "MUSTCALL_WORDING_", env)
@@ -274,13 +276,13 @@ def _house(read: _File, path: Path | None, env: Mapping[str, str], measured: tup
     for dialect in read.dialect:
         register(make_dialect(dialect))  # before the profiles, which may name it
     overrides = read_overrides(read.profile, str(path or DEFAULT_FILE))
-    return House(rules=read.grounding, overrides=(*measured, *overrides), wording=wording, controls=controls)
+    return OperatorSettings(rules=read.grounding, overrides=(*measured, *overrides), wording=wording, controls=controls)
 
 
 def settings_from_flags(
     *flags: str,
     server: ServerSettings | None = None,
-    house: House | None = None,
+    house: OperatorSettings | None = None,
     ledger: LedgerSettings | None = None,
     key_env: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -293,7 +295,7 @@ def settings_from_flags(
     settings = Settings(
         ledger=ledger,
         server=server or ServerSettings(),
-        house=house or House(),
+        house=house or OperatorSettings(),
         endpoints=tuple(_endpoint(upstream, env, key_env) for upstream in _from_flags(flags)),
     )
     _check(settings)

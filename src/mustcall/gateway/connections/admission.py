@@ -13,7 +13,7 @@ from mustcall.core.limits import Limits
 from mustcall.upstream.bounds import holds_more
 from mustcall.wire.opening import Fields, Opened
 
-__all__ = ["Admission", "Held", "check_elements"]
+__all__ = ["Admission", "HeldBytes", "check_elements"]
 
 
 async def check_elements(body: bytes, most: int, fields: Fields | None = None) -> None:
@@ -32,7 +32,7 @@ async def check_elements(body: bytes, most: int, fields: Fields | None = None) -
         )
 
 
-class Held:
+class HeldBytes:
     """What one request holds of the bytes that bodies may take."""
 
     __slots__ = ("_admission", "_bytes", "_key")
@@ -91,9 +91,9 @@ class Admission:
             )
             raise GatewayBusy(f"{whose} requests under way hold as many bytes as they may ([limits] {setting})")
 
-    def slot(self, key: str | None) -> "Slot":
+    def slot(self, key: str | None) -> "RequestSlot":
         """Return a place to work on one request in; entering it raises `GatewayBusy` where there is none."""
-        return Slot(self, key)
+        return RequestSlot(self, key)
 
     def begin(self, key: str | None) -> None:
         """Count a request that is worked on, or raise `GatewayBusy`."""
@@ -119,7 +119,7 @@ class Admission:
                 del self._slots[key]
 
 
-class Slot:
+class RequestSlot:
     """A place for one request. A generator in its stead would cost every request more than all it counts."""
 
     __slots__ = ("_admission", "_key")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from mustcall.engine.records import Progress
+from mustcall.engine.records import TurnProgress
 
 __all__ = ["Heartbeat"]
 
@@ -23,7 +23,7 @@ class Heartbeat:
 
     __slots__ = ("_first", "_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_signed", "_time", "task")
 
-    def __init__(self, seconds: float, progress: Progress, send: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, seconds: float, progress: TurnProgress, send: Callable[[], Awaitable[None]]) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
         self._first = min(_FIRST, seconds)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
 from mustcall.gateway.config.settings import Settings
-from mustcall.gateway.connections.admission import Held
+from mustcall.gateway.connections.admission import HeldBytes
 from mustcall.gateway.replies import Header, Receive, Scope
 
 __all__ = ["Gone", "headers_of", "path_of", "read_body"]
@@ -39,7 +39,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return headers
 
 
-async def read_body(receive: Receive, declared: str, settings: Settings, held: Held) -> bytes:
+async def read_body(receive: Receive, declared: str, settings: Settings, held: HeldBytes) -> bytes:
     """Return the body; raise `BodyTooLarge`, `InvalidRequest` for one too slow, `GatewayBusy`, or `Gone`."""
     limit = settings.server.max_body_bytes
     if declared.isdecimal() and int(declared) > limit:
@@ -55,7 +55,9 @@ async def read_body(receive: Receive, declared: str, settings: Settings, held: H
     return await _rest_of_body(receive, first, settings, held)
 
 
-async def _rest_of_body(receive: Receive, message: MutableMapping[str, Any], settings: Settings, held: Held) -> bytes:
+async def _rest_of_body(
+    receive: Receive, message: MutableMapping[str, Any], settings: Settings, held: HeldBytes
+) -> bytes:
     """Read a body that comes in pieces. Each byte that comes allows a little more time."""
     limit, limits = settings.server.max_body_bytes, settings.limits
     pieces: list[bytes] = []

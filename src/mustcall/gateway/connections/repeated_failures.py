@@ -21,7 +21,7 @@ from mustcall.engine.records import TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of
 from mustcall.policy.failures.backoff import is_transient
 
-__all__ = ["Asked", "Failures", "Known", "without_frames"]
+__all__ = ["Failures", "RememberedFailure", "RequestIdentity", "without_frames"]
 
 #: Seconds after which a failure is forgotten whatever a setting says, and how many are remembered.
 _LONGEST = 600.0
@@ -30,7 +30,7 @@ _MOST = 1024
 _MEANT = ("x-mustcall-", "anthropic-", "openai-")
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class RequestIdentity(msgspec.Struct, frozen=True, gc=False):
     """A request as it came: what two requests must have in common to be one."""
 
     wire: Wire
@@ -48,7 +48,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
         return hashed.digest()
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class RememberedFailure(msgspec.Struct, frozen=True, gc=False):
     """One failure: of which request, when, and how long the body was."""
 
     #: The model's failure; None for a fault on the way, after which the same request is worth one more call.
@@ -81,20 +81,22 @@ class Failures:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        self._known: OrderedDict[bytes, Known] = OrderedDict()
+        self._known: OrderedDict[bytes, RememberedFailure] = OrderedDict()
         self._sizes: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, asked: Asked, now: float, seconds: float) -> Known | None:
+    def find(self, asked: RequestIdentity, now: float, seconds: float) -> RememberedFailure | None:
         """Return how this request failed within the last seconds, if it did."""
         if len(asked.body) not in self._sizes:
             return None
         known = self._known.get(asked.digest)
         return known if known is not None and now - known.at < seconds else None
 
-    def note(self, asked: Asked, error: MustcallError, request_id: str, record: TurnRecord | None, now: float) -> None:
+    def note(
+        self, asked: RequestIdentity, error: MustcallError, request_id: str, record: TurnRecord | None, now: float
+    ) -> None:
         """Remember a failure, if the same request can be told something by it."""
         worth_a_call = isinstance(error, UpstreamError) and is_transient(error.info())
         if not worth_a_call and not isinstance(error, ModelError):
@@ -107,7 +109,7 @@ class Failures:
             self._forget(oldest)
         bare = _fresh(error, {}) if isinstance(error, ModelError) else None
         told = (record.protocol, record.force) if record is not None else ("", "none")
-        self._known[digest] = Known(bare, request_id, now, size, *told)
+        self._known[digest] = RememberedFailure(bare, request_id, now, size, *told)
         self._sizes[size] = self._sizes.get(size, 0) + 1
 
     def _forget(self, digest: bytes) -> None:

@@ -14,8 +14,8 @@ import msgspec
 from mustcall.core import errors
 from mustcall.core.errors import ModelError, MustcallError
 from mustcall.core.origin import Wire
-from mustcall.gateway.asking import CALLERS_HEADERS, PREFIX
 from mustcall.gateway.openapi import shapes
+from mustcall.gateway.request_controls import CALLERS_HEADERS, PREFIX
 from mustcall.wire.registry import codec_for
 
 __all__ = ["REPLY_HEADERS", "document", "written"]
@@ -96,7 +96,7 @@ _ROUTES = (
         "post",
         "messages",
         "A turn on Anthropic Messages",
-        shapes.Message,
+        shapes.MessagesReply,
         shapes.MessagesRequest,
         shapes.MessageEvent,
         Wire.MESSAGES,
@@ -130,7 +130,12 @@ _ROUTES = (
     ),
     _Route("/v1/models", "get", "models", "List the models that can be asked for", shapes.Models),
     _Route(
-        "/health", "get", "health", "Tell that the gateway answers; also /healthz, /readyz", shapes.Health, key=False
+        "/health",
+        "get",
+        "health",
+        "Tell that the gateway answers; also /healthz, /readyz",
+        shapes.HealthReply,
+        key=False,
     ),
     _Route("/metrics", "get", "metrics", "Counts for Prometheus", None),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mustcall.gateway.asking import OPERATORS, CallersLimits
+from mustcall.gateway.request_controls import OPERATORS, CallersLimits
 from mustcall.policy.facts.controls import Controls
 
 __all__ = [
@@ -18,11 +18,11 @@ __all__ = [
     "ChatRequest",
     "Deleted",
     "Extension",
-    "Health",
+    "HealthReply",
     "InputItems",
-    "Message",
     "MessageEvent",
     "MessagesError",
+    "MessagesReply",
     "MessagesRequest",
     "Models",
     "OpenAIError",
@@ -35,7 +35,7 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 
-class Part(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     """A part of a message's content: text, an image, a tool call, a result, reasoning."""
 
     type: str
@@ -83,7 +83,7 @@ class ChatMessage(msgspec.Struct):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | UnsetType | None = UNSET
+    content: str | list[ContentPart] | UnsetType | None = UNSET
     tool_calls: list[JsonObject] | UnsetType | None = UNSET
     tool_call_id: str | UnsetType | None = UNSET
 
@@ -124,7 +124,7 @@ class ChatAnswer(msgspec.Struct):
     """The model's message."""
 
     role: Literal["assistant"]
-    content: str | list[Part] | UnsetType | None = UNSET
+    content: str | list[ContentPart] | UnsetType | None = UNSET
     tool_calls: list[ChatCall] | UnsetType | None = UNSET
     refusal: str | UnsetType | None = UNSET
 
@@ -184,7 +184,7 @@ class ResponsesRequest(msgspec.Struct):
     model: str
     input: str | list[JsonObject] | UnsetType = UNSET
     instructions: str | list[JsonObject] | UnsetType | None = UNSET
-    tools: list[Part] | UnsetType | None = UNSET
+    tools: list[ContentPart] | UnsetType | None = UNSET
     tool_choice: Literal["none", "auto", "required"] | JsonObject | UnsetType | None = UNSET
     parallel_tool_calls: bool | UnsetType | None = UNSET
     stream: bool | UnsetType | None = UNSET
@@ -212,7 +212,7 @@ class Response(msgspec.Struct):
     created_at: float
     model: str
     status: str
-    output: list[Part]
+    output: list[ContentPart]
     usage: ResponseUsage | UnsetType | None = UNSET
     error: JsonObject | UnsetType | None = UNSET
 
@@ -245,7 +245,7 @@ class ClaudeMessage(msgspec.Struct):
     """A message of the conversation."""
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[Part]
+    content: str | list[ContentPart]
 
 
 class ClaudeTool(msgspec.Struct):
@@ -270,7 +270,7 @@ class MessagesRequest(msgspec.Struct):
     model: str
     messages: list[ClaudeMessage]
     max_tokens: int | UnsetType = UNSET
-    system: str | list[Part] | UnsetType | None = UNSET
+    system: str | list[ContentPart] | UnsetType | None = UNSET
     tools: list[ClaudeTool] | UnsetType | None = UNSET
     tool_choice: ClaudeChoice | UnsetType | None = UNSET
     stream: bool | UnsetType | None = UNSET
@@ -286,14 +286,14 @@ class ClaudeUsage(msgspec.Struct):
     output_tokens: int
 
 
-class Message(msgspec.Struct):
+class MessagesReply(msgspec.Struct):
     """A reply of Messages; `content` has text, thinking and `tool_use` blocks."""
 
     id: str
     type: Literal["message"]
     role: Literal["assistant"]
     model: str
-    content: list[Part]
+    content: list[ContentPart]
     stop_reason: str | None
     usage: ClaudeUsage
     stop_sequence: str | UnsetType | None = UNSET
@@ -326,7 +326,7 @@ class Models(msgspec.Struct):
     data: list[ListedModel]
 
 
-class Health(msgspec.Struct):
+class HealthReply(msgspec.Struct):
     """The gateway answers."""
 
     status: Literal["ok"]

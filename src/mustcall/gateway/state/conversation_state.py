@@ -19,13 +19,13 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.engine.aside import LARGE, heavily
 from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.off_loop import LARGE, heavily
 from mustcall.gateway.state.response_ids import Renamer
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
 from mustcall.upstream.endpoint import caller_key
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
@@ -286,7 +286,7 @@ class _MessageListener:
         self._sse = SseDecoder()
         self._decoder = self._codec.stream_decoder(Provenance(token=token))
         self._assembler = Assembler()
-        self._stamp = Stamp(token=token, created=0)
+        self._stamp = ReplyStamp(token=token, created=0)
         self._broken = False
 
     def hear(self, chunk: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.engine.records import Progress, TurnRecord
+from mustcall.engine.records import TurnProgress, TurnRecord
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.turn_traces import TurnEnd, describe
 from mustcall.ledger import TurnFilter, TurnGroup, TurnSums, TurnTrace
@@ -42,9 +42,9 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     tenant: str
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TurnProgress:
         """The turn as far as it is kept."""
-        seen = Progress()
+        seen = TurnProgress()
         seen.record, seen.model, seen.upstream = self.record, self.model, self.upstream
         seen.session, seen.gone = self.session, self.gone
         return seen

@@ -20,7 +20,7 @@ from mustcall.ledger import Ledger
 from mustcall.ledger.notices import Notices
 from mustcall.wire.sse import SseDecoder
 
-__all__ = ["Held", "Holders"]
+__all__ = ["Holders", "OwnedReply"]
 
 #: What is in every body that refers to something the upstream keeps, or says whether it shall: a cheap test.
 _SIGNS = re.compile(rb'"(?:previous_response_id|conversation|item_reference|store)"|\{\s*"id"\s*:\s*"[^"]*"\s*\}')
@@ -60,7 +60,7 @@ class Holders:
         if not await self._are_of(tenant, (identifier,)):
             raise UnknownState(f"Response with id '{identifier}' not found.")
 
-    async def check_body(self, body: bytes, tenant: str) -> "Held | None":
+    async def check_body(self, body: bytes, tenant: str) -> "OwnedReply | None":
         """Raise `UnknownState` if a request goes on from another's response; return what notes its own."""
         if _SIGNS.search(body) is None:
             return self._held(tenant)
@@ -82,14 +82,14 @@ class Holders:
             raise UnknownState(f"Item with id '{referred[0]}' not found.", param="input")
         return None if asked.store is False else self._held(tenant)
 
-    def _held(self, tenant: str) -> "Held | None":
-        return None if self._ledger is None else Held(self._ledger, self._notices, tenant)
+    def _held(self, tenant: str) -> "OwnedReply | None":
+        return None if self._ledger is None else OwnedReply(self._ledger, self._notices, tenant)
 
     async def _are_of(self, tenant: str, identifiers: Sequence[str]) -> bool:
         return self._ledger is not None and await self._ledger.are_held(identifiers, tenant)
 
 
-class Held:
+class OwnedReply:
     """One reply on its way to its caller."""
 
     def __init__(self, ledger: Ledger, notices: Notices, tenant: str) -> None:

@@ -14,8 +14,8 @@ from time import time
 import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError
+from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.ledger_accounts import LedgerBreakers, LedgerMeter, WhenAway
-from mustcall.engine.spending.purse import Budget, Metering
 from mustcall.gateway.config.environment import over
 from mustcall.gateway.state.conversation_state import Memory
 from mustcall.gateway.state.measured_profiles import profiles_in
@@ -23,7 +23,7 @@ from mustcall.gateway.state.response_owners import Holders
 from mustcall.gateway.state.turn_traces import TurnEnd, describe
 from mustcall.ledger import (
     OFF,
-    Contents,
+    ContentsKept,
     FactRow,
     Ledger,
     TallyRow,
@@ -34,11 +34,11 @@ from mustcall.ledger.notices import Notices
 from mustcall.ledger.tracing import TraceQueue
 from mustcall.profiles import Fact, Learnt, LearntFact, Measurements, Observed
 from mustcall.profiles.patterns import LONGEST_NAME
-from mustcall.profiles.tallies import Count, Tallies, Tally
+from mustcall.profiles.tallies import Count, ProfileTally, Tallies
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 
-__all__ = ["Keeper", "LedgerSettings", "read_age", "read_size"]
+__all__ = ["LedgerSettings", "TraceKeeper", "read_age", "read_size"]
 
 #: Seconds between two removals of what is old.
 _SWEEP = 3600.0
@@ -76,7 +76,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     #: How much is kept before the oldest goes: `2GB`; `0` for any amount.
     max_size: str = "2GB"
     #: What is kept of requests and replies in traces: `full`, `redacted` or `none`.
-    contents: Contents = Contents.NONE
+    contents: ContentsKept = ContentsKept.NONE
     #: Whether responses are kept for callers that go on from them, where the upstream keeps none.
     responses: bool = True
     #: What a cap does while the ledger cannot be asked: `closed` refuses, `open` lets calls through uncounted.
@@ -128,7 +128,7 @@ def read_size(text: str) -> int | None:
     return int(found[1]) * _SIZES[found[2]] or None
 
 
-class Keeper:
+class TraceKeeper:
     """One gateway's ledger, from its start to its end."""
 
     def __init__(self, settings: LedgerSettings) -> None:
@@ -139,9 +139,9 @@ class Keeper:
         self.ledger: Ledger = open_ledger(place, contents=settings.contents)
         self.memory = Memory(self.ledger, self.notices) if settings.responses else None
         self.holders = Holders(self.ledger, self.notices)
-        redacts = settings.contents is Contents.REDACTED
+        redacts = settings.contents is ContentsKept.REDACTED
         self.traces = TraceQueue(self.ledger, partial(describe, joins=redacts), self.notices)
-        self.keeps_contents = settings.contents is not Contents.NONE
+        self.keeps_contents = settings.contents is not ContentsKept.NONE
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -281,7 +281,9 @@ class Keeper:
         await self.ledger.add_tallies(rows, before=since)
         tallies.mark_shared(news)  # before anything else can fail: what is written must not be written again
         tallies.take_over(
-            Tally(row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last), row.tenant)
+            ProfileTally(
+                row.upstream, row.model, row.subject, Count(row.made, row.missed, row.first, row.last), row.tenant
+            )
             for row in await self.ledger.tallies(since=since)
         )
 

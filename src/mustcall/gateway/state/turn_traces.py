@@ -12,7 +12,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
-from mustcall.engine.records import AttemptRecord, Progress, TurnRecord
+from mustcall.engine.records import AttemptRecord, TurnProgress, TurnRecord
 from mustcall.gateway.replies import error_body
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.raw_replies import Tap, raw_replies
@@ -38,7 +38,7 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     wire: Wire
     status: int
-    progress: Progress
+    progress: TurnProgress
     #: The caller's key, for a turn that does not know its tenant. It is digested before anything is written.
     key: str | None
     #: Whether requests and replies are kept; then `request` and `reply` are the caller's.

@@ -8,7 +8,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
@@ -41,7 +41,7 @@ def in_one_piece(body: bytes, wire: Wire, created: int) -> bytes:
     reply = read_back(body, wire)
     if reply is None:
         return b""
-    stamp = Stamp(token="shown", created=created, id=reply.id)  # noqa: S106  as above
+    stamp = ReplyStamp(token="shown", created=created, id=reply.id)  # noqa: S106  as above
     request = Request(model=reply.model, messages=())
     return msgspec.json.encode(codec_for(wire).encode_reply(reply, request, stamp, AdaptationLog()))
 

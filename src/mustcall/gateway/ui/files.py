@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import msgspec
 
-__all__ = ["HEADERS", "File", "read_files"]
+__all__ = ["HEADERS", "PageFile", "read_files"]
 
 _TYPES = {
     "html": b"text/html; charset=utf-8",
@@ -33,7 +33,7 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 
 
-class File(msgspec.Struct, frozen=True):
+class PageFile(msgspec.Struct, frozen=True):
     """One file of the page."""
 
     body: bytes
@@ -41,13 +41,13 @@ class File(msgspec.Struct, frozen=True):
     tag: bytes
 
 
-def read_files() -> dict[str, File]:
+def read_files() -> dict[str, PageFile]:
     """Return every file by its name."""
-    found: dict[str, File] = {}
+    found: dict[str, PageFile] = {}
     for file in files("mustcall.gateway.ui").joinpath("static").iterdir():
         kind = _TYPES.get(file.name.rpartition(".")[2])
         if kind is not None:
             body = file.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'.encode()
-            found[file.name] = File(body, kind, tag)
+            found[file.name] = PageFile(body, kind, tag)
     return found

@@ -7,9 +7,9 @@ import msgspec
 
 from mustcall.core.verdict import GONE, OutcomeKind
 from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
-from mustcall.engine.spending.purse import Metering
+from mustcall.engine.spending.budget_account import Metering
 from mustcall.evals.statistics import Share, share_of
-from mustcall.gateway.state.trace_keeper import Keeper
+from mustcall.gateway.state.trace_keeper import TraceKeeper
 from mustcall.ledger import TurnGroup, TurnSums
 from mustcall.policy.limits.budget import Spending
 from mustcall.policy.turn.remedy import ACCEPTED
@@ -108,7 +108,7 @@ def learnt_of(learnt: Learnt, tenant: str) -> list[dict[str, Any]]:
     ]
 
 
-async def breakers_of(metering: Metering | None, keeper: Keeper | None) -> list[dict[str, Any]]:
+async def breakers_of(metering: Metering | None, keeper: TraceKeeper | None) -> list[dict[str, Any]]:
     """Return the breakers that have ever counted a failure."""
     if metering is None:
         return []
@@ -122,7 +122,7 @@ async def breakers_of(metering: Metering | None, keeper: Keeper | None) -> list[
     return breakers.states() if isinstance(breakers, MemoryBreakers) else []
 
 
-async def budget_of(metering: Metering | None, keeper: Keeper | None, *, sessions: bool) -> dict[str, Any] | None:
+async def budget_of(metering: Metering | None, keeper: TraceKeeper | None, *, sessions: bool) -> dict[str, Any] | None:
     """Return the caps and what sessions have used of them; None where there is no budget."""
     if metering is None:
         return None

@@ -23,7 +23,7 @@ from mustcall.core.errors import (
     UnknownTurn,
     WrongMethod,
 )
-from mustcall.engine.spending.purse import Metering
+from mustcall.engine.spending.budget_account import Metering
 from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
@@ -33,9 +33,9 @@ from mustcall.gateway.replies import Header, Receive, Scope, Send
 from mustcall.gateway.service import Service
 from mustcall.gateway.state.conversation_state import tenant_of_key
 from mustcall.gateway.state.recent_turns import Ring
-from mustcall.gateway.state.trace_keeper import Keeper
+from mustcall.gateway.state.trace_keeper import TraceKeeper
 from mustcall.gateway.ui.copying import copies
-from mustcall.gateway.ui.files import HEADERS, File, read_files
+from mustcall.gateway.ui.files import HEADERS, PageFile, read_files
 from mustcall.gateway.ui.lock import LONGEST_VISIT, Lock, Visitor, check_site, read_cookie, write_cookie
 from mustcall.gateway.ui.overview import breakers_of, budget_of, learnt_of, rates_of, repairs_of
 from mustcall.gateway.ui.replaying import TIMES, announced, replayed
@@ -68,7 +68,7 @@ class Inside(NamedTuple):
 
     settings: Settings
     service: Service
-    keeper: Keeper | None
+    keeper: TraceKeeper | None
     ring: Ring
     metering: Metering | None
     under_way: int
@@ -113,7 +113,7 @@ class Page:
 
     def __init__(self, inside: Callable[[], Inside]) -> None:
         self._inside = inside
-        self._files: dict[str, File] | None = None
+        self._files: dict[str, PageFile] | None = None
         self._lock: tuple[tuple[object, ...], Lock] | None = None
         self._waiting = 0
         self._replaying = False

@@ -6,12 +6,21 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import UpstreamUnavailable
-from mustcall.gateway.asking import take_controls
 from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.service import Service
 from mustcall.ledger import TurnTrace
 from mustcall.policy.facts.routing import choose
-from mustcall.replay import Recorded, Sample, Subject, announce, from_turn, is_unreachable, replay, summarise
+from mustcall.replay import (
+    RecordedRequest,
+    ReplaySample,
+    ReplaySubject,
+    announce,
+    from_turn,
+    is_unreachable,
+    replay,
+    summarise,
+)
 
 __all__ = ["TIMES", "announced", "replayed"]
 
@@ -29,7 +38,7 @@ async def replayed(turn: TurnTrace, times: int, settings: Settings, service: Ser
     """Send the request so often each way; return what came of it. Raise `UpstreamUnavailable` where nobody answers."""
     recorded, subject = _subject(turn, settings, service)
     async with aclosing(replay(recorded, subject, times=times)) as samples:
-        taken: list[Sample] = []
+        taken: list[ReplaySample] = []
         async for sample in samples:
             taken.append(sample)
             if is_unreachable(taken):
@@ -56,7 +65,7 @@ async def replayed(turn: TurnTrace, times: int, settings: Settings, service: Ser
     }
 
 
-def _subject(turn: TurnTrace, settings: Settings, service: Service) -> tuple[Recorded, Subject]:
+def _subject(turn: TurnTrace, settings: Settings, service: Service) -> tuple[RecordedRequest, ReplaySubject]:
     """Return the request without mustcall's own extension, and whom to ask: its upstream, if that is still there."""
     recorded = from_turn(turn)
     controls, body = take_controls(recorded.body, {}, settings.house.controls)
@@ -64,7 +73,7 @@ def _subject(turn: TurnTrace, settings: Settings, service: Service) -> tuple[Rec
     routes = [route for route in settings.routes if any(door.name == route.upstream for door in own)]
     found = choose(recorded.model, recorded.wire, routes, own)
     endpoint = next(endpoint for endpoint in settings.endpoints if endpoint.name == found.upstream)
-    subject = Subject(
+    subject = ReplaySubject(
         endpoint=endpoint,
         model=found.model,
         transport=service.transport,

@@ -8,7 +8,7 @@ import msgspec
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 
-__all__ = ["Destination", "Door", "Route", "choose", "is_routed"]
+__all__ = ["Destination", "Route", "WireEndpoint", "choose", "is_routed"]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,7 +19,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     send_as: str | None = None
 
 
-class Door(msgspec.Struct, frozen=True):
+class WireEndpoint(msgspec.Struct, frozen=True):
     """An upstream as routing sees it. `model` is what it is asked for where the caller names another."""
 
     name: str
@@ -39,7 +39,7 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 def choose(
-    model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[Door], *, verbatim: bool = False
+    model: str, caller: Wire, routes: Sequence[Route], doors: Sequence[WireEndpoint], *, verbatim: bool = False
 ) -> Destination:
     """Return the destination of a model; raise `UnknownModel`.
 

@@ -13,7 +13,17 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["TABLE", "Breaker", "BreakerEvent", "BreakerRule", "BreakerState", "CallEnd", "admit", "record", "wait_left"]
+__all__ = [
+    "TABLE",
+    "Breaker",
+    "BreakerEvent",
+    "BreakerRule",
+    "BreakerState",
+    "CallHealth",
+    "admit",
+    "record",
+    "wait_left",
+]
 
 
 class BreakerState(StrEnum):
@@ -33,7 +43,7 @@ class BreakerEvent(StrEnum):
     COOLED = "cooled"  # the cool-down has passed
 
 
-class CallEnd(StrEnum):
+class CallHealth(StrEnum):
     """How an admitted call ended, as far as the upstream's health goes."""
 
     SUCCEEDED = "succeeded"
@@ -91,11 +101,11 @@ def admit(breaker: Breaker, rule: BreakerRule, now: float) -> tuple[Breaker, boo
     return Breaker(state=state, failures=breaker.failures, since=now, probing=True), True
 
 
-def record(breaker: Breaker, rule: BreakerRule, end: CallEnd, now: float) -> Breaker:
+def record(breaker: Breaker, rule: BreakerRule, end: CallHealth, now: float) -> Breaker:
     """Return the breaker after a call ended; the same object if nothing changed."""
-    if end is CallEnd.UNKNOWN:
+    if end is CallHealth.UNKNOWN:
         return msgspec.structs.replace(breaker, probing=False) if breaker.probing else breaker
-    if end is CallEnd.SUCCEEDED:
+    if end is CallHealth.SUCCEEDED:
         event, failures = BreakerEvent.SUCCEEDED, 0 if breaker.state is BreakerState.CLOSED else breaker.failures
     else:
         failures = breaker.failures + 1

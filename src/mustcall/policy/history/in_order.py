@@ -21,7 +21,7 @@ from mustcall.core.parts import Audio, File, Image, Part, Refusal, Text, ToolCal
 from mustcall.core.request import Request
 from mustcall.policy.words.talk import talk_length
 
-__all__ = ["OPENS_MARKUP", "Order", "call_ids", "ids_called", "may_hold_markup", "order_of", "written_length"]
+__all__ = ["OPENS_MARKUP", "HistoryOrder", "call_ids", "ids_called", "may_hold_markup", "order_of", "written_length"]
 
 #: Every dialect has one of these in each of its calls.
 OPENS_MARKUP = re.compile(r"[<{\[(]|tool_code")
@@ -63,7 +63,7 @@ class _Traits(msgspec.Struct, frozen=True):
     ends: bool = False
 
 
-class Order(msgspec.Struct, frozen=True):
+class HistoryOrder(msgspec.Struct, frozen=True):
     """What is known of a history up to some message."""
 
     #: Whether every call but those that wait is answered once, right behind it, under an id of its own, and nothing is
@@ -105,12 +105,12 @@ def written_length(request: Request) -> int:
     return told + order_of(request).length
 
 
-def order_of(request: Request) -> Order:
+def order_of(request: Request) -> HistoryOrder:
     """Return what is known of a request's history."""
     return _orders.of(beginning_of(request), None)
 
 
-def _next(order: Order, message: Message, _: None) -> Order:
+def _next(order: HistoryOrder, message: Message, _: None) -> HistoryOrder:
     """Return what is known when one message more is there."""
     if order.talks:
         talk = talk_length((message,))
@@ -119,9 +119,9 @@ def _next(order: Order, message: Message, _: None) -> Order:
     traits = _traits.of(message)
     length, kind, waiting = order.length + traits.length, traits.kind, order.waiting
     if not order.regular or not _may_follow(order, traits):
-        return Order(regular=False, length=length, talks=False)
+        return HistoryOrder(regular=False, length=length, talks=False)
     if kind is not _Kind.ASKS:
-        return Order(
+        return HistoryOrder(
             True,
             length,
             talks=False,
@@ -135,7 +135,7 @@ def _next(order: Order, message: Message, _: None) -> Order:
             answering=order.answering or kind is _Kind.ANSWERS,
         )
     new = frozenset(traits.ids)
-    return Order(
+    return HistoryOrder(
         True,
         length,
         talks=False,
@@ -149,7 +149,7 @@ def _next(order: Order, message: Message, _: None) -> Order:
     )
 
 
-def _may_follow(order: Order, traits: _Traits) -> bool:
+def _may_follow(order: HistoryOrder, traits: _Traits) -> bool:
     """Tell whether a message may stand where a history has come to."""
     match traits.kind:
         case _Kind.OTHER:
@@ -174,7 +174,7 @@ def _added(sets: tuple[frozenset[str], ...], new: frozenset[str]) -> tuple[froze
     return (*sets, new)
 
 
-_orders: Folded[Order, None] = Folded(lambda _: Order(), _next)
+_orders: Folded[HistoryOrder, None] = Folded(lambda _: HistoryOrder(), _next)
 
 
 def ids_called(request: Request) -> tuple[frozenset[str], ...]:

@@ -25,14 +25,14 @@ from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.in_order import OPENS_MARKUP, may_hold_markup
 from mustcall.wire.naming import flat_name
 
-__all__ = ["Eraser", "is_unmarked", "strip_markup"]
+__all__ = ["MarkupEraser", "is_unmarked", "strip_markup"]
 
 #: Text can fold into new calls when calls are taken out of it; one that still does after so many rounds is nothing
 #: but markup, and goes as a whole. So the cost stays linear and a second reading finds nothing.
 _MOST_ROUNDS = 4
 
 
-class Eraser:
+class MarkupEraser:
     """Takes the calls of known tools out of text; the tools that the history calls are known too."""
 
     __slots__ = ("_by_fold", "_dialects", "_known", "_tools")
@@ -46,7 +46,7 @@ class Eraser:
             self._add(tool)
 
     @classmethod
-    def of(cls, tools: Iterable[Tool | ProviderTool], profile: Profile) -> "Eraser":
+    def of(cls, tools: Iterable[Tool | ProviderTool], profile: Profile) -> "MarkupEraser":
         """Return one for the tools on offer to a model."""
         # A history may come from any model, so all dialects that need no special trust are looked for.
         auto = active()
@@ -54,13 +54,13 @@ class Eraser:
         named = [find_dialect(name) for name in profile.dialects if name != "auto" and name not in always]
         return cls(tools, (*auto, *named))
 
-    def knowing(self, calls: Iterable[ToolCall]) -> "Eraser":
+    def knowing(self, calls: Iterable[ToolCall]) -> "MarkupEraser":
         """Return one that takes the tools of these calls for known too; the same object if it does already."""
         new: dict[str, Tool] = {}
         for call in calls:
             if call.name not in self._known:
                 new.setdefault(call.name, Tool(name=call.name, namespace=call.namespace))
-        return Eraser((*self._tools, *new.values()), self._dialects) if new else self
+        return MarkupEraser((*self._tools, *new.values()), self._dialects) if new else self
 
     def _add(self, tool: Tool) -> None:
         for name in (tool.name, flat_name(tool.namespace, tool.name)):
@@ -107,7 +107,7 @@ def is_unmarked(request: Request, profile: Profile) -> bool:
     return _unmarked.of(beginning_of(request), _Sought(request.tools, profile)) is not None
 
 
-def _still_unmarked(eraser: Eraser | None, message: Message, _: _Sought) -> Eraser | None:
+def _still_unmarked(eraser: MarkupEraser | None, message: Message, _: _Sought) -> MarkupEraser | None:
     """Return the eraser for what follows a message; None if there is markup up to here."""
     if eraser is None or message.role is not Role.ASSISTANT:
         return eraser
@@ -115,10 +115,10 @@ def _still_unmarked(eraser: Eraser | None, message: Message, _: _Sought) -> Eras
     return eraser if not may_hold_markup(message) or _strip_message(message, eraser) is message else None
 
 
-_erasers: Remembered[Eraser] = Remembered(32)
-_unmarked: Folded[Eraser | None, _Sought] = Folded(
+_erasers: Remembered[MarkupEraser] = Remembered(32)
+_unmarked: Folded[MarkupEraser | None, _Sought] = Folded(
     lambda sought: _erasers.get(
-        sought.tools, sought.profile.dialects, make=lambda: Eraser.of(sought.tools, sought.profile)
+        sought.tools, sought.profile.dialects, make=lambda: MarkupEraser.of(sought.tools, sought.profile)
     ),
     _still_unmarked,
     _Sought.is_same,
@@ -135,7 +135,7 @@ def strip_markup(
     """Return the messages without leftover markup; the same tuple if there is none. The first `bound` stay."""
     if not any(map(_may_hold_markup, messages)):
         return messages
-    eraser = Eraser.of(tools, profile)
+    eraser = MarkupEraser.of(tools, profile)
     out: list[Message] = []
     stripped = left = 0
     for index, message in enumerate(messages):
@@ -163,7 +163,7 @@ def _may_hold_markup(message: Message) -> bool:
     )
 
 
-def _strip_message(message: Message, eraser: Eraser) -> Message:
+def _strip_message(message: Message, eraser: MarkupEraser) -> Message:
     parts: list[Part] = []
     changed = False
     for part in message.parts:

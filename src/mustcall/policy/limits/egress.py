@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import msgspec
 
-__all__ = ["Denied", "Place", "Prefix", "is_public", "permit", "read_network", "read_place", "read_prefix"]
+__all__ = ["Denied", "EgressTarget", "Prefix", "is_public", "permit", "read_network", "read_place", "read_prefix"]
 
 Network = IPv4Network | IPv6Network
 
@@ -70,7 +70,7 @@ class Denied(Exception):
     """What is not to be fetched; the words say why, in one line. Stays inside."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class EgressTarget(msgspec.Struct, frozen=True):
     """A URL that has one reading. `host` is in lower case; an IPv6 address is without its brackets."""
 
     scheme: str
@@ -105,7 +105,7 @@ class Prefix(msgspec.Struct, frozen=True):
     port: int | None = None
     path: str = ""
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: EgressTarget) -> bool:
         """Tell whether a place is under this prefix; paths end at a slash."""
         if self.scheme not in (None, place.scheme) or place.port != (self.port or _PORTS[place.scheme]):
             return False
@@ -120,7 +120,7 @@ class Prefix(msgspec.Struct, frozen=True):
         return not self.path or path == self.path or path.startswith(f"{self.path.rstrip('/')}/")
 
 
-def read_place(url: str) -> Place:
+def read_place(url: str) -> EgressTarget:
     """Read a URL; raise `Denied` for one that is not http(s), or that others could read as another place."""
     if len(url) > _LONGEST:
         raise Denied(f"the URL has more than {_LONGEST} characters")
@@ -139,7 +139,7 @@ def read_place(url: str) -> Place:
     host, port = _authority(authority)
     _check_path(path)
     target = (path or "/") + (query or "")
-    return Place(scheme.lower(), host, port or _PORTS[scheme.lower()], target)
+    return EgressTarget(scheme.lower(), host, port or _PORTS[scheme.lower()], target)
 
 
 def read_prefix(text: str) -> Prefix:
@@ -159,7 +159,7 @@ def read_prefix(text: str) -> Prefix:
     return Prefix(f"*.{name}" if wild else name, scheme or None, port, "" if path == "" else f"/{path}")
 
 
-def permit(place: Place, prefixes: Sequence[Prefix]) -> None:
+def permit(place: EgressTarget, prefixes: Sequence[Prefix]) -> None:
     """Raise `Denied` for a place that no prefix covers; without prefixes that is every place (rule 99)."""
     if not any(prefix.covers(place) for prefix in prefixes):
         raise Denied(f"{place.scheme}://{place.host} is not on the list of what may be fetched")

@@ -17,7 +17,7 @@ import msgspec
 
 from mustcall.policy.words.relevance import words_of
 
-__all__ = ["AnswerCheck", "Outcome", "departure"]
+__all__ = ["AnswerCheck", "CallOutcome", "departure"]
 
 
 class AnswerCheck(StrEnum):
@@ -28,7 +28,7 @@ class AnswerCheck(StrEnum):
     ALWAYS = "always"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CallOutcome(msgspec.Struct, frozen=True):
     """What a call gave: the text of its result, or why there is none."""
 
     tool: str
@@ -86,7 +86,7 @@ class _Facts(msgspec.Struct, frozen=True):
     words: frozenset[str]
 
 
-def departure(answer: str, outcomes: Sequence[Outcome], question: str, known: Sequence[str] = ()) -> str | None:
+def departure(answer: str, outcomes: Sequence[CallOutcome], question: str, known: Sequence[str] = ()) -> str | None:
     """Return in a few words how an answer departs from what the calls before it gave, None if it does not.
 
     `question` is what the user said last, `known` are the texts of the conversation before it. Without calls there is

@@ -3,7 +3,7 @@
 Text and reasoning go out as they come, once there is something to see. From the first call on everything waits for
 the verdict, and where a force is unmet everything waits from the start. Calls of an upstream that is trusted go out as
 they come while their arguments may still become valid (rule 139): the first wrong byte and everything behind it wait,
-and so does the end of a call that is not complete. `Shown` knows what went out, so that the rest
+and so does the end of a call that is not complete. `Released` knows what went out, so that the rest
 of an accepted reply can follow it; what went out is never taken back.
 """
 
@@ -18,11 +18,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject
@@ -31,7 +31,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.unroll import unroll, unroll_part
 from mustcall.policy.schema.growing import Growing
 
-__all__ = ["EVERY", "Gate", "Shown"]
+__all__ = ["EVERY", "Gate", "Released"]
 
 #: Stands for every tool, whatever its calls are.
 EVERY: Mapping[str, JsonObject | None] = {}
@@ -64,7 +64,7 @@ class Gate:
         if self.stopped:
             return []
         match event:
-            case TextDelta(text=text) | ReasoningDelta(text=text):
+            case PartTextDelta(text=text) | PartReasoningDelta(text=text):
                 if self.begun:
                     return [event]
                 shows = bool(text) and not text.isspace()
@@ -123,7 +123,7 @@ class _Progress:
 _LOOSE = 4_096
 
 
-class Shown:
+class Released:
     """What the caller has been sent of this turn. Events are only noted as they go out, and read when it is asked.
 
     Of a long stream the deltas are joined, thousands at a time: they are few when they are read, all in one step.
@@ -168,9 +168,9 @@ class Shown:
         parts = self._known
         for event in events:
             match event:
-                case TextDelta(index=index, text=text):
+                case PartTextDelta(index=index, text=text):
                     parts[index].text.append(text)
-                case ReasoningDelta(index=index, text=text, summary=summary):
+                case PartReasoningDelta(index=index, text=text, summary=summary):
                     if summary is None:
                         parts[index].text.append(text)
                     else:
@@ -245,17 +245,17 @@ def _complete(index: int, part: Part, progress: _Progress) -> list[Event]:
     out: list[Event] = []
     match part, progress.part:
         case (Text(text=text), Text()) | (Refusal(text=text), Refusal()):
-            out += _tail(index, text, progress.text, TextDelta)
+            out += _tail(index, text, progress.text, PartTextDelta)
         case ToolCall(arguments_json=arguments), ToolCall():
             out += _tail(index, arguments, progress.arguments, ArgumentsDelta)
         case Reasoning() as thought, Reasoning():
-            out += _tail(index, thought.text, progress.text, ReasoningDelta)
+            out += _tail(index, thought.text, progress.text, PartReasoningDelta)
             for number, summary in enumerate(thought.summary):
                 sent = "".join(progress.summaries.get(number, ()))
                 if not summary.startswith(sent):
                     raise _contradiction()
                 if len(summary) > len(sent):
-                    out.append(ReasoningDelta(index, summary[len(sent) :], number))
+                    out.append(PartReasoningDelta(index, summary[len(sent) :], number))
             if thought.state is not None and not progress.stated:
                 out.append(StateDelta(index, thought.state))
         case _:
@@ -265,7 +265,10 @@ def _complete(index: int, part: Part, progress: _Progress) -> list[Event]:
 
 
 def _tail(
-    index: int, whole: str, pieces: list[str], make: type[TextDelta] | type[ArgumentsDelta] | type[ReasoningDelta]
+    index: int,
+    whole: str,
+    pieces: list[str],
+    make: type[PartTextDelta] | type[ArgumentsDelta] | type[PartReasoningDelta],
 ) -> list[Event]:
     sent = "".join(pieces)
     if not whole.startswith(sent):

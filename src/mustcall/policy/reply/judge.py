@@ -27,7 +27,7 @@ from mustcall.policy.request.json_call import read_call
 from mustcall.policy.request.plan import RungKind
 from mustcall.policy.request.structured_answer import AnswerWay, read_answer
 from mustcall.policy.scanning.call_remnants import cut_lines, cut_off
-from mustcall.policy.scanning.reply_scanner import Found
+from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.schema.arguments import describe_problems
 
 __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
@@ -59,7 +59,7 @@ def is_blank(parts: Iterable[Part]) -> bool:
     return True
 
 
-def judge(case: Case, reply: Reply, found: Found) -> Judgement:
+def judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Return what a reply is. Under protocol `off` everything is what it says it is."""
     if case.protocol is Protocol.OFF:
         return Judgement(verdict=Verdict.CALLED if reply.calls else Verdict.ANSWERED, reply=reply)
@@ -88,7 +88,7 @@ def _without_reasoning(judged: Judgement) -> Judgement:
     return msgspec.structs.replace(judged, reply=spoken, salvage=salvage, notes=notes)
 
 
-def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
+def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     if reply.finish in (FinishReason.CONTENT_FILTER, FinishReason.REFUSAL):
         verdict = Verdict.FILTERED if reply.finish is FinishReason.CONTENT_FILTER else Verdict.REFUSED
         kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
@@ -107,7 +107,7 @@ def _judge(case: Case, reply: Reply, found: Found) -> Judgement:
             parts = tuple(part for part in parts if not isinstance(part, ToolCall))
         made = dict.fromkeys(call.name for call in (*calls, *found.calls))
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
-        return _judge_text(case, _with_parts(reply, parts), Found(), notes)
+        return _judge_text(case, _with_parts(reply, parts), ScanFindings(), notes)
     return _judge_markup(case, reply, found)
 
 
@@ -224,7 +224,7 @@ def _at_limit(case: Case, reply: Reply) -> bool:
     return usage is not None and limit is not None and limit > 0 and usage.output_tokens >= limit
 
 
-def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
+def _judge_constrained(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     read = read_call(text, case.offered)
@@ -249,7 +249,7 @@ def _judge_constrained(case: Case, reply: Reply, found: Found) -> Judgement:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
+def _judge_markup(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge a reply without structured calls by the markup in its text."""
     says_calls = reply.reported_finish in _CALL_WORDS
     if found.reasoned:
@@ -274,7 +274,7 @@ def _judge_markup(case: Case, reply: Reply, found: Found) -> Judgement:
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
 
 
-def _judge_reasoned(case: Case, reply: Reply, found: Found) -> Judgement:
+def _judge_reasoned(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge a reply that is nothing but reasoning with calls in it (rule 148): no markup of theirs is delivered."""
     assert found.bare is not None, "its parts are there without the calls"
     reply = _with_parts(reply, found.bare)
@@ -284,7 +284,7 @@ def _judge_reasoned(case: Case, reply: Reply, found: Found) -> Judgement:
         judged = _judge_calls(case, reply, (*found.bare, *calls), (note,), promoted=True)
         if case.reads_text or judged.verdict in (Verdict.CALLED, Verdict.ANSWERED):
             return msgspec.structs.replace(judged, dialect=found.dialect)
-    return _judge_text(case, reply, Found(), _stripped(found))
+    return _judge_text(case, reply, ScanFindings(), _stripped(found))
 
 
 def _is_meant(case: Case, reply: Reply, entry: Malformed) -> bool:
@@ -312,7 +312,7 @@ def _judge_spoilt(reply: Reply, spoilt: list[Malformed]) -> Judgement:
     return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
 
 
-def _without_markup(case: Case, reply: Reply, found: Found) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:
+def _without_markup(case: Case, reply: Reply, found: ScanFindings) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:
     """Return a reply's parts without call markup, readable or not, and what is said about it (rules 52, 125)."""
     if found.bare is not None:
         return found.bare, _stripped(found)
@@ -346,7 +346,7 @@ def _sorted_markup(case: Case, malformed: Sequence[Malformed]) -> tuple[list[Mal
     return strange, spoilt
 
 
-def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
+def _judge_text_calls(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge complete text calls of offered tools: promoted where text may carry calls, salvage elsewhere."""
     assert found.promoted is not None, "calls were found"
     if found.settled:  # the token limit, and what else came behind the demanded call, do not matter (rule 137)
@@ -379,14 +379,14 @@ def _judge_text_calls(case: Case, reply: Reply, found: Found) -> Judgement:
     if judged.verdict is Verdict.TRUNCATED:
         return judged
     if not (reply.reported_finish in _CALL_WORDS or _is_broad(case) or case.demand.forced):
-        return _judge_text(case, reply, Found(), ())
+        return _judge_text(case, reply, ScanFindings(), ())
     salvage = judged.reply if valid else None
     return Judgement(
         verdict=Verdict.TEXT_CALL, reply=reply, salvage=salvage, problem=judged.problem, notes=judged.notes
     )
 
 
-def _passed_over(found: Found) -> tuple[Adaptation, ...]:
+def _passed_over(found: ScanFindings) -> tuple[Adaptation, ...]:
     """Return what is said of calls and markup that came before the demanded call."""
     dropped = [
         Adaptation(AdaptationKind.CALL_DROPPED, entry.name, _NOT_DEMANDED)
@@ -400,7 +400,7 @@ def _is_broad(case: Case) -> bool:
     return case.controls.broad and bool(case.request.tools)
 
 
-def _judge_text(case: Case, reply: Reply, found: Found, notes: tuple[Adaptation, ...]) -> Judgement:
+def _judge_text(case: Case, reply: Reply, found: ScanFindings, notes: tuple[Adaptation, ...]) -> Judgement:
     """Judge a reply that is text, or nothing."""
     blank = is_blank(_seen(case, reply.parts))
     if case.demand.forced:
@@ -473,14 +473,14 @@ def _text(parts: Sequence[Part]) -> str:
     return texts[0] if len(texts) == 1 else "".join(texts)
 
 
-def _cleaned(reply: Reply, found: Found) -> Reply:
+def _cleaned(reply: Reply, found: ScanFindings) -> Reply:
     """Return the reply without call markup and leaked reasoning; the same object if there was none."""
     if found.cleaned is None or (not found.calls and not found.thought):
         return reply
     return _with_parts(reply, found.cleaned)
 
 
-def _stripped(found: Found) -> tuple[Adaptation, ...]:
+def _stripped(found: ScanFindings) -> tuple[Adaptation, ...]:
     named = next((entry.name for entry in (*found.calls, *found.malformed) if entry.name), None)
     subject = named or ("reasoning" if found.thought else "text")
     return (Adaptation(AdaptationKind.MARKUP_STRIPPED, subject, "call markup in the text"),)

@@ -1,12 +1,12 @@
 """Replies without echoes of ours (`policy.scanning.echoes`): whole ones, and as they stream."""
 
-from mustcall.core.events import Event, PartEnded, PartStarted, TextDelta
+from mustcall.core.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.core.parts import Part, Text
 from mustcall.core.reply import Reply
-from mustcall.policy.scanning.echoes import Echoes, Eraser, erase
-from mustcall.policy.scanning.reply_scanner import Found, Lens, Lookout
+from mustcall.policy.scanning.echoes import EchoEraser, Echoes, erase
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 
-__all__ = ["ClearLens", "cleared"]
+__all__ = ["EchoFreeScanner", "cleared"]
 
 
 def cleared(reply: Reply, echoes: Echoes) -> Reply:
@@ -24,15 +24,15 @@ def cleared(reply: Reply, echoes: Echoes) -> Reply:
     return reply.evolve(parts=tuple(parts)) if changed else reply
 
 
-class ClearLens(Lens):
+class EchoFreeScanner(ReplyScanner):
     """A lens that sees, and shows, a reply's text without echoes. The reply that it is asked about must be cleared."""
 
     __slots__ = ("_echoes", "_erasers")
 
-    def __init__(self, lookout: Lookout | None, token: str, echoes: Echoes) -> None:
+    def __init__(self, lookout: ScanTargets | None, token: str, echoes: Echoes) -> None:
         super().__init__(lookout, token)
         self._echoes = echoes
-        self._erasers: dict[int, Eraser] = {}
+        self._erasers: dict[int, EchoEraser] = {}
 
     @property
     def pending(self) -> bool:
@@ -42,11 +42,11 @@ class ClearLens(Lens):
     def feed(self, event: Event) -> list[Event]:
         """Take one event and return what may be shown."""
         match event:
-            case TextDelta(index=index, text=text) if (eraser := self._erasers.get(index)) is not None:
+            case PartTextDelta(index=index, text=text) if (eraser := self._erasers.get(index)) is not None:
                 shown = self._erased(eraser, text)
-                return super().feed(event if shown is text else TextDelta(index, shown)) if shown else []
+                return super().feed(event if shown is text else PartTextDelta(index, shown)) if shown else []
             case PartStarted(index=index, part=Text(text=text) as part):
-                eraser = self._erasers[index] = Eraser(self._echoes)
+                eraser = self._erasers[index] = EchoEraser(self._echoes)
                 shown = self._erased(eraser, text)
                 return super().feed(event if shown is text else PartStarted(index, part.evolve(text=shown)))
             case PartEnded(index=index, part=part) if (eraser := self._erasers.pop(index, None)) is not None:
@@ -54,23 +54,23 @@ class ClearLens(Lens):
             case _:
                 return super().feed(event)
 
-    def fresh(self) -> "ClearLens":
+    def fresh(self) -> "EchoFreeScanner":
         """Return a lens that has seen nothing yet."""
-        return ClearLens(self._lookout, self._token, self._echoes)
+        return EchoFreeScanner(self._lookout, self._token, self._echoes)
 
-    def found(self, reply: Reply) -> Found:
+    def found(self, reply: Reply) -> ScanFindings:
         """Return what was found in a reply whose events were fed."""
-        return Found() if self._lookout is None else super().found(reply)
+        return ScanFindings() if self._lookout is None else super().found(reply)
 
-    def _end_text(self, eraser: Eraser, event: PartEnded, final: Part | None) -> list[Event]:
+    def _end_text(self, eraser: EchoEraser, event: PartEnded, final: Part | None) -> list[Event]:
         """End a text: what waited comes out, and what the final word has beyond the deltas."""
         beyond = final.text[eraser.fed :] if isinstance(final, Text) else ""
         rest = (self._erased(eraser, beyond) if beyond else "") + eraser.close()
         self.touched = self.touched or eraser.erased
-        out = super().feed(TextDelta(event.index, rest)) if rest else []
+        out = super().feed(PartTextDelta(event.index, rest)) if rest else []
         return [*out, *super().feed(PartEnded(event.index) if eraser.erased else event)]
 
-    def _erased(self, eraser: Eraser, text: str) -> str:
+    def _erased(self, eraser: EchoEraser, text: str) -> str:
         shown = eraser.feed(text) if text else text
         self.touched = self.touched or eraser.erased
         return shown

@@ -23,7 +23,7 @@ from mustcall.core.request import Request
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.containment import TAG
 
-__all__ = ["Echoes", "Eraser", "echoes_in", "erase"]
+__all__ = ["EchoEraser", "Echoes", "echoes_in", "erase"]
 
 _OPENS = f'<{TAG} from="'
 #: As we write one; a conversation that was begun before tags carried a digest has them without.
@@ -144,7 +144,7 @@ def _filled(sentence: str) -> str:
     return _PLACE.sub(lambda _: r"[^\n]{0,300}?", re.escape(sentence))
 
 
-class Eraser:
+class EchoEraser:
     """Takes echoes out of one text as it comes."""
 
     __slots__ = ("_begins", "_echoes", "_held", "_swallows", "_tail", "_whole", "erased", "fed")
@@ -242,7 +242,7 @@ def _compiled(echoes: Echoes) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 def erase(text: str, echoes: Echoes) -> str:
     """Return a whole text without echoes; the same object if it holds none."""
-    eraser = Eraser(echoes)
+    eraser = EchoEraser(echoes)
     shown = eraser.feed(text)
     rest = eraser.close()
     return shown + rest if eraser.erased else text

@@ -7,11 +7,10 @@ calls. It decides nothing; each character is looked at once, and once more where
 
 from collections.abc import Iterable, Iterator
 
-from mustcall.core.events import Event, PartStarted, ReasoningDelta, TextDelta
+from mustcall.core.events import Event, PartReasoningDelta, PartStarted, PartTextDelta
 from mustcall.core.parts import Part, Reasoning, Text
-from mustcall.dialects import CallEnd, CallStart, ScanEvent, Scanner
-from mustcall.dialects import Text as ScannedText
-from mustcall.policy.scanning.scan_targets import Lookout
+from mustcall.dialects import CallEnd, CallStart, ScanEvent, ScannedText, Scanner
+from mustcall.policy.scanning.scan_targets import ScanTargets
 from mustcall.wire.chat.parts import names_field_only
 
 __all__ = ["Channel", "Musing", "Watch", "channels_of", "draw_out", "is_silent"]
@@ -40,7 +39,7 @@ class Watch:
         call: int | None = None
         for event in found:
             if isinstance(event, ScannedText):
-                out.append(ReasoningDelta(self.place, event.text, self.channel))
+                out.append(PartReasoningDelta(self.place, event.text, self.channel))
             elif isinstance(event, CallStart) and call is None:
                 call = len(out)
         return out, call
@@ -86,7 +85,7 @@ class Musing:
 def _speaks(event: Event) -> bool:
     """Tell whether an event shows more than reasoning."""
     match event:
-        case TextDelta(text=text):
+        case PartTextDelta(text=text):
             return bool(text) and not text.isspace()
         case PartStarted(part=Text(text=text)):
             return bool(text) and not text.isspace()
@@ -109,7 +108,9 @@ def channels_of(part: Part | None) -> Iterator[tuple[Channel, str]]:
             yield None, part.text
 
 
-def draw_out(part: Reasoning, channel: Channel, shown: int, lookout: Lookout) -> tuple[tuple[CallEnd, ...], Reasoning]:
+def draw_out(
+    part: Reasoning, channel: Channel, shown: int, lookout: ScanTargets
+) -> tuple[tuple[CallEnd, ...], Reasoning]:
     """Return the calls in one text of a reasoning part behind what was shown of it, and the part without their markup.
 
     State that vouches for the reasoning as it was does not vouch for another one; a summary it never covered.
@@ -124,7 +125,7 @@ def draw_out(part: Reasoning, channel: Channel, shown: int, lookout: Lookout) ->
     return calls, part.evolve(summary=summary)
 
 
-def _read_calls(text: str, lookout: Lookout) -> tuple[tuple[CallEnd, ...], str]:
+def _read_calls(text: str, lookout: ScanTargets) -> tuple[tuple[CallEnd, ...], str]:
     """Return the last calls that stand together in a reasoning's text, and the text without any call.
 
     What comes before them and other words is a draft of what the model thought of doing.

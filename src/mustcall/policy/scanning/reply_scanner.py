@@ -10,16 +10,32 @@ from enum import Enum
 
 import msgspec
 
-from mustcall.core.events import ArgumentsDelta, Event, PartEnded, PartStarted, ReasoningDelta, StateDelta, TextDelta
+from mustcall.core.events import (
+    ArgumentsDelta,
+    Event,
+    PartEnded,
+    PartReasoningDelta,
+    PartStarted,
+    PartTextDelta,
+    StateDelta,
+)
 from mustcall.core.parts import Part, Reasoning, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.dialects import CallEnd, CallStart, LateReasoningEnd, Malformed, Reason, ScanEvent, Scanner
-from mustcall.dialects import Reasoning as ScannedReasoning
-from mustcall.dialects import Text as ScannedText
+from mustcall.dialects import (
+    CallEnd,
+    CallStart,
+    LateReasoningEnd,
+    Malformed,
+    Reason,
+    ScanEvent,
+    ScannedReasoning,
+    ScannedText,
+    Scanner,
+)
 from mustcall.policy.scanning.reasoning_calls import Channel, Musing, Watch, channels_of, draw_out, is_silent
-from mustcall.policy.scanning.scan_targets import NOTHING, Found, Lookout
+from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings, ScanTargets
 
-__all__ = ["Found", "Lens", "Lookout", "is_plain"]
+__all__ = ["ReplyScanner", "ScanFindings", "ScanTargets", "is_plain"]
 
 #: How much of a whole text is looked through at once.
 _PIECE = 32 * 1024
@@ -71,7 +87,7 @@ class _TextScan:
         self.emitted = 0
 
 
-def is_plain(reply: Reply, lookout: Lookout | None) -> bool:
+def is_plain(reply: Reply, lookout: ScanTargets | None) -> bool:
     """Tell quickly whether there is certainly nothing to find in a whole reply."""
     if lookout is None:
         return True
@@ -83,7 +99,7 @@ def is_plain(reply: Reply, lookout: Lookout | None) -> bool:
     return all(lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part))
 
 
-class Lens:
+class ReplyScanner:
     """One attempt's look at its text. `token` makes the ids of calls found there."""
 
     __slots__ = (
@@ -109,7 +125,7 @@ class Lens:
         "touched",
     )
 
-    def __init__(self, lookout: Lookout | None, token: str) -> None:
+    def __init__(self, lookout: ScanTargets | None, token: str) -> None:
         self._lookout = lookout
         self._token = token
         self._slots: list[_Slot] = []
@@ -177,11 +193,11 @@ class Lens:
         """Take one event and return what may be shown."""
         if self._lookout is None:
             return [event]
-        if type(event) is TextDelta:
+        if type(event) is PartTextDelta:
             scan = self._open.get(event.index)
             return self._said([self._moved(event)]) if scan is None else self._text(scan, event.text, event)
         match event:
-            case TextDelta():
+            case PartTextDelta():
                 raise AssertionError("text deltas are the first case")
             case PartStarted(index=index, part=part):
                 if isinstance(part, Text):
@@ -205,18 +221,18 @@ class Lens:
                     return self._end(scan, event, part)
                 left = self._end_thought(index, part) if index in self._watches else []
                 return [*left, *self._said([self._moved(event)])]
-            case ReasoningDelta(index=index, text=text, summary=channel) if index in self._watches:
+            case PartReasoningDelta(index=index, text=text, summary=channel) if index in self._watches:
                 return self._reason(index, channel, text, event)
-            case ReasoningDelta() | ArgumentsDelta() | StateDelta():
+            case PartReasoningDelta() | ArgumentsDelta() | StateDelta():
                 return self._said([self._moved(event)])
             case _:
                 return [event]
 
-    def fresh(self) -> "Lens":
+    def fresh(self) -> "ReplyScanner":
         """Return a lens that has seen nothing yet."""
-        return Lens(self._lookout, self._token)
+        return ReplyScanner(self._lookout, self._token)
 
-    def read(self, reply: Reply) -> "Found":
+    def read(self, reply: Reply) -> "ScanFindings":
         """Look through a whole reply."""
         if is_plain(reply, self._lookout):
             return NOTHING
@@ -228,14 +244,14 @@ class Lens:
                 # In pieces: one search through all of it could not be interrupted.
                 self.feed(PartStarted(index, part.evolve(text="")))
                 for start in range(0, len(part.text), _PIECE):
-                    self.feed(TextDelta(index, part.text[start : start + _PIECE]))
+                    self.feed(PartTextDelta(index, part.text[start : start + _PIECE]))
             else:
                 self.feed(PartStarted(index, part))
             if isinstance(part, Text | Reasoning):
                 self.feed(PartEnded(index))
         return self.found(reply)
 
-    def found(self, reply: Reply) -> "Found":
+    def found(self, reply: Reply) -> "ScanFindings":
         """Return what was found in a reply whose events were fed."""
         if not (self.marked or self.touched or self._musing.marks):
             return NOTHING
@@ -257,7 +273,7 @@ class Lens:
                 case _Kind.TEXT:
                     promoted.append(source.evolve(text=text) if isinstance(source, Text) else source)
         changed = self.marked or self.touched
-        found = Found(
+        found = ScanFindings(
             calls=tuple(self._calls),
             malformed=tuple(self._malformed),
             thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
@@ -278,7 +294,7 @@ class Lens:
             return found
         return self._with_reasoned(found, promoted)
 
-    def _with_reasoned(self, found: Found, parts: list[Part]) -> Found:
+    def _with_reasoned(self, found: ScanFindings, parts: list[Part]) -> ScanFindings:
         """Add the calls in the reasoning of a reply that is nothing else."""
         assert self._lookout is not None, "something was looked for"
         calls, bare = tuple(self._mused), list(parts)
@@ -304,7 +320,7 @@ class Lens:
         """Return what of these may be shown, and take note of what they say."""
         return self._musing.pass_on(out, call)
 
-    def _reason(self, index: int, channel: Channel, text: str, event: ReasoningDelta | None) -> list[Event]:
+    def _reason(self, index: int, channel: Channel, text: str, event: PartReasoningDelta | None) -> list[Event]:
         """Take more of a reasoning part of the upstream's own."""
         texts = self._watches[index]
         watch = texts.get(channel)
@@ -314,7 +330,7 @@ class Lens:
             out += self._close_thoughts(index)
             watch = texts[channel] = Watch(self._others[index], channel, self._lookout.watch())
         if watch.closed:
-            return self._said([ReasoningDelta(watch.place, text, channel)])
+            return self._said([PartReasoningDelta(watch.place, text, channel)])
         watch.fed += len(text)
         found = watch.scanner.feed(text)
         if event is not None and len(found) == 1 and isinstance(found[0], ScannedText) and found[0].text is text:
@@ -325,9 +341,9 @@ class Lens:
     def _show_thought(self, watch: Watch, found: list[ScanEvent]) -> list[Event]:
         out, call = watch.read(found)
         if call is not None and not self._musing.over:
-            before = sum(len(event.text) for event in out[:call] if isinstance(event, ReasoningDelta))
+            before = sum(len(event.text) for event in out[:call] if isinstance(event, PartReasoningDelta))
             self._musing.marks.setdefault((watch.place, watch.channel), watch.emitted + before)
-        watch.emitted += sum(len(event.text) for event in out if isinstance(event, ReasoningDelta))
+        watch.emitted += sum(len(event.text) for event in out if isinstance(event, PartReasoningDelta))
         return self._said(out, call)
 
     def _end_thought(self, index: int, final: Part | None) -> list[Event]:
@@ -350,13 +366,13 @@ class Lens:
         return out
 
     def _moved(
-        self, event: PartStarted | PartEnded | TextDelta | ReasoningDelta | ArgumentsDelta | StateDelta
+        self, event: PartStarted | PartEnded | PartTextDelta | PartReasoningDelta | ArgumentsDelta | StateDelta
     ) -> Event:
         """Return an event of another part at the place its part has now."""
         place = self._others.get(event.index, event.index)
         return event if place == event.index else msgspec.structs.replace(event, index=place)
 
-    def _text(self, scan: _TextScan, text: str, event: TextDelta | None) -> list[Event]:
+    def _text(self, scan: _TextScan, text: str, event: PartTextDelta | None) -> list[Event]:
         scan.fed += len(text)
         found = self._scanned(scan.scanner, text)
         if event is not None and not self.touched and scan.started and len(found) == 1:
@@ -365,7 +381,7 @@ class Lens:
                 # Most deltas of most replies: text in, the same text out.
                 scan.emitted += len(text)
                 self._slots[scan.place].fragments.append(text)
-                shown: list[Event] = [event if scan.place == event.index else TextDelta(scan.place, text)]
+                shown: list[Event] = [event if scan.place == event.index else PartTextDelta(scan.place, text)]
                 return shown if self._musing.over else self._said(shown)
         return self._show(scan, found)
 
@@ -405,12 +421,12 @@ class Lens:
                     if text:
                         self._begin(scan, _Kind.TEXT, out)
                         self._slots[scan.place].fragments.append(text)
-                        out.append(TextDelta(scan.place, text))
+                        out.append(PartTextDelta(scan.place, text))
                 case ScannedReasoning(text=text):
                     self.touched = True
                     self._begin(scan, _Kind.REASONING, out)
                     self._slots[scan.place].fragments.append(text)
-                    out.append(ReasoningDelta(scan.place, text))
+                    out.append(PartReasoningDelta(scan.place, text))
                 case CallEnd():
                     if not event.in_reasoning:
                         self.marked = self.touched = True

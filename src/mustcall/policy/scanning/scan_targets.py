@@ -9,12 +9,12 @@ from mustcall.core.parts import Part, ToolCall
 from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, Malformed, Scanner, is_plain
 
-__all__ = ["NOTHING", "Found", "Lookout"]
+__all__ = ["NOTHING", "ScanFindings", "ScanTargets"]
 
 _AUTO = ("auto",)
 
 
-class Lookout(msgspec.Struct, frozen=True, kw_only=True):
+class ScanTargets(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for: the tools on offer, the dialects, who separates reasoning, and what a JSON object alone is."""
 
     tools: tuple[Tool, ...]
@@ -60,7 +60,7 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
         return self.dialects == _AUTO and is_plain(text, tools=self.tools, loose=self.loose)
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ScanFindings(msgspec.Struct, frozen=True, kw_only=True):
     """What the texts of a reply held.
 
     `cleaned` are the reply's parts without call markup and leaked reasoning, `promoted` the same with the calls in
@@ -84,4 +84,4 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     bare: tuple[Part, ...] | None = None
 
 
-NOTHING = Found()
+NOTHING = ScanFindings()

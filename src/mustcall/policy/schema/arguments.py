@@ -22,7 +22,7 @@ from mustcall.core.tools import Tool
 from mustcall.dialects.names import fold
 from mustcall.policy.schema.coercion import Mender
 from mustcall.policy.schema.leniency import relax
-from mustcall.policy.schema.repairs import Change
+from mustcall.policy.schema.repairs import RepairMade
 from mustcall.policy.schema.subschemas import MAX_DEPTH, as_object, deeper_than, hoist, types_of
 from mustcall.policy.schema.validation import (
     Document,
@@ -37,7 +37,7 @@ from mustcall.policy.schema.validation import (
     write_json,
 )
 
-__all__ = ["WRAPPED_FIELD", "Change", "Checked", "Problem", "check_arguments", "describe_problems", "object_schema"]
+__all__ = ["WRAPPED_FIELD", "Checked", "Problem", "RepairMade", "check_arguments", "describe_problems", "object_schema"]
 
 #: The field that holds the value of a tool whose schema is not that of an object.
 WRAPPED_FIELD = "value"
@@ -55,7 +55,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     #: The JSON text to deliver: the model's own where nothing was changed.
     arguments: str
     #: Each change, the first twenty in words; the rest is counted.
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RepairMade, ...] = ()
     problems: tuple[Problem, ...] = ()
     #: The text ends inside a string or bracket (rule 123).
     truncated: bool = False
@@ -126,8 +126,8 @@ def _check_unreadable(
     value = as_object(documents[0].value) if len(documents) == 1 else None
     if value is None:
         return refused
-    closing = (Change("brackets_closed", f"{len(relaxed.added)} closing brackets added"),) if relaxed.added else ()
-    changes = (*(Change(repair, _READ_AS) for repair in relaxed.repairs), *closing)
+    closing = (RepairMade("brackets_closed", f"{len(relaxed.added)} closing brackets added"),) if relaxed.added else ()
+    changes = (*(RepairMade(repair, _READ_AS) for repair in relaxed.repairs), *closing)
     checked = Checked(arguments=relaxed.text, changes=changes)
     if prepared is not None:
         subject = _Subject(arguments, relaxed.text, value, changes)
@@ -145,7 +145,7 @@ class _Subject(msgspec.Struct, frozen=True):
     written: str
     text: str
     value: JsonObject
-    changes: tuple[Change, ...]
+    changes: tuple[RepairMade, ...]
 
 
 def _is_empty(documents: list[Document]) -> bool:
@@ -157,7 +157,7 @@ def _is_empty(documents: list[Document]) -> bool:
 
 def _check_empty(schema: JsonObject | None, written: str) -> Checked:
     """Read empty arguments as `{}`, if and only if that is valid (rules 107, 131)."""
-    empty = Checked(arguments="{}", changes=(Change("empty", "empty arguments read as {}"),))
+    empty = Checked(arguments="{}", changes=(RepairMade("empty", "empty arguments read as {}"),))
     if schema is None:
         return empty
     prepared = _prepare(object_schema(schema))
@@ -167,14 +167,14 @@ def _check_empty(schema: JsonObject | None, written: str) -> Checked:
     return checked
 
 
-def _one_object(written: str, documents: list[Document]) -> tuple[str, JsonObject, tuple[Change, ...]]:
+def _one_object(written: str, documents: list[Document]) -> tuple[str, JsonObject, tuple[RepairMade, ...]]:
     """Return the one object meant, its text and what was done to find it, or raise `Unreadable`."""
     last = documents[-1]
     if len(documents) == 1 and isinstance(last.value, str):
         inner = read_documents(last.value)
         value = as_object(inner[0].value) if len(inner) == 1 else None
         if value is not None:
-            return last.value, value, (Change("json_string", "a JSON string that holds the object was unwrapped"),)
+            return last.value, value, (RepairMade("json_string", "a JSON string that holds the object was unwrapped"),)
     values = [value for document in documents if (value := as_object(document.value)) is not None]
     if len(values) < len(documents):
         raise Unreadable(_NOT_OBJECT.expected)
@@ -182,7 +182,7 @@ def _one_object(written: str, documents: list[Document]) -> tuple[str, JsonObjec
         return written, values[0], ()
     if not all(_extends(new, old) for old, new in pairwise(values)):
         raise Unreadable("one JSON object, not several")
-    taken = Change("snapshots", f"the last of {len(values)} snapshots of the arguments was taken")
+    taken = RepairMade("snapshots", f"the last of {len(values)} snapshots of the arguments was taken")
     return last.text, values[-1], (taken,)
 
 
@@ -293,7 +293,7 @@ def _unwrapped(tool: Tool, subject: _Subject, declared: JsonObject) -> _Subject 
     found = as_object(inner)
     if found is None:
         return None
-    change = Change(repair, "the object inside was taken")
+    change = RepairMade(repair, "the object inside was taken")
     return _Subject(subject.written, write_json(found), found, (*subject.changes, change))
 
 

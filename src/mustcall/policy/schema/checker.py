@@ -19,7 +19,7 @@ from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
 from mustcall.policy.schema.problems import Problem
 from mustcall.policy.schema.subschemas import rewrite
-from mustcall.policy.schema.workload import MOST_STEPS, Effort, Uncountable, effort_of
+from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, Uncountable, effort_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Registry, ValidationError, Validator
@@ -47,7 +47,7 @@ class Checker:
 
     __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema")
 
-    def __init__(self, library: "Validator", schema: JsonObject, effort: Effort) -> None:
+    def __init__(self, library: "Validator", schema: JsonObject, effort: SchemaWorkload) -> None:
         self._library = library
         self._effort = effort
         self._parts: _Parts | None = None

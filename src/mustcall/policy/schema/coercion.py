@@ -17,7 +17,7 @@ import msgspec
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.names import fold
 from mustcall.policy.schema.leniency import relax
-from mustcall.policy.schema.repairs import Change
+from mustcall.policy.schema.repairs import RepairMade
 from mustcall.policy.schema.subschemas import Path, as_list, as_object, resolve, spell, types_of
 from mustcall.policy.schema.validation import Document, Unreadable, read_documents
 
@@ -58,16 +58,16 @@ class Mender:
     """
 
     def __init__(self, root: JsonObject, *, null_is_absent: bool, drops: bool = False) -> None:
-        self._changes: list[Change] = []
+        self._changes: list[RepairMade] = []
         self._untold: dict[str, int] = {}
         self._root = root
         self._null_is_absent = null_is_absent
         self._drops = drops
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[RepairMade, ...]:
         """What was changed, the first of them in words."""
-        return (*self._changes, *(Change(repair, f"and {count} more") for repair, count in self._untold.items()))
+        return (*self._changes, *(RepairMade(repair, f"and {count} more") for repair, count in self._untold.items()))
 
     def mend(self, value: Any, schemas: list[JsonObject], path: Path) -> Any:
         """Return the value as the schemas mean it."""
@@ -131,7 +131,7 @@ class Mender:
             self._untold[repair] = self._untold.get(repair, 0) + 1
             return
         written = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-        self._changes.append(Change(repair, f"{written.removeprefix('.') or 'arguments'}: {words}"))
+        self._changes.append(RepairMade(repair, f"{written.removeprefix('.') or 'arguments'}: {words}"))
 
     def _mend_string(self, text: str, reading: "_Reading", path: Path) -> Any:
         """Read a string as the type its field declares, if it declares no string (rule 131)."""

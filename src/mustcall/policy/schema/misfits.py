@@ -16,7 +16,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.problems import Problem, declared_names, expected, one_line, written
 from mustcall.policy.schema.subschemas import as_list, as_object, resolve, types_of
-from mustcall.policy.schema.workload import MOST_STEPS, Effort, inner_values
+from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, inner_values
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -66,7 +66,7 @@ class _Enough(Exception):
 class Misfits:
     """One search in one value."""
 
-    def __init__(self, parts: Parts, schema: JsonObject, effort: Effort) -> None:
+    def __init__(self, parts: Parts, schema: JsonObject, effort: SchemaWorkload) -> None:
         self._parts = parts
         self._root = schema
         self._effort = effort

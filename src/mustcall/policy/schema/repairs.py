@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
 
-__all__ = ["KINDS", "TABLE", "Change", "Repair", "Stage", "markdown"]
+__all__ = ["KINDS", "TABLE", "Repair", "RepairMade", "Stage", "markdown"]
 
 
 class Stage(StrEnum):
@@ -35,7 +35,7 @@ class Repair(msgspec.Struct, frozen=True):
     delivered: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class RepairMade(msgspec.Struct, frozen=True):
     """One repair that was made: the row's name, and what was done in words that do not repeat the text."""
 
     repair: str

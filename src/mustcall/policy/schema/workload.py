@@ -22,7 +22,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.subschemas import as_list, as_object, resolve
 
-__all__ = ["MOST_STEPS", "Effort", "Uncountable", "effort_of", "inner_values", "places_in"]
+__all__ = ["MOST_STEPS", "SchemaWorkload", "Uncountable", "effort_of", "inner_values", "places_in"]
 
 #: The most steps that one check of one value may take: about 50 ms.
 MOST_STEPS = 2_000_000
@@ -63,7 +63,7 @@ class Uncountable(Exception):
     """The schema makes more work than is ever done, or more than can be counted. Never leaves policy."""
 
 
-class Effort(msgspec.Struct, frozen=True):
+class SchemaWorkload(msgspec.Struct, frozen=True):
     """What a schema may cost at each place of a value."""
 
     steps: int
@@ -111,14 +111,14 @@ def _holds_others(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def effort_of(schema: JsonObject) -> Effort:
+def effort_of(schema: JsonObject) -> SchemaWorkload:
     """Return what checking by a schema costs, or raise `Uncountable`."""
     counter = _Counter(schema)
     steps = counter.count(schema, 0)
     # Each schema that is referred to from within itself is remembered by place, and so counted once for each place.
     if counter.recursive:
         steps = (steps + sum(counter.cost[key] for key in counter.recursive)) * _RECURSIVE
-    return Effort(_bounded(steps), counter.unknown)
+    return SchemaWorkload(_bounded(steps), counter.unknown)
 
 
 def _bounded(steps: int) -> int:

@@ -24,7 +24,7 @@ from mustcall.core.errors import (
     UnknownToolCalled,
 )
 from mustcall.core.verdict import Verdict
-from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
+from mustcall.policy.facts.controls import OnUnmet, RemedyLimits, Salvage
 
 __all__ = [
     "ACCEPTED",
@@ -33,7 +33,7 @@ __all__ = [
     "Condition",
     "Decision",
     "Remedy",
-    "Row",
+    "RemedyRow",
     "Situation",
     "decide",
     "markdown",
@@ -61,7 +61,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     an id the caller has then seen: a later attempt would have another one (rule 78).
     """
 
-    limits: Limits
+    limits: RemedyLimits
     tried: int = 0
     extra: int = 0
     rungs_left: bool = False
@@ -102,7 +102,7 @@ class Condition(StrEnum):
     BLOCKED = "the tool's setting blocks the loop"
 
 
-class Row(msgspec.Struct, frozen=True):
+class RemedyRow(msgspec.Struct, frozen=True):
     """One line of the table."""
 
     verdict: Verdict
@@ -117,56 +117,56 @@ class Decision(msgspec.Struct, frozen=True):
     error: type[ModelError] | None = None
 
 
-def _retries(verdict: Verdict, *more: Row) -> tuple[Row, ...]:
+def _retries(verdict: Verdict, *more: RemedyRow) -> tuple[RemedyRow, ...]:
     """The usual course: climb if a force is unmet, remind while there are retries, then fail."""
     return (
         *more,
-        Row(verdict, Condition.RUNGS_LEFT, Remedy.CLIMB),
-        Row(verdict, Condition.RETRIES_LEFT, Remedy.REMIND),
-        Row(verdict, Condition.ALWAYS, Remedy.FAIL),
+        RemedyRow(verdict, Condition.RUNGS_LEFT, Remedy.CLIMB),
+        RemedyRow(verdict, Condition.RETRIES_LEFT, Remedy.REMIND),
+        RemedyRow(verdict, Condition.ALWAYS, Remedy.FAIL),
     )
 
 
-TABLE: tuple[Row, ...] = (
-    Row(Verdict.ANSWERED, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.CALLED, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.REFUSED, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.FILTERED, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.ANNOUNCED_ONLY, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.LOOPING, Condition.BLOCKED, Remedy.FAIL),
-    Row(Verdict.LOOPING, Condition.ALWAYS, Remedy.ACCEPT),
-    Row(Verdict.STARVED, Condition.ALWAYS, Remedy.FAIL),
+TABLE: tuple[RemedyRow, ...] = (
+    RemedyRow(Verdict.ANSWERED, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.CALLED, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.REFUSED, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.FILTERED, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.ANNOUNCED_ONLY, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.LOOPING, Condition.BLOCKED, Remedy.FAIL),
+    RemedyRow(Verdict.LOOPING, Condition.ALWAYS, Remedy.ACCEPT),
+    RemedyRow(Verdict.STARVED, Condition.ALWAYS, Remedy.FAIL),
     # A forced reply with markup is discarded, and its next attempt is the next rung, charged once (rule 54).
-    Row(Verdict.TEXT_CALL, Condition.SALVAGE_NOW, Remedy.SALVAGE),
-    Row(Verdict.TEXT_CALL, Condition.RUNGS_LEFT, Remedy.CLIMB),
-    Row(Verdict.TEXT_CALL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE),
-    Row(Verdict.TEXT_CALL, Condition.RETRIES_LEFT, Remedy.REMIND),
-    Row(Verdict.TEXT_CALL, Condition.SALVAGE_LAST, Remedy.SALVAGE),
-    Row(Verdict.TEXT_CALL, Condition.ALWAYS, Remedy.FAIL),
-    Row(Verdict.PHANTOM_CALL, Condition.RUNGS_LEFT, Remedy.CLIMB),
-    Row(Verdict.PHANTOM_CALL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE),
-    Row(Verdict.PHANTOM_CALL, Condition.RETRIES_LEFT, Remedy.REMIND),
-    Row(Verdict.PHANTOM_CALL, Condition.ALWAYS, Remedy.FAIL),
-    Row(Verdict.FORCE_MISSED, Condition.RUNGS_LEFT, Remedy.CLIMB),
-    Row(Verdict.FORCE_MISSED, Condition.UNMET_ANSWERS, Remedy.ACCEPT),
-    Row(Verdict.FORCE_MISSED, Condition.ALWAYS, Remedy.FAIL),
-    *_retries(Verdict.UNKNOWN_TOOL, Row(Verdict.UNKNOWN_TOOL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE)),
-    Row(Verdict.BAD_ARGUMENTS, Condition.RETRIES_LEFT, Remedy.REMIND),
-    Row(Verdict.BAD_ARGUMENTS, Condition.MENDABLE, Remedy.SALVAGE),
-    Row(Verdict.BAD_ARGUMENTS, Condition.RUNGS_LEFT, Remedy.CLIMB),
-    Row(Verdict.BAD_ARGUMENTS, Condition.ALWAYS, Remedy.FAIL),
-    Row(Verdict.BAD_ANSWER, Condition.RETRIES_LEFT, Remedy.REMIND),
-    Row(Verdict.BAD_ANSWER, Condition.ALWAYS, Remedy.FAIL),
+    RemedyRow(Verdict.TEXT_CALL, Condition.SALVAGE_NOW, Remedy.SALVAGE),
+    RemedyRow(Verdict.TEXT_CALL, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    RemedyRow(Verdict.TEXT_CALL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE),
+    RemedyRow(Verdict.TEXT_CALL, Condition.RETRIES_LEFT, Remedy.REMIND),
+    RemedyRow(Verdict.TEXT_CALL, Condition.SALVAGE_LAST, Remedy.SALVAGE),
+    RemedyRow(Verdict.TEXT_CALL, Condition.ALWAYS, Remedy.FAIL),
+    RemedyRow(Verdict.PHANTOM_CALL, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    RemedyRow(Verdict.PHANTOM_CALL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE),
+    RemedyRow(Verdict.PHANTOM_CALL, Condition.RETRIES_LEFT, Remedy.REMIND),
+    RemedyRow(Verdict.PHANTOM_CALL, Condition.ALWAYS, Remedy.FAIL),
+    RemedyRow(Verdict.FORCE_MISSED, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    RemedyRow(Verdict.FORCE_MISSED, Condition.UNMET_ANSWERS, Remedy.ACCEPT),
+    RemedyRow(Verdict.FORCE_MISSED, Condition.ALWAYS, Remedy.FAIL),
+    *_retries(Verdict.UNKNOWN_TOOL, RemedyRow(Verdict.UNKNOWN_TOOL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE)),
+    RemedyRow(Verdict.BAD_ARGUMENTS, Condition.RETRIES_LEFT, Remedy.REMIND),
+    RemedyRow(Verdict.BAD_ARGUMENTS, Condition.MENDABLE, Remedy.SALVAGE),
+    RemedyRow(Verdict.BAD_ARGUMENTS, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    RemedyRow(Verdict.BAD_ARGUMENTS, Condition.ALWAYS, Remedy.FAIL),
+    RemedyRow(Verdict.BAD_ANSWER, Condition.RETRIES_LEFT, Remedy.REMIND),
+    RemedyRow(Verdict.BAD_ANSWER, Condition.ALWAYS, Remedy.FAIL),
     # The same request would run into the same limit: another way of asking may not (rules 26, 138).
-    Row(Verdict.TRUNCATED, Condition.RUNGS_LEFT, Remedy.CLIMB),
-    Row(Verdict.TRUNCATED, Condition.FORCED, Remedy.FAIL),
-    Row(Verdict.TRUNCATED, Condition.CUT_CALL, Remedy.REMIND),
-    Row(Verdict.TRUNCATED, Condition.ALWAYS, Remedy.FAIL),
+    RemedyRow(Verdict.TRUNCATED, Condition.RUNGS_LEFT, Remedy.CLIMB),
+    RemedyRow(Verdict.TRUNCATED, Condition.FORCED, Remedy.FAIL),
+    RemedyRow(Verdict.TRUNCATED, Condition.CUT_CALL, Remedy.REMIND),
+    RemedyRow(Verdict.TRUNCATED, Condition.ALWAYS, Remedy.FAIL),
     *_retries(Verdict.EMPTY),
-    *_retries(Verdict.THINKING_ONLY, Row(Verdict.THINKING_ONLY, Condition.FINAL_THOUGHT, Remedy.ACCEPT)),
+    *_retries(Verdict.THINKING_ONLY, RemedyRow(Verdict.THINKING_ONLY, Condition.FINAL_THOUGHT, Remedy.ACCEPT)),
 )
 
-_LIMITS: dict[Verdict, Callable[[Limits], int]] = {
+_LIMITS: dict[Verdict, Callable[[RemedyLimits], int]] = {
     Verdict.TEXT_CALL: lambda limits: limits.text_call,
     Verdict.PHANTOM_CALL: lambda limits: limits.text_call,
     Verdict.UNKNOWN_TOOL: lambda limits: limits.unknown_tool,
@@ -206,7 +206,7 @@ def _left(verdict: Verdict, situation: Situation) -> bool:
     return possible and situation.within_ceiling and limit is not None and situation.tried < limit(situation.limits)
 
 
-def _holds(row: Row, case: Situation) -> bool:
+def _holds(row: RemedyRow, case: Situation) -> bool:
     match row.condition:
         case Condition.ALWAYS:
             return True
@@ -240,7 +240,7 @@ ACCEPTED = frozenset(
 ) - {row.verdict for row in TABLE if row.condition is not Condition.ALWAYS}
 
 
-def row_for(verdict: Verdict, situation: Situation) -> Row | None:
+def row_for(verdict: Verdict, situation: Situation) -> RemedyRow | None:
     """Return the row that decides; None for a verdict without one."""
     return next((row for row in TABLE if row.verdict is verdict and _holds(row, situation)), None)
 

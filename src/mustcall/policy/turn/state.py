@@ -18,7 +18,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.names import Offered
-from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls, RemedyLimits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
@@ -31,14 +31,14 @@ from mustcall.policy.request.plan import Plan, Rung, RungKind, make_plan
 from mustcall.policy.request.refused_tools import ABOUT_TOOLS, as_probe, without_tools
 from mustcall.policy.request.structured_answer import AnswerWay, answer_way, asked_apart, can_go_alone, written_answer
 from mustcall.policy.request.tool_isolation import Isolation
-from mustcall.policy.scanning.reply_scanner import Lookout
+from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.tool_schemas import compile_schema, compile_tools, refused_schemas
 from mustcall.policy.turn.remedy import ACCEPTED, Decision, Remedy, Situation, decide
 from mustcall.policy.words.grounding import latest_input
 from mustcall.policy.words.shown_examples import asks_to_be_shown
 
-__all__ = ["Course", "Lesson"]
+__all__ = ["Lesson", "TurnState"]
 
 
 _ACCEPT = Decision(Remedy.ACCEPT)
@@ -69,7 +69,7 @@ class Lesson(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class Course:
+class TurnState:
     """The course of one turn. `caller` is the request as decoded, `request` the same with its history mended."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Course:
             return demand
         return msgspec.structs.replace(demand, choice=self.names.choice(demand.choice))
 
-    def lookout(self) -> Lookout | None:
+    def lookout(self) -> ScanTargets | None:
         """Return what to look for in the text of the next reply, None for nothing."""
         # A model may write a tool's own name all the same: it stands in prompts and in the history.
         tools = self._offered
@@ -228,7 +228,7 @@ class Course:
         native = self.plan.protocol is Protocol.NATIVE and self.rung.kind is not RungKind.TEXT
         if native and not tools:
             return None
-        return Lookout(
+        return ScanTargets(
             tools=tools,
             dialects=self.profile.dialects,
             loose=self.reads_text,
@@ -331,7 +331,7 @@ class Course:
         return decision
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> RemedyLimits:
         """The limits; an answer asked for in words is asked for once more (rule 84)."""
         limits = self._controls.limits
         if self.answer_way is AnswerWay.WORDS and limits.bad_answer > 1:

@@ -30,11 +30,11 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.words.signs import Sign, shows
+from mustcall.policy.words.signs import MessageSign, shows
 from mustcall.wire.naming import flat_name
 
 __all__ = [
-    "Found",
+    "GroundingMatch",
     "GroundingRule",
     "LatestInput",
     "check_rules",
@@ -63,12 +63,12 @@ class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     triggers: tuple[str, ...] | str = ()
     tool: str
     #: What the message may look like instead (`policy.words.signs`): a sum, a file to be read.
-    signs: tuple[Sign, ...] = ()
+    signs: tuple[MessageSign, ...] = ()
     #: What is said to the model besides the force; the default sentence if None (rule 17).
     directive: str | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class GroundingMatch(msgspec.Struct, frozen=True):
     """A rule whose trigger matched, and whether its tool is on offer."""
 
     rule: GroundingRule
@@ -122,20 +122,20 @@ def latest_input(request: Request) -> LatestInput:
     return LatestInput((), messages)
 
 
-def find_rule(rules: Sequence[GroundingRule], request: Request) -> Found | None:
+def find_rule(rules: Sequence[GroundingRule], request: Request) -> GroundingMatch | None:
     """Return the rule that applies to a request: the first match whose tool is on offer, else the first match."""
     found = matching_rules(rules, request)
     return next((match for match in found if match.offered), found[0] if found else None)
 
 
-def matching_rules(rules: Sequence[GroundingRule], request: Request) -> tuple[Found, ...]:
+def matching_rules(rules: Sequence[GroundingRule], request: Request) -> tuple[GroundingMatch, ...]:
     """Return every rule that matches, in order; none once a tool result answers the user's message (rule 13)."""
     if not rules:
         return ()
     latest = latest_input(request)
     if latest.answered:
         return ()
-    return tuple(Found(rule, is_offered(request, rule.tool)) for rule in _matches(rules, latest.texts))
+    return tuple(GroundingMatch(rule, is_offered(request, rule.tool)) for rule in _matches(rules, latest.texts))
 
 
 def offered_tool(request: Request, name: str, namespace: str | None = None) -> Tool | None:

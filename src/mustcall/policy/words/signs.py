@@ -10,7 +10,7 @@ from typing import assert_never
 
 from mustcall.policy.words.sums import sums_in
 
-__all__ = ["Sign", "files_in", "shows"]
+__all__ = ["MessageSign", "files_in", "shows"]
 
 _LONGEST = 4_000
 #: Endings of files that people ask to have read.
@@ -30,19 +30,19 @@ _READING = frozenset(
 )
 
 
-class Sign(StrEnum):
+class MessageSign(StrEnum):
     """What a message can look like."""
 
     SUM = "sum"  # it asks for a sum, in figures or words
     FILE = "file"  # it asks for what is in a text file that it names
 
 
-def shows(sign: Sign, message: str) -> bool:
+def shows(sign: MessageSign, message: str) -> bool:
     """Tell whether a message shows a sign."""
     match sign:
-        case Sign.SUM:
+        case MessageSign.SUM:
             return bool(sums_in(message))
-        case Sign.FILE:
+        case MessageSign.FILE:
             return _asks_for_file(message)
         case _:
             assert_never(sign)

@@ -7,11 +7,11 @@ from mustcall.core.nearest import nearest
 from mustcall.core.origin import Wire
 from mustcall.probe.catalogue import choice, history, limits, schemas, watching
 from mustcall.probe.clients import NEEDS
-from mustcall.probe.values import Cell, Client, Group, Level
+from mustcall.probe.values import Cell, CellGroup, Client, Level
 
 __all__ = ["CELLS", "cells_for", "markdown"]
 
-_ORDER = {group: number for number, group in enumerate(Group)}
+_ORDER = {group: number for number, group in enumerate(CellGroup)}
 
 CELLS: tuple[Cell, ...] = tuple(
     sorted(

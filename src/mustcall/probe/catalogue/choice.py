@@ -7,14 +7,14 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, functions_of
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_TIME, GET_WEATHER, ask, city, force, topic
 from mustcall.probe.checks import held, missed, single, still_thinking
-from mustcall.probe.values import Cell, Finding, Group, Owner, Tries
+from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Owner
 
 __all__ = ["CELLS", "called"]
 
 _Make = Callable[..., Request]
 
 
-def called(request: Request, reply: Reply) -> Finding:
+def called(request: Request, reply: Reply) -> CellFinding:
     """A tool on offer was called."""
     offered = {tool.name for tool in functions_of(request.tools)}
     names = [call.name for call in reply.calls]
@@ -24,11 +24,11 @@ def called(request: Request, reply: Reply) -> Finding:
     return still_thinking(reply) or missed("answered without a call")
 
 
-def _not_called(_request: Request, reply: Reply) -> Finding:
+def _not_called(_request: Request, reply: Reply) -> CellFinding:
     return missed(f"called {reply.calls[0].name!r}") if reply.calls else held()
 
 
-def _named(request: Request, reply: Reply) -> Finding:
+def _named(request: Request, reply: Reply) -> CellFinding:
     wanted = request.tool_choice.name if request.tool_choice is not None else None
     others = [call.name for call in reply.calls if call.name != wanted]
     return missed(f"called {others[0]!r} instead of {wanted!r}") if others else called(request, reply)
@@ -76,8 +76,8 @@ _ROWS = (
         False,
         _auto,
         called,
-        Tries(1, 4, 24),
-        Tries(0, 3, 12),
+        CellTries(1, 4, 24),
+        CellTries(0, 3, 12),
         "protocol",
     ),
     (
@@ -88,8 +88,8 @@ _ROWS = (
         True,
         _none,
         _not_called,
-        Tries(1, 5, 73),
-        Tries(0, 4, 73),
+        CellTries(1, 5, 73),
+        CellTries(0, 4, 73),
         "",
     ),
     (
@@ -100,8 +100,8 @@ _ROWS = (
         True,
         _required,
         called,
-        Tries(3, 12, 73),
-        Tries(0, 8, 73),
+        CellTries(3, 12, 73),
+        CellTries(0, 8, 73),
         "forced",
     ),
     (
@@ -112,8 +112,8 @@ _ROWS = (
         True,
         _by_name,
         _named,
-        Tries(2, 12, 73),
-        Tries(0, 8, 73),
+        CellTries(2, 12, 73),
+        CellTries(0, 8, 73),
         "named",
     ),
 )
@@ -128,7 +128,7 @@ def _cells() -> Iterator[Cell]:
                 yield Cell(
                     id="+".join([guarantee, *(["reasoning"] if reasons else []), *(["stream"] if streams else [])]),
                     guarantee=guarantee,
-                    group=Group.CHOICE,
+                    group=CellGroup.CHOICE,
                     asks=asks + (", with reasoning" if reasons else "") + (", streamed" if streams else ""),
                     wants=wants,
                     duty=duty,
@@ -146,11 +146,11 @@ def _fixed(make: _Make, *, stream: bool, reasoning: bool) -> Callable[[int], Req
     return lambda number: make(number, stream=stream, reasoning=reasoning)
 
 
-def _tries(guarantee: str, whole: Tries, others: Tries, *, reasons: bool, streams: bool) -> Tries:
+def _tries(guarantee: str, whole: CellTries, others: CellTries, *, reasons: bool, streams: bool) -> CellTries:
     if not reasons and not streams:
         return whole
     quick = _QUICK_STREAMED.get(guarantee, 0) if streams and not reasons else 0
-    return Tries(quick, others.default, others.deep)
+    return CellTries(quick, others.default, others.deep)
 
 
 CELLS = tuple(_cells())

@@ -13,11 +13,11 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_WEATHER, REASONING_LIMIT, ask, assistant, city, user, word
 from mustcall.probe.checks import fault, held, missed, said, single, thoughts, unmeasured
-from mustcall.probe.values import Cell, Finding, Group, Outcome, Owner, Script, Seen, Send, Tries
+from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Outcome, Owner, Script, Seen, Send
 
 __all__ = ["CELLS"]
 
-_Steps = Generator[tuple[Send, ...], tuple[Seen, ...], Finding]
+_Steps = Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]
 
 
 # --- tool results -------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _round_trip(number: int) -> Request:
     )
 
 
-def _uses_result(request: Request, reply: Reply) -> Finding:
+def _uses_result(request: Request, reply: Reply) -> CellFinding:
     shown = next(part for part in request.messages[-1].parts if isinstance(part, ToolResult)).content[0]
     number = shown.text.split()[0] if isinstance(shown, Text) else ""
     return held() if number in said(reply) else missed(f"the answer does not name the result {number}")
@@ -107,13 +107,13 @@ def _long_arguments(number: int) -> Request:
     )
 
 
-def _is_taken(_request: Request, reply: Reply) -> Finding:
+def _is_taken(_request: Request, reply: Reply) -> CellFinding:
     return held() if said(reply).strip() or reply.calls or thoughts(reply) else missed("the reply is empty")
 
 
 def _results(name: str, asks: str, wants: str, script: Script, **more: object) -> Cell:
     base = Cell(
-        id=f"result.{name}", guarantee=f"result.{name}", group=Group.RESULTS, asks=asks, wants=wants, script=script
+        id=f"result.{name}", guarantee=f"result.{name}", group=CellGroup.RESULTS, asks=asks, wants=wants, script=script
     )
     return msgspec.structs.replace(base, **more)
 
@@ -125,7 +125,7 @@ _RESULTS = (
         "the answer names the result",
         single(_round_trip, _uses_result),
         duty=Owner.MODEL,
-        tries=Tries(1, 3, 12),
+        tries=CellTries(1, 3, 12),
     ),
     _results(
         "parallel",
@@ -133,7 +133,7 @@ _RESULTS = (
         "a reply",
         single(_two_results, _is_taken),
         required=True,
-        tries=Tries(1, 2, 12),
+        tries=CellTries(1, 2, 12),
     ),
     _results(
         "error",
@@ -141,14 +141,14 @@ _RESULTS = (
         "a reply",
         single(_failed, _is_taken),
         required=True,
-        tries=Tries(0, 2, 12),
+        tries=CellTries(0, 2, 12),
     ),
     _results(
         "image",
         "a result with an image",
         "a reply",
         single(_image, _is_taken),
-        tries=Tries(0, 1, 2),
+        tries=CellTries(0, 1, 2),
         # Chat tool messages hold text only.
         wires=frozenset({Wire.RESPONSES, Wire.MESSAGES}),
     ),
@@ -157,8 +157,8 @@ _RESULTS = (
         "a call with 8 kB of arguments in the history",
         "a reply",
         single(_long_arguments, _is_taken),
-        group=Group.SIZE,
-        tries=Tries(0, 1, 3),
+        group=CellGroup.SIZE,
+        tries=CellTries(0, 1, 3),
         reads=3_000,
     ),
 )
@@ -177,7 +177,7 @@ def _thinking(number: int) -> Request:
     )
 
 
-def _shows(_request: Request, reply: Reply) -> Finding:
+def _shows(_request: Request, reply: Reply) -> CellFinding:
     counted = reply.usage is not None and reply.usage.reasoning_tokens > 0
     return held() if thoughts(reply) or counted else missed("no reasoning was shown or counted")
 
@@ -244,7 +244,7 @@ def _reasoning(name: str, asks: str, wants: str, script: Script, **more: object)
     base = Cell(
         id=f"reasoning.{name}",
         guarantee=f"reasoning.{name}",
-        group=Group.REASONING,
+        group=CellGroup.REASONING,
         asks=asks,
         wants=wants,
         script=script,
@@ -262,7 +262,7 @@ _REASONING = (
         "reasoning is shown or counted",
         single(_thinking, _shows),
         duty=Owner.MODEL,
-        tries=Tries(1, 2, 6),
+        tries=CellTries(1, 2, 6),
         sends=1,
     ),
     _reasoning("returned", "the reasoning before a call, handed back", "a reply", _hand_back(_same)),
@@ -323,32 +323,32 @@ _STATE = (
     Cell(
         id="previous_response",
         guarantee="previous_response",
-        group=Group.STATE,
+        group=CellGroup.STATE,
         asks="a word to remember, then a request with `previous_response_id`",
         wants="the word",
         sends=2,
-        tries=Tries(1, 2, 4),
+        tries=CellTries(1, 2, 4),
         script=_previous,
         wires=frozenset({Wire.RESPONSES}),
     ),
     Cell(
         id="stored_response",
         guarantee="stored_response",
-        group=Group.STATE,
+        group=CellGroup.STATE,
         asks="a response with `store`, then the same by its id",
         wants="the same response",
         sends=2,
-        tries=Tries(0, 1, 2),
+        tries=CellTries(0, 1, 2),
         script=_stored,
         wires=frozenset({Wire.RESPONSES}),
     ),
     Cell(
         id="count_tokens",
         guarantee="count_tokens",
-        group=Group.STATE,
+        group=CellGroup.STATE,
         asks="`count_tokens` of a prompt",
         wants="a plausible number",
-        tries=Tries(1, 1, 2),
+        tries=CellTries(1, 1, 2),
         script=_counted,
         wires=frozenset({Wire.MESSAGES}),
         watched=False,

@@ -12,13 +12,13 @@ from mustcall.core.tools import ChoiceMode, Tool
 from mustcall.policy.reply.cut_prompt import lower_bound
 from mustcall.probe.catalogue.asking import ADD_NOTE, GET_WEATHER, ask, city, define, force, topic, word
 from mustcall.probe.checks import arguments_of, fault, held, is_model_failure, missed, said, single, unmeasured
-from mustcall.probe.values import Cell, Finding, Group, Outcome, Owner, Script, Seen, Send, Tries
+from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Outcome, Owner, Script, Seen, Send
 from mustcall.wire.overflow import is_overflow
 from mustcall.wire.reading import maybe_object
 
 __all__ = ["CELLS"]
 
-_Steps = Generator[tuple[Send, ...], tuple[Seen, ...], Finding]
+_Steps = Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def _many(count: int) -> tuple[Tool, ...]:
     )
 
 
-def _right_drawer(request: Request, reply: Reply) -> Finding:
+def _right_drawer(request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return missed("answered without a call")
     text = "".join(getattr(part, "text", "") for part in request.messages[0].parts)
@@ -53,7 +53,7 @@ _TOOLS = tuple(
     Cell(
         id=f"tools.{count}",
         guarantee=f"tools.{count}",
-        group=Group.SIZE,
+        group=CellGroup.SIZE,
         asks=f"{count} tool{'s' if count > 1 else ''} on offer, one of them asked for",
         wants="a call of that tool",
         duty=Owner.MODEL,
@@ -62,7 +62,7 @@ _TOOLS = tuple(
         reads=100 + 45 * count,
         fact="most_tools" if count > 1 else "",
     )
-    for count, tries in ((1, Tries(0, 1, 2)), (32, Tries(1, 1, 3)), (128, Tries(0, 1, 3)))
+    for count, tries in ((1, CellTries(0, 1, 2)), (32, CellTries(1, 1, 3)), (128, CellTries(0, 1, 3)))
 )
 
 _UNICODE = "Grüße, “Ω” 東京 ☔ \\ 'x'"
@@ -76,7 +76,7 @@ def _note(number: int) -> Request:
     )
 
 
-def _kept(request: Request, reply: Reply) -> Finding:
+def _kept(request: Request, reply: Reply) -> CellFinding:
     text = "".join(getattr(part, "text", "") for part in request.messages[0].parts)
     calls = reply.calls
     if not calls:
@@ -99,7 +99,7 @@ def _long_note(number: int) -> Request:
     )
 
 
-def _is_long(_request: Request, reply: Reply) -> Finding:
+def _is_long(_request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return unmeasured("no call came")
     arguments = reply.calls[0].arguments
@@ -113,20 +113,20 @@ _SIZES = (
     Cell(
         id="unicode",
         guarantee="unicode",
-        group=Group.SIZE,
+        group=CellGroup.SIZE,
         asks="a note with letters of several scripts, quotes and a backslash",
         wants="the same characters in the arguments",
         duty=Owner.MODEL,
-        tries=Tries(1, 2, 6),
+        tries=CellTries(1, 2, 6),
         script=single(_note, _kept),
     ),
     Cell(
         id="arguments.8k",
         guarantee="arguments.8k",
-        group=Group.SIZE,
+        group=CellGroup.SIZE,
         asks="a call whose arguments are 8 kB",
         wants="arguments that are whole",
-        tries=Tries(0, 0, 2),
+        tries=CellTries(0, 0, 2),
         script=single(_long_note, _is_long),
         writes=8_192,
     ),
@@ -156,7 +156,7 @@ def _cut_short(number: int) -> _Steps:
     return _says_cut(seen.reply)
 
 
-def _says_cut(reply: Reply) -> Finding:
+def _says_cut(reply: Reply) -> CellFinding:
     if reply.finish is FinishReason.LENGTH:
         return held()
     whole = [call for call in reply.calls if arguments_of(call) is not None]
@@ -202,11 +202,11 @@ _HONEST = (
     Cell(
         id="cut",
         guarantee="cut",
-        group=Group.HONESTY,
+        group=CellGroup.HONESTY,
         asks="a call that is longer than `max_tokens`",
         wants="a finish that says it was cut, or an error that says no whole call came",
         required=True,
-        tries=Tries(1, 2, 73),
+        tries=CellTries(1, 2, 73),
         script=_cut_short,
         writes=64,
         watched=False,
@@ -214,11 +214,11 @@ _HONEST = (
     Cell(
         id="context",
         guarantee="context",
-        group=Group.HONESTY,
+        group=CellGroup.HONESTY,
         asks="a prompt of 15,000 tokens with a password at its beginning",
         wants="the password, or a refusal that says the prompt is too long",
         required=True,
-        tries=Tries(0, 1, 2),
+        tries=CellTries(0, 1, 2),
         script=_needle,
         reads=24_000,
         writes=32,
@@ -235,7 +235,7 @@ def _count_up(number: int) -> Request:
     return msgspec.structs.replace(asked, stop=("13",))
 
 
-def _stopped(_request: Request, reply: Reply) -> Finding:
+def _stopped(_request: Request, reply: Reply) -> CellFinding:
     text = said(reply)
     if "13" in text or "14" in text:
         return missed("the text goes on behind the stop sequence")
@@ -258,10 +258,10 @@ _CONTROL = (
     Cell(
         id="stop",
         guarantee="stop",
-        group=Group.CONTROL,
+        group=CellGroup.CONTROL,
         asks="numbers up to 20 with the stop sequence 13",
         wants="a text that ends before it",
-        tries=Tries(0, 2, 6),
+        tries=CellTries(0, 2, 6),
         script=single(_count_up, _stopped),
         # Responses has no stop sequences.
         wires=frozenset({Wire.CHAT, Wire.MESSAGES}),
@@ -269,11 +269,11 @@ _CONTROL = (
     Cell(
         id="cancel",
         guarantee="cancel",
-        group=Group.CONTROL,
+        group=CellGroup.CONTROL,
         asks="a stream that the client leaves, then another request",
         wants="an answer to the other request",
         sends=2,
-        tries=Tries(0, 1, 3),
+        tries=CellTries(0, 1, 3),
         script=_cancel,
         writes=512,
         watched=False,
@@ -285,7 +285,7 @@ _CONTROL = (
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def _error_shape(seen: Seen) -> Finding:
+def _error_shape(seen: Seen) -> CellFinding:
     """A refusal in the wire's own shape: an object `error` with a message."""
     if seen.answered:
         return missed("it was answered")
@@ -314,20 +314,20 @@ _ERRORS = (
     Cell(
         id="error.shape",
         guarantee="error.shape",
-        group=Group.ERRORS,
+        group=CellGroup.ERRORS,
         asks="a request whose `tools` are no list",
         wants="a 4xx with an `error` that has a message",
-        tries=Tries(1, 1, 2),
+        tries=CellTries(1, 1, 2),
         script=_malformed,
         watched=False,
     ),
     Cell(
         id="error.not_offered",
         guarantee="error.not_offered",
-        group=Group.ERRORS,
+        group=CellGroup.ERRORS,
         asks="a forced tool that is not on offer",
         wants="a 4xx with an `error` that has a message",
-        tries=Tries(0, 1, 2),
+        tries=CellTries(0, 1, 2),
         script=_not_offered,
         watched=False,
     ),
@@ -369,14 +369,14 @@ _LOAD = tuple(
     Cell(
         id=f"concurrency.{count}",
         guarantee=f"concurrency.{count}",
-        group=Group.LOAD,
+        group=CellGroup.LOAD,
         asks=f"{count} request{'s' if count > 1 else ''} at once",
         wants="a reply to each, and its own",
         sends=count,
         tries=tries,
         script=_at_once(count),
     )
-    for count, tries in ((1, Tries(0, 1, 1)), (8, Tries(0, 1, 2)))
+    for count, tries in ((1, CellTries(0, 1, 1)), (8, CellTries(0, 1, 2)))
 )
 
 CELLS = (*_SIZES, *_HONEST, *_CONTROL, *_ERRORS, *_LOAD)

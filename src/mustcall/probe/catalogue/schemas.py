@@ -11,12 +11,12 @@ from mustcall.core.tools import ChoiceMode, Tool, functions_of
 from mustcall.policy.schema.validation import Unreadable, problems_in, read_json
 from mustcall.probe.catalogue.asking import GET_WEATHER, ask, city, define, force, topic, word
 from mustcall.probe.checks import arguments_of, fits, held, missed, said, single, unmeasured
-from mustcall.probe.values import Cell, Finding, Group, Owner, Script, Tries
+from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Owner, Script
 
 __all__ = ["CELLS"]
 
 
-def _valid(request: Request, reply: Reply) -> Finding:
+def _valid(request: Request, reply: Reply) -> CellFinding:
     """The arguments fit the schema; without a call there is nothing to look at."""
     if not reply.calls:
         return unmeasured("no call came, so there are no arguments to look at")
@@ -76,14 +76,14 @@ _EMPTY = Tool(
 _CLOSED = define("save_city", "Save a city.", {"city": {"type": "string"}})
 
 
-_FEW = Tries(0, 2, 6)
+_FEW = CellTries(0, 2, 6)
 
 
-def _schema(name: str, asks: str, script: Script, tries: Tries = _FEW) -> Cell:
+def _schema(name: str, asks: str, script: Script, tries: CellTries = _FEW) -> Cell:
     return Cell(
         id=f"schema.{name}",
         guarantee=f"schema.{name}",
-        group=Group.SCHEMA,
+        group=CellGroup.SCHEMA,
         asks=asks,
         wants="the schema is taken and the arguments are valid under it",
         duty=Owner.MODEL,
@@ -96,18 +96,18 @@ _SCHEMAS = (
     Cell(
         id="strict",
         guarantee="strict",
-        group=Group.SCHEMA,
+        group=CellGroup.SCHEMA,
         asks="a strict tool, and a prompt that asks for a value its enum does not have",
         wants="the schema wins: the arguments are valid",
         required=True,
-        tries=Tries(1, 8, 73),
+        tries=CellTries(1, 8, 73),
         script=_one_tool(_STRICT, "Set the lamp to the colour purple-{word}. Use exactly that colour."),
     ),
     _schema(
         "nested",
         "objects inside objects",
         _one_tool(_NESTED, "Draw a line from (1, 2) to ({number}, 9)."),
-        Tries(1, 2, 6),
+        CellTries(1, 2, 6),
     ),
     _schema("ref", "a `$ref` to `$defs`", _one_tool(_REF, "Move to x = {number}, y = 4.")),
     _schema("union", "an `anyOf` of a number and a word", _one_tool(_UNION, "Set the level to {number}.")),
@@ -132,7 +132,7 @@ _ANSWER: JsonObject = {
 }
 
 
-def _formatted(_request: Request, reply: Reply) -> Finding:
+def _formatted(_request: Request, reply: Reply) -> CellFinding:
     if reply.calls:
         return missed(f"called {reply.calls[0].name!r} instead of an answer", Owner.MODEL)
     try:
@@ -156,20 +156,20 @@ _OUTPUT = (
     Cell(
         id="format",
         guarantee="format",
-        group=Group.OUTPUT,
+        group=CellGroup.OUTPUT,
         asks="an answer by JSON schema, and a prompt that asks for a poem",
         wants="the answer is valid under the schema",
-        tries=Tries(1, 6, 24),
+        tries=CellTries(1, 6, 24),
         script=single(_format(tools=False), _formatted),
         fact="schema_output",
     ),
     Cell(
         id="format+tools",
         guarantee="format+tools",
-        group=Group.OUTPUT,
+        group=CellGroup.OUTPUT,
         asks="the same while a tool is on offer",
         wants="the answer is valid under the schema",
-        tries=Tries(1, 4, 12),
+        tries=CellTries(1, 4, 12),
         script=single(_format(tools=True), _formatted),
         fact="schema_with_tools",
     ),
@@ -188,13 +188,13 @@ def _two_cities(number: int, *, parallel: bool) -> Request:
     return msgspec.structs.replace(asked, parallel_tool_calls=parallel)
 
 
-def _at_most_one(_request: Request, reply: Reply) -> Finding:
+def _at_most_one(_request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return unmeasured("no call came")
     return held() if len(reply.calls) == 1 else missed(f"{len(reply.calls)} calls in one reply")
 
 
-def _several(_request: Request, reply: Reply) -> Finding:
+def _several(_request: Request, reply: Reply) -> CellFinding:
     return held() if len(reply.calls) > 1 else missed(f"{len(reply.calls)} calls in one reply")
 
 
@@ -202,22 +202,22 @@ _PARALLEL = (
     Cell(
         id="parallel.off",
         guarantee="parallel.off",
-        group=Group.PARALLEL,
+        group=CellGroup.PARALLEL,
         asks="two things at once, parallel calls off",
         wants="at most one call",
         required=True,
-        tries=Tries(1, 4, 73),
+        tries=CellTries(1, 4, 73),
         script=single(lambda number: _two_cities(number, parallel=False), _at_most_one),
         fact="parallel",
     ),
     Cell(
         id="parallel.on",
         guarantee="parallel.on",
-        group=Group.PARALLEL,
+        group=CellGroup.PARALLEL,
         asks="two things at once, parallel calls on",
         wants="two calls in one reply",
         duty=Owner.MODEL,
-        tries=Tries(1, 3, 12),
+        tries=CellTries(1, 3, 12),
         script=single(lambda number: _two_cities(number, parallel=True), _several),
     ),
 )
@@ -227,7 +227,7 @@ _LONG = "look_up_the_current_weather_conditions_and_forecast_for_the_city"
 _ODD = "get-weather__V2_0"
 
 
-def _same_name(request: Request, reply: Reply) -> Finding:
+def _same_name(request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return unmeasured("no call came")
     offered = request.tools[0]
@@ -246,10 +246,10 @@ _NAMES = tuple(
     Cell(
         id=f"name.{kind}",
         guarantee=f"name.{kind}",
-        group=Group.NAMES,
+        group=CellGroup.NAMES,
         asks=asks,
         wants="the tool is called by its name",
-        tries=Tries(0, 2, 4),
+        tries=CellTries(0, 2, 4),
         script=_naming(name),
     )
     for kind, asks, name in (

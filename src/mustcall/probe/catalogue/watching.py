@@ -8,15 +8,15 @@ from mustcall.core.tools import ChoiceMode, functions_of
 from mustcall.policy.failures.backoff import retry_after
 from mustcall.policy.reply.cut_prompt import CHARACTERS_PER_TOKEN
 from mustcall.probe.checks import arguments_of, calls_in_text, held, missed, raw_calls, said, thoughts
-from mustcall.probe.values import Cell, Finding, Group, Owner, Seen, Send, Tries
+from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Owner, Seen, Send
 
 __all__ = ["CELLS"]
 
 #: A watching cell is tried as often as there is something to see.
-_SEEN = Tries(10_000, 10_000, 10_000)
+_SEEN = CellTries(10_000, 10_000, 10_000)
 
 
-def _ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
+def _ids(wire: Wire, _send: Send, seen: Seen) -> CellFinding | None:
     """Every call has an id."""
     if seen.reply is None or not seen.reply.calls:
         return None
@@ -24,7 +24,7 @@ def _ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
     return held() if ids and all(ids) else missed("a call without an id")
 
 
-def _distinct_ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
+def _distinct_ids(wire: Wire, _send: Send, seen: Seen) -> CellFinding | None:
     """Of several calls in one reply each has an id of its own. One call alone tells nothing of it."""
     ids = [key for key, _ in raw_calls(wire, seen.documents)] if seen.reply is not None else []
     if len(ids) < 2 or not all(ids):
@@ -32,7 +32,7 @@ def _distinct_ids(wire: Wire, _send: Send, seen: Seen) -> Finding | None:
     return held() if len(set(ids)) == len(ids) else missed(f"two calls with the id {ids[0]!r}")
 
 
-def _sound(_wire: Wire, send: Send, seen: Seen) -> Finding | None:
+def _sound(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     """Every call is of a tool on offer, with one JSON object."""
     if seen.reply is None or send.request is None or not seen.reply.calls:
         return None
@@ -45,7 +45,7 @@ def _sound(_wire: Wire, send: Send, seen: Seen) -> Finding | None:
 _CALLS = {Wire.CHAT: "tool_calls", Wire.MESSAGES: "tool_use"}
 
 
-def _finish(wire: Wire, send: Send, seen: Seen) -> Finding | None:
+def _finish(wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     """The finish reason says calls where there are calls, and only there."""
     reply, word = seen.reply, _CALLS.get(wire)
     if reply is None or word is None or reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
@@ -61,7 +61,7 @@ def _finish(wire: Wire, send: Send, seen: Seen) -> Finding | None:
     return missed(f"no call, and the finish is {word!r}") if reply.reported_finish == word else held()
 
 
-def _usage(_wire: Wire, send: Send, seen: Seen) -> Finding | None:
+def _usage(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     """The usage is there, and near what was sent and received."""
     reply, request = seen.reply, send.request
     if reply is None or request is None:
@@ -86,7 +86,7 @@ def _reply_length(parts: tuple[Part, ...]) -> int:
     return sum(len(getattr(part, "text", "") or "") + len(getattr(part, "arguments", "") or "") for part in parts)
 
 
-def _leaks(_wire: Wire, send: Send, seen: Seen) -> Finding | None:
+def _leaks(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     """No call stands in the text."""
     reply, request = seen.reply, send.request
     if reply is None or request is None or not functions_of(request.tools):
@@ -97,7 +97,7 @@ def _leaks(_wire: Wire, send: Send, seen: Seen) -> Finding | None:
     return missed(f"a call as text, in the dialect {written[0].dialect}", Owner.PARSER) if written else held()
 
 
-def _waits(_wire: Wire, _send: Send, seen: Seen) -> Finding | None:
+def _waits(_wire: Wire, _send: Send, seen: Seen) -> CellFinding | None:
     """A rate limit says how long to wait."""
     if seen.status not in (429, 503, 529):
         return None
@@ -109,7 +109,7 @@ CELLS = (
     Cell(
         id="ids",
         guarantee="ids",
-        group=Group.NAMES,
+        group=CellGroup.NAMES,
         asks="every call that came",
         wants="an id",
         required=True,
@@ -120,7 +120,7 @@ CELLS = (
     Cell(
         id="ids+several",
         guarantee="ids",
-        group=Group.NAMES,
+        group=CellGroup.NAMES,
         asks="every reply with several calls",
         wants="an id of its own for each",
         required=True,
@@ -131,7 +131,7 @@ CELLS = (
     Cell(
         id="arguments",
         guarantee="arguments",
-        group=Group.SCHEMA,
+        group=CellGroup.SCHEMA,
         asks="every call that came",
         wants="arguments that are one JSON object",
         required=True,
@@ -142,7 +142,7 @@ CELLS = (
     Cell(
         id="finish",
         guarantee="finish",
-        group=Group.HONESTY,
+        group=CellGroup.HONESTY,
         asks="every reply that came",
         wants="a finish reason that fits its content",
         required=True,
@@ -155,7 +155,7 @@ CELLS = (
     Cell(
         id="usage",
         guarantee="usage",
-        group=Group.HONESTY,
+        group=CellGroup.HONESTY,
         asks="every reply that came",
         wants="token counts that fit what was sent and received",
         tries=_SEEN,
@@ -165,7 +165,7 @@ CELLS = (
     Cell(
         id="leaks",
         guarantee="leaks",
-        group=Group.CHOICE,
+        group=CellGroup.CHOICE,
         asks="every reply to a request with tools",
         wants="no call in the text",
         duty=Owner.PARSER,
@@ -176,7 +176,7 @@ CELLS = (
     Cell(
         id="retry_after",
         guarantee="retry_after",
-        group=Group.ERRORS,
+        group=CellGroup.ERRORS,
         asks="every rate limit that came",
         wants="how long to wait",
         tries=_SEEN,

@@ -10,10 +10,10 @@ from mustcall.core.request import Request
 from mustcall.testing.recording import Recorded
 from mustcall.testing.script import Answer, Turn
 
-__all__ = ["Asked", "Lie"]
+__all__ = ["Lie", "ProbedRequest"]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ProbedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a lie sees it: the bytes that came, what they say, and how many are under way or were left.
 
     `memory` is what a lie keeps between requests; it belongs to the server.
@@ -40,9 +40,9 @@ class Lie(msgspec.Struct, frozen=True, kw_only=True):
     also: frozenset[str] = frozenset()
     wire: Wire = Wire.CHAT
     verdict: str = ""
-    reads: Callable[[Asked], Request] | None = None
-    says: Callable[[Asked, Turn], Turn] | None = None
-    sends: Callable[[Asked, Answer], Answer] | None = None
+    reads: Callable[[ProbedRequest], Request] | None = None
+    says: Callable[[ProbedRequest, Turn], Turn] | None = None
+    sends: Callable[[ProbedRequest, Answer], Answer] | None = None
     path: Callable[[Recorded, Answer], Answer] | None = None
 
     @property

@@ -16,14 +16,14 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.testing.delivery import plan_delivery
-from mustcall.testing.issued import Issued, remember
+from mustcall.testing.issued import IssuedMemory, remember
 from mustcall.testing.offers import as_object
 from mustcall.testing.probed.honest import answer_turn
-from mustcall.testing.probed.lying import Asked, Lie
+from mustcall.testing.probed.lying import Lie, ProbedRequest
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.render import Stamp
 from mustcall.testing.render.stamp import to_json
-from mustcall.testing.rules import Ask, find_violation
+from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.testing.script import Answer, Fail, Raw, Say
 from mustcall.testing.serving import PATHS, build_models, count_tokens
 from mustcall.testing.upstream import ScriptedUpstream
@@ -45,7 +45,7 @@ class _Mind:
         self.models = models
         self._rate = rate
         self._random = random.Random(seed)  # noqa: S311  repeatable, no secret
-        self.issued = Issued()
+        self.issued = IssuedMemory()
         self._stored: dict[str, tuple[Message, ...]] = {}
         self.under_way = 0
         #: Whether a client left a stream lately.
@@ -85,13 +85,13 @@ class _Mind:
 
     def _turn(self, recorded: Recorded, wire: Wire, lie: Lie | None) -> Answer:
         body = as_object(recorded.body)
-        asked: Asked | None = None
+        asked: ProbedRequest | None = None
         try:
             request = codec_for(wire).decode_request(recorded.raw)
         except CallerError as error:
             refused: Answer = Fail(400, error.message)
             return lie.path(recorded, refused) if lie is not None and lie.path is not None else refused
-        asked = Asked(
+        asked = ProbedRequest(
             recorded=recorded,
             request=request,
             wire=wire,
@@ -100,7 +100,7 @@ class _Mind:
             memory=self._memory,
         )
         self.left = False
-        found = find_violation(wire, Ask(body, recorded.headers, self.issued), _WAIVED)
+        found = find_violation(wire, SeenRequest(body, recorded.headers, self.issued), _WAIVED)
         if found is not None:
             recorded.refused_by, answer = found[0], found[1]
         else:

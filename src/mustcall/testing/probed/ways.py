@@ -13,7 +13,7 @@ from mustcall.core.tools import ChoiceMode, ToolChoice, functions_of
 from mustcall.dialects.catalogue import BY_NAME
 from mustcall.dialects.dialect import WrittenCall
 from mustcall.testing.probed.honest import answer_turn, asked_text, cut_turn, is_reasoning, prompt_tokens
-from mustcall.testing.probed.lying import Asked
+from mustcall.testing.probed.lying import ProbedRequest
 from mustcall.testing.recording import Recorded
 from mustcall.testing.script import Answer, Call, Fail, Raw, Say, Think, Turn
 
@@ -63,7 +63,7 @@ __all__ = [
     "writes",
 ]
 
-_Test = Callable[[Asked], bool]
+_Test = Callable[[ProbedRequest], bool]
 #: Tokens of the context of a server that cuts prompts.
 CONTEXT = 4_096
 
@@ -80,22 +80,22 @@ def every(*tests: _Test) -> _Test:
     return lambda asked: all(test(asked) for test in tests)
 
 
-def streams(asked: Asked) -> bool:
+def streams(asked: ProbedRequest) -> bool:
     """Hold for requests of a stream."""
     return asked.request.stream
 
 
-def reasons(asked: Asked) -> bool:
+def reasons(asked: ProbedRequest) -> bool:
     """Hold where reasoning is asked for."""
     return is_reasoning(asked.request)
 
 
-def has_tools(asked: Asked) -> bool:
+def has_tools(asked: ProbedRequest) -> bool:
     """Hold where tools are on offer."""
     return bool(asked.request.tools)
 
 
-def has_format(asked: Asked) -> bool:
+def has_format(asked: ProbedRequest) -> bool:
     """Hold where an answer by schema is asked for."""
     return asked.request.output is not None
 
@@ -108,19 +108,19 @@ def tools_over(count: int) -> _Test:
 def schema_says(word: str) -> _Test:
     """Tell whether the schema of a tool has this word."""
 
-    def test(asked: Asked) -> bool:
+    def test(asked: ProbedRequest) -> bool:
         schemas = [tool.parameters for tool in functions_of(asked.request.tools)]
         return any(word.encode() in msgspec.json.encode(schema) for schema in schemas)
 
     return test
 
 
-def has_strict(asked: Asked) -> bool:
+def has_strict(asked: ProbedRequest) -> bool:
     """Hold where a strict tool is on offer."""
     return any(tool.strict for tool in functions_of(asked.request.tools))
 
 
-def results(asked: Asked) -> list[ToolResult]:
+def results(asked: ProbedRequest) -> list[ToolResult]:
     """Return the tool results of a request."""
     return [part for message in asked.request.messages for part in message.parts if isinstance(part, ToolResult)]
 
@@ -132,25 +132,25 @@ SEVERAL = tools_over(1)
 # --- what is done -------------------------------------------------------------------------------------------------
 
 
-def takes_as(test: _Test, **changes: object) -> Callable[[Asked], Request]:
+def takes_as(test: _Test, **changes: object) -> Callable[[ProbedRequest], Request]:
     """Take a request for another one where the test holds."""
     return lambda asked: asked.request.evolve(**changes) if test(asked) else asked.request
 
 
-def fails(test: _Test, status: int, message: str) -> Callable[[Asked, Answer], Answer]:
+def fails(test: _Test, status: int, message: str) -> Callable[[ProbedRequest, Answer], Answer]:
     """Answer with an error where the test holds."""
     return lambda asked, answer: Fail(status, message) if test(asked) else answer
 
 
-def turns(test: _Test, change: Callable[[Asked, Turn], Turn]) -> Callable[[Asked, Turn], Turn]:
+def turns(test: _Test, change: Callable[[ProbedRequest, Turn], Turn]) -> Callable[[ProbedRequest, Turn], Turn]:
     """Change a turn where the test holds."""
     return lambda asked, turn: change(asked, turn) if test(asked) else turn
 
 
-def calls(change: Callable[[Asked, int, Call], Call]) -> Callable[[Asked, Turn], Turn]:
+def calls(change: Callable[[ProbedRequest, int, Call], Call]) -> Callable[[ProbedRequest, Turn], Turn]:
     """Change each call of a turn."""
 
-    def says(asked: Asked, turn: Turn) -> Turn:
+    def says(asked: ProbedRequest, turn: Turn) -> Turn:
         number = 0
         parts = list(turn.parts)
         for place, part in enumerate(parts):
@@ -162,7 +162,7 @@ def calls(change: Callable[[Asked, int, Call], Call]) -> Callable[[Asked, Turn],
     return says
 
 
-def first_tool(asked: Asked) -> Request:
+def first_tool(asked: ProbedRequest) -> Request:
     """Take a named choice for one of the first tool."""
     if not NAMED(asked) or not SEVERAL(asked):
         return asked.request
@@ -170,10 +170,10 @@ def first_tool(asked: Asked) -> Request:
     return asked.request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NAMED, name=first))
 
 
-def writes(name: str, value: object) -> Callable[[Asked, int, Call], Call]:
+def writes(name: str, value: object) -> Callable[[ProbedRequest, int, Call], Call]:
     """Write another value for one property."""
 
-    def change(_asked: Asked, _number: int, call: Call) -> Call:
+    def change(_asked: ProbedRequest, _number: int, call: Call) -> Call:
         if isinstance(call.arguments, str) or name not in call.arguments:
             return call
         return Call(call.name, {**call.arguments, name: value})
@@ -181,10 +181,10 @@ def writes(name: str, value: object) -> Callable[[Asked, int, Call], Call]:
     return change
 
 
-def leaks(dialect: str) -> Callable[[Asked, Turn], Turn]:
+def leaks(dialect: str) -> Callable[[ProbedRequest, Turn], Turn]:
     """Write calls as text in a dialect, in streams."""
 
-    def says(asked: Asked, turn: Turn) -> Turn:
+    def says(asked: ProbedRequest, turn: Turn) -> Turn:
         if not asked.request.stream or not turn.calls:
             return turn
         calls = [
@@ -196,12 +196,12 @@ def leaks(dialect: str) -> Callable[[Asked, Turn], Turn]:
     return says
 
 
-def with_usage(usage: Usage | None) -> Callable[[Asked, Turn], Turn]:
+def with_usage(usage: Usage | None) -> Callable[[ProbedRequest, Turn], Turn]:
     """Report this usage."""
     return lambda _asked, turn: Turn(*turn.parts, finish=turn.finish, stop_sequence=turn.stop_sequence, usage=usage)
 
 
-def cuts_prompt(asked: Asked) -> Request:
+def cuts_prompt(asked: ProbedRequest) -> Request:
     """Keep the end of a prompt that is longer than the context, and say nothing of it."""
     if prompt_tokens(asked.request) <= CONTEXT:
         return asked.request
@@ -210,7 +210,7 @@ def cuts_prompt(asked: Asked) -> Request:
     return asked.request.evolve(messages=(*asked.request.messages[:-1], Message(role=last.role, parts=(text,))))
 
 
-def loses_results(asked: Asked) -> Request:
+def loses_results(asked: ProbedRequest) -> Request:
     """Take every tool result for an empty one."""
     lost = [
         msgspec.structs.replace(message, parts=tuple(emptied(part) for part in message.parts))
@@ -223,7 +223,7 @@ def emptied(part: Part) -> Part:
     return part.evolve(content=(Text(text="done"),)) if isinstance(part, ToolResult) else part
 
 
-def runs_on(asked: Asked, turn: Turn) -> Turn:
+def runs_on(asked: ProbedRequest, turn: Turn) -> Turn:
     """Say everything, whatever the limit."""
     limit = asked.request.max_tokens
     if limit is None or turn.finish != "length":
@@ -231,48 +231,48 @@ def runs_on(asked: Asked, turn: Turn) -> Turn:
     return cut_turn(asked.request, answer_turn(asked.request.evolve(max_tokens=None)), limit=1_000_000)
 
 
-def cuts_count(asked: Asked, turn: Turn) -> Turn:
+def cuts_count(asked: ProbedRequest, turn: Turn) -> Turn:
     """Count what was left of a prompt that was cut."""
     if prompt_tokens(asked.request) <= CONTEXT:
         return turn
     return with_usage(Usage(input_tokens=CONTEXT // 2, output_tokens=9))(asked, turn)
 
 
-def finishes(word: str) -> Callable[[Asked, Turn], Turn]:
+def finishes(word: str) -> Callable[[ProbedRequest, Turn], Turn]:
     """Give the same finish reason for everything that was not cut."""
     return lambda _asked, turn: Turn(*turn.parts, finish=word, usage=turn.usage) if turn.finish is None else turn
 
 
-def with_id(value: str) -> Callable[[Asked, int, Call], Call]:
+def with_id(value: str) -> Callable[[ProbedRequest, int, Call], Call]:
     """Give every call this id."""
     return lambda _asked, _number, call: Call(call.name, call.arguments, id=value)
 
 
-def with_more(_asked: Asked, _number: int, call: Call) -> Call:
+def with_more(_asked: ProbedRequest, _number: int, call: Call) -> Call:
     """Write a property that the schema does not have."""
     return call if isinstance(call.arguments, str) else Call(call.name, {**call.arguments, "note": "more"})
 
 
-def always(_asked: Asked) -> bool:
+def always(_asked: ProbedRequest) -> bool:
     """Hold for every request."""
     return True
 
 
-def says_done(_asked: Asked, turn: Turn) -> Turn:
+def says_done(_asked: ProbedRequest, turn: Turn) -> Turn:
     """Give a reply that was cut the finish reason of a whole one."""
     return Turn(*turn.parts, finish="tool_calls" if turn.calls else "stop", usage=turn.usage) if turn.finish else turn
 
 
-def mixes_up(asked: Asked) -> Request:
+def mixes_up(asked: ProbedRequest) -> Request:
     """Answer the request that came before, where several are under way."""
     before, asked.memory["last"] = asked.memory.get("last"), asked.request
     return before if asked.under_way > 1 and isinstance(before, Request) else asked.request
 
 
-def limits_rate(*, told: bool) -> Callable[[Asked, Answer], Answer]:
+def limits_rate(*, told: bool) -> Callable[[ProbedRequest, Answer], Answer]:
     """Refuse every eighth request, with or without saying for how long."""
 
-    def sends(asked: Asked, answer: Answer) -> Answer:
+    def sends(asked: ProbedRequest, answer: Answer) -> Answer:
         if asked.recorded.number % 8 != 7:
             return answer
         return Fail(429, "Rate limit reached.", headers={"retry-after": "1"} if told else {})
@@ -280,7 +280,7 @@ def limits_rate(*, told: bool) -> Callable[[Asked, Answer], Answer]:
     return sends
 
 
-def odd_errors(_asked: Asked, answer: Answer) -> Answer:
+def odd_errors(_asked: ProbedRequest, answer: Answer) -> Answer:
     """Write the errors of turns in a shape of its own."""
     return Raw(answer.status, b'{"detail":"bad request"}') if isinstance(answer, Fail) else answer
 
@@ -295,12 +295,12 @@ def crashes_on_nonsense(_recorded: Recorded, answer: Answer) -> Answer:
     return Fail(500, "Internal Server Error") if isinstance(answer, Fail) and answer.status == 400 else answer
 
 
-def answers_unknown_choice(asked: Asked, answer: Answer) -> Answer:
+def answers_unknown_choice(asked: ProbedRequest, answer: Answer) -> Answer:
     """Answer although the tool that is named is not on offer."""
     return Turn(Say("Fine.")) if isinstance(answer, Fail) and asked.recorded.refused_by == "knows_choice" else answer
 
 
-def takes_any_signature(asked: Asked, answer: Answer) -> Answer:
+def takes_any_signature(asked: ProbedRequest, answer: Answer) -> Answer:
     """Take reasoning whose signature is not its own."""
     rules = ("keeps_thinking", "knows_encrypted_reasoning")
     return answer_turn(asked.request) if asked.recorded.refused_by in rules else answer
@@ -316,7 +316,7 @@ def counts_one(recorded: Recorded, answer: Answer) -> Answer:
     return Raw(200, b'{"input_tokens":1}') if recorded.path.endswith("/count_tokens") else answer
 
 
-def hands_back(asked: Asked, *, with_reasoning: bool) -> bool:
+def hands_back(asked: ProbedRequest, *, with_reasoning: bool) -> bool:
     """Tell whether a call comes back with its result, with the reasoning before it or without."""
     if not results(asked) or not reasons(asked):
         return False
@@ -324,7 +324,7 @@ def hands_back(asked: Asked, *, with_reasoning: bool) -> bool:
     return thought is with_reasoning
 
 
-def garbled(_asked: Asked, _number: int, call: Call) -> Call:
+def garbled(_asked: ProbedRequest, _number: int, call: Call) -> Call:
     """Read UTF-8 as Latin-1."""
     if isinstance(call.arguments, str):
         return call
@@ -337,12 +337,12 @@ def latin(arguments: JsonObject) -> JsonObject:
     }
 
 
-def renamed(change: Callable[[str], str]) -> Callable[[Asked, int, Call], Call]:
+def renamed(change: Callable[[str], str]) -> Callable[[ProbedRequest, int, Call], Call]:
     """Call tools by another name."""
     return lambda _asked, _number, call: Call(change(call.name), call.arguments)
 
 
-def twice(_asked: Asked, _number: int, call: Call) -> Call:
+def twice(_asked: ProbedRequest, _number: int, call: Call) -> Call:
     """Write the arguments twice in a row."""
     text = call.arguments if isinstance(call.arguments, str) else msgspec.json.encode(call.arguments).decode()
     return Call(call.name, text + text)

@@ -8,10 +8,10 @@ from collections.abc import Collection
 
 from mustcall.core.origin import Wire
 from mustcall.testing.rules import chat, messages, responses
-from mustcall.testing.rules.rule import Ask, Rule
+from mustcall.testing.rules.rule import Rule, SeenRequest
 from mustcall.testing.script import Fail
 
-__all__ = ["RULES", "Ask", "Rule", "find_violation"]
+__all__ = ["RULES", "Rule", "SeenRequest", "find_violation"]
 
 RULES: dict[Wire, tuple[Rule, ...]] = {
     Wire.CHAT: chat.RULES,
@@ -20,7 +20,7 @@ RULES: dict[Wire, tuple[Rule, ...]] = {
 }
 
 
-def find_violation(wire: Wire, ask: Ask, waived: Collection[str] = ()) -> tuple[str, Fail] | None:
+def find_violation(wire: Wire, ask: SeenRequest, waived: Collection[str] = ()) -> tuple[str, Fail] | None:
     """Return the name of the first rule the request breaks and the provider's answer, or None."""
     for rule in RULES[wire]:
         if rule.__name__ not in waived and (fail := rule(ask)) is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mustcall.core.origin import JsonObject
 from mustcall.testing.offers import as_object, as_objects
-from mustcall.testing.rules.rule import OPENAI_NAME, Ask, Rule, find_loose_object, refuse
+from mustcall.testing.rules.rule import OPENAI_NAME, Rule, SeenRequest, find_loose_object, refuse
 from mustcall.testing.script import Fail
 
 __all__ = ["RULES"]
@@ -16,12 +16,12 @@ _MOST_TOOLS = 128
 _LONGEST_NAME = 64
 
 
-def needs_model(ask: Ask) -> Fail | None:
+def needs_model(ask: SeenRequest) -> Fail | None:
     """`model` is a string."""
     return None if isinstance(ask.body.get("model"), str) else refuse("you must provide a model parameter", "model")
 
 
-def needs_messages(ask: Ask) -> Fail | None:
+def needs_messages(ask: SeenRequest) -> Fail | None:
     """`messages` is an array with something in it."""
     messages: Any = ask.body.get("messages")
     if not isinstance(messages, list):
@@ -32,7 +32,7 @@ def needs_messages(ask: Ask) -> Fail | None:
     return None
 
 
-def knows_roles(ask: Ask) -> Fail | None:
+def knows_roles(ask: SeenRequest) -> Fail | None:
     """Every message has a role the API knows."""
     for at, message in enumerate(_messages(ask)):
         if message.get("role") not in _ROLES:
@@ -42,7 +42,7 @@ def knows_roles(ask: Ask) -> Fail | None:
     return None
 
 
-def needs_content(ask: Ask) -> Fail | None:
+def needs_content(ask: SeenRequest) -> Fail | None:
     """Content may be null only in an assistant message."""
     for at, message in enumerate(_messages(ask)):
         if message.get("content") is None and message.get("role") not in ("assistant", "function"):
@@ -51,14 +51,14 @@ def needs_content(ask: Ask) -> Fail | None:
     return None
 
 
-def needs_tools_for_choice(ask: Ask) -> Fail | None:
+def needs_tools_for_choice(ask: SeenRequest) -> Fail | None:
     """`tool_choice` comes only with `tools`."""
     if ask.body.get("tool_choice") is not None and not ask.body.get("tools"):
         return refuse("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
     return None
 
 
-def needs_tools_for_parallel(ask: Ask) -> Fail | None:
+def needs_tools_for_parallel(ask: SeenRequest) -> Fail | None:
     """`parallel_tool_calls` comes only with `tools`."""
     if ask.body.get("parallel_tool_calls") is not None and not ask.body.get("tools"):
         return refuse(
@@ -67,7 +67,7 @@ def needs_tools_for_parallel(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_tools(ask: Ask) -> Fail | None:
+def limits_tools(ask: SeenRequest) -> Fail | None:
     """At most 128 tools, and not an empty array."""
     tools: Any = ask.body.get("tools")
     if tools == []:
@@ -80,7 +80,7 @@ def limits_tools(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_names(ask: Ask) -> Fail | None:
+def limits_names(ask: SeenRequest) -> Fail | None:
     """Tool names are 1 to 64 letters, digits, `_` and `-`, on offer and in the history."""
     for place, name in _names(ask):
         if not isinstance(name, str) or not OPENAI_NAME.fullmatch(name):
@@ -92,7 +92,7 @@ def limits_names(ask: Ask) -> Fail | None:
     return None
 
 
-def knows_choice(ask: Ask) -> Fail | None:
+def knows_choice(ask: SeenRequest) -> Fail | None:
     """A named choice names a tool on offer, in a word or shape the API knows."""
     choice: Any = ask.body.get("tool_choice")
     if choice is None or choice in ("none", "auto", "required"):
@@ -106,7 +106,7 @@ def knows_choice(ask: Ask) -> Fail | None:
     return None
 
 
-def keeps_strict_schemas(ask: Ask) -> Fail | None:
+def keeps_strict_schemas(ask: SeenRequest) -> Fail | None:
     """A strict function's schema closes every object and requires every key."""
     for at, tool in enumerate(as_objects(ask.body.get("tools"))):
         function = as_object(tool.get("function"))
@@ -116,7 +116,7 @@ def keeps_strict_schemas(ask: Ask) -> Fail | None:
     return None
 
 
-def pairs_tool_messages(ask: Ask) -> Fail | None:
+def pairs_tool_messages(ask: SeenRequest) -> Fail | None:
     """A tool message answers a call of the assistant message it follows."""
     open_ids: list[Any] = []
     for at, message in enumerate(_messages(ask)):
@@ -134,7 +134,7 @@ def pairs_tool_messages(ask: Ask) -> Fail | None:
     return None
 
 
-def answers_every_call(ask: Ask) -> Fail | None:
+def answers_every_call(ask: SeenRequest) -> Fail | None:
     """Every call of an assistant message is answered by a tool message right after it."""
     messages = _messages(ask)
     for at, message in enumerate(messages):
@@ -166,7 +166,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _messages(ask: Ask) -> list[JsonObject]:
+def _messages(ask: SeenRequest) -> list[JsonObject]:
     return as_objects(ask.body.get("messages"))
 
 
@@ -180,7 +180,7 @@ def _tool_name(tool: JsonObject) -> Any:
     return as_object(tool.get(str(tool.get("type")))).get("name")
 
 
-def _names(ask: Ask) -> Iterator[tuple[str, Any]]:
+def _names(ask: SeenRequest) -> Iterator[tuple[str, Any]]:
     for at, tool in enumerate(as_objects(ask.body.get("tools"))):
         yield f"tools[{at}].{tool.get('type')}.name", _tool_name(tool)
     for at, message in enumerate(_messages(ask)):

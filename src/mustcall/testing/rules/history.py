@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.testing.offers import as_objects
-from mustcall.testing.rules.rule import Ask, Rule, refuse
+from mustcall.testing.rules.rule import Rule, SeenRequest, refuse
 from mustcall.testing.script import Fail
 
 __all__ = ["RULES"]
@@ -33,7 +33,7 @@ class _Turn(msgspec.Struct):
         return [(place, block) for place, block in self.blocks if block.get("type") == kind]
 
 
-def needs_messages(ask: Ask) -> Fail | None:
+def needs_messages(ask: SeenRequest) -> Fail | None:
     """There is at least one message."""
     messages: Any = ask.body.get("messages")
     if not isinstance(messages, list):
@@ -41,7 +41,7 @@ def needs_messages(ask: Ask) -> Fail | None:
     return None if messages else refuse("messages: at least one message is required")
 
 
-def knows_roles(ask: Ask) -> Fail | None:
+def knows_roles(ask: SeenRequest) -> Fail | None:
     """Messages are of the user, the assistant or (between turns) the system."""
     for at, message in enumerate(as_objects(ask.body.get("messages"))):
         if message.get("role") not in ("user", "assistant", "system"):
@@ -49,7 +49,7 @@ def knows_roles(ask: Ask) -> Fail | None:
     return None
 
 
-def has_no_empty_text(ask: Ask) -> Fail | None:
+def has_no_empty_text(ask: SeenRequest) -> Fail | None:
     """No text block and no message is empty."""
     for k, block in enumerate(as_objects(ask.body.get("system"))):
         if block.get("type") == "text" and not block.get("text"):
@@ -63,7 +63,7 @@ def has_no_empty_text(ask: Ask) -> Fail | None:
     return None
 
 
-def ends_with_user(ask: Ask) -> Fail | None:
+def ends_with_user(ask: SeenRequest) -> Fail | None:
     """The last turn is the user's: an assistant turn is not continued (prefill)."""
     turns = list(_turns(ask))
     if turns and turns[-1].role == "assistant":
@@ -73,7 +73,7 @@ def ends_with_user(ask: Ask) -> Fail | None:
     return None
 
 
-def needs_tools_for_history(ask: Ask) -> Fail | None:
+def needs_tools_for_history(ask: SeenRequest) -> Fail | None:
     """A history with calls or results comes with `tools`."""
     used = any(turn.of_type("tool_use") or turn.of_type("tool_result") for turn in _turns(ask))
     if used and not ask.body.get("tools"):
@@ -81,7 +81,7 @@ def needs_tools_for_history(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_ids(ask: Ask) -> Fail | None:
+def limits_ids(ask: SeenRequest) -> Fail | None:
     """Ids of calls are letters, digits, `_` and `-`."""
     for turn in _turns(ask):
         for kind, field in (("tool_use", "id"), ("tool_result", "tool_use_id")):
@@ -91,7 +91,7 @@ def limits_ids(ask: Ask) -> Fail | None:
     return None
 
 
-def uses_each_id_once(ask: Ask) -> Fail | None:
+def uses_each_id_once(ask: SeenRequest) -> Fail | None:
     """No two calls share an id."""
     seen: set[Any] = set()
     for turn in _turns(ask):
@@ -102,7 +102,7 @@ def uses_each_id_once(ask: Ask) -> Fail | None:
     return None
 
 
-def answers_every_call(ask: Ask) -> Fail | None:
+def answers_every_call(ask: SeenRequest) -> Fail | None:
     """Every call has its result in the turn right after it."""
     for turn, after in pairwise([*_turns(ask), _Turn("user", 0, [])]):
         answered = [block.get("tool_use_id") for _, block in after.of_type("tool_result")]
@@ -114,7 +114,7 @@ def answers_every_call(ask: Ask) -> Fail | None:
     return None
 
 
-def pairs_results(ask: Ask) -> Fail | None:
+def pairs_results(ask: SeenRequest) -> Fail | None:
     """Every result answers a call of the turn right before it."""
     for before, turn in pairwise([_Turn("user", 0, []), *_turns(ask)]):
         calls = [block.get("id") for _, block in before.of_type("tool_use")]
@@ -126,7 +126,7 @@ def pairs_results(ask: Ask) -> Fail | None:
     return None
 
 
-def puts_results_first(ask: Ask) -> Fail | None:
+def puts_results_first(ask: SeenRequest) -> Fail | None:
     """In a user turn nothing stands before the results."""
     for turn in _turns(ask):
         kinds = [block.get("type") for _, block in turn.blocks]
@@ -136,7 +136,7 @@ def puts_results_first(ask: Ask) -> Fail | None:
     return None
 
 
-def keeps_thinking(ask: Ask) -> Fail | None:
+def keeps_thinking(ask: SeenRequest) -> Fail | None:
     """Thinking blocks come back exactly as this upstream issued them."""
     for turn in _turns(ask):
         for place, block in turn.of_type("thinking"):
@@ -167,7 +167,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _turns(ask: Ask) -> Iterator[_Turn]:
+def _turns(ask: SeenRequest) -> Iterator[_Turn]:
     turn: _Turn | None = None
     for at, message in enumerate(as_objects(ask.body.get("messages"))):
         role, content = str(message.get("role")), message.get("content")

@@ -10,7 +10,7 @@ from typing import Any
 
 from mustcall.testing.offers import as_object, as_objects
 from mustcall.testing.rules import history
-from mustcall.testing.rules.rule import Ask, Rule, refuse
+from mustcall.testing.rules.rule import Rule, SeenRequest, refuse
 from mustcall.testing.script import Fail
 
 __all__ = ["RULES"]
@@ -19,24 +19,24 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LEAST_BUDGET = 1024
 
 
-def needs_api_key(ask: Ask) -> Fail | None:
+def needs_api_key(ask: SeenRequest) -> Fail | None:
     """A key comes as `x-api-key` or as a bearer token."""
     if ask.headers.get("x-api-key") or ask.headers.get("authorization"):
         return None
     return Fail(401, "x-api-key header is required")
 
 
-def needs_version(ask: Ask) -> Fail | None:
+def needs_version(ask: SeenRequest) -> Fail | None:
     """`anthropic-version` is sent."""
     return None if ask.headers.get("anthropic-version") else refuse("anthropic-version: header is required")
 
 
-def needs_model(ask: Ask) -> Fail | None:
+def needs_model(ask: SeenRequest) -> Fail | None:
     """`model` is a string."""
     return None if isinstance(ask.body.get("model"), str) else refuse("model: Field required")
 
 
-def needs_max_tokens(ask: Ask) -> Fail | None:
+def needs_max_tokens(ask: SeenRequest) -> Fail | None:
     """`max_tokens` is a positive integer."""
     limit: Any = ask.body.get("max_tokens")
     if limit is None:
@@ -46,7 +46,7 @@ def needs_max_tokens(ask: Ask) -> Fail | None:
     return None if limit > 0 else refuse("max_tokens: Input should be greater than or equal to 1")
 
 
-def has_no_thread(ask: Ask) -> Fail | None:
+def has_no_thread(ask: SeenRequest) -> Fail | None:
     """Server-held threads are not served here; clients fall back to the whole history on this answer."""
     if ask.body.get("thread") is None:
         return None
@@ -54,7 +54,7 @@ def has_no_thread(ask: Ask) -> Fail | None:
     return Fail(400, "thread: this request cannot be served as part of a thread", details=details)
 
 
-def limits_budget(ask: Ask) -> Fail | None:
+def limits_budget(ask: SeenRequest) -> Fail | None:
     """A thinking budget is at least 1024 and below `max_tokens`."""
     thinking = as_object(ask.body.get("thinking"))
     if thinking.get("type") != "enabled":
@@ -69,7 +69,7 @@ def limits_budget(ask: Ask) -> Fail | None:
     return None
 
 
-def never_forces_thinking(ask: Ask) -> Fail | None:
+def never_forces_thinking(ask: SeenRequest) -> Fail | None:
     """A forced choice (`any`, `tool`) and thinking exclude each other."""
     thinks = as_object(ask.body.get("thinking")).get("type") in ("enabled", "adaptive", "between_tools")
     if thinks and as_object(ask.body.get("tool_choice")).get("type") in ("any", "tool"):
@@ -77,14 +77,14 @@ def never_forces_thinking(ask: Ask) -> Fail | None:
     return None
 
 
-def needs_tools_for_choice(ask: Ask) -> Fail | None:
+def needs_tools_for_choice(ask: SeenRequest) -> Fail | None:
     """`tool_choice` comes only with `tools`."""
     if ask.body.get("tool_choice") is not None and not ask.body.get("tools"):
         return refuse("tool_choice may only be specified while providing tools.")
     return None
 
 
-def knows_choice(ask: Ask) -> Fail | None:
+def knows_choice(ask: SeenRequest) -> Fail | None:
     """The choice is of a known type, and a named one names a tool on offer."""
     if ask.body.get("tool_choice") is None:
         return None
@@ -97,7 +97,7 @@ def knows_choice(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_names(ask: Ask) -> Fail | None:
+def limits_names(ask: SeenRequest) -> Fail | None:
     """Tool names are 1 to 128 letters, digits, `_` and `-`, on offer and in the history."""
     for place, name in _names(ask):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -105,13 +105,13 @@ def limits_names(ask: Ask) -> Fail | None:
     return None
 
 
-def offers_each_name_once(ask: Ask) -> Fail | None:
+def offers_each_name_once(ask: SeenRequest) -> Fail | None:
     """No two tools share a name."""
     names = Counter(str(tool.get("name")) for tool in as_objects(ask.body.get("tools")))
     return refuse("tools: Tool names must be unique.") if any(count > 1 for count in names.values()) else None
 
 
-def needs_schemas(ask: Ask) -> Fail | None:
+def needs_schemas(ask: SeenRequest) -> Fail | None:
     """A client-side tool has an `input_schema` of type object."""
     for at, tool in enumerate(as_objects(ask.body.get("tools"))):
         if tool.get("type", "custom") not in ("custom", None):
@@ -140,7 +140,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _names(ask: Ask) -> Iterator[tuple[str, Any]]:
+def _names(ask: SeenRequest) -> Iterator[tuple[str, Any]]:
     for at, tool in enumerate(as_objects(ask.body.get("tools"))):
         if "input_schema" in tool:
             yield f"tools.{at}.custom", tool.get("name")

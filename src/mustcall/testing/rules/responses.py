@@ -7,7 +7,7 @@ from typing import Any
 from mustcall.core.origin import JsonObject
 from mustcall.testing.issued import CALL_ITEMS
 from mustcall.testing.offers import as_object, as_objects
-from mustcall.testing.rules.rule import OPENAI_NAME, Ask, Rule, find_loose_object, refuse
+from mustcall.testing.rules.rule import OPENAI_NAME, Rule, SeenRequest, find_loose_object, refuse
 from mustcall.testing.script import Fail
 
 __all__ = ["RULES"]
@@ -18,21 +18,21 @@ _LONGEST_NAME = 64
 _MOST_TOOLS = 128
 
 
-def needs_model(ask: Ask) -> Fail | None:
+def needs_model(ask: SeenRequest) -> Fail | None:
     """`model` is a string."""
     if isinstance(ask.body.get("model"), str):
         return None
     return refuse("Missing required parameter: 'model'.", "model", "missing_required_parameter")
 
 
-def needs_input(ask: Ask) -> Fail | None:
+def needs_input(ask: SeenRequest) -> Fail | None:
     """`input` is a string or an array (a stored response may go on without one)."""
     if isinstance(ask.body.get("input"), str | list) or ask.body.get("previous_response_id") is not None:
         return None
     return refuse("Missing required parameter: 'input'.", "input", "missing_required_parameter")
 
 
-def knows_items(ask: Ask) -> Fail | None:
+def knows_items(ask: SeenRequest) -> Fail | None:
     """An input item says its type, or is a message of a known role."""
     for at, item in _items(ask):
         kind = item.get("type", "message")
@@ -45,7 +45,7 @@ def knows_items(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_tools(ask: Ask) -> Fail | None:
+def limits_tools(ask: SeenRequest) -> Fail | None:
     """At most 128 tools."""
     count = len(as_objects(ask.body.get("tools")))
     if count > _MOST_TOOLS:
@@ -54,14 +54,14 @@ def limits_tools(ask: Ask) -> Fail | None:
     return None
 
 
-def needs_tools_for_choice(ask: Ask) -> Fail | None:
+def needs_tools_for_choice(ask: SeenRequest) -> Fail | None:
     """A choice that demands a tool comes only with `tools`."""
     if ask.body.get("tool_choice") in (None, "auto", "none") or ask.body.get("tools"):
         return None
     return refuse("Tool choice is only allowed when 'tools' are specified.", "tool_choice")
 
 
-def knows_choice(ask: Ask) -> Fail | None:
+def knows_choice(ask: SeenRequest) -> Fail | None:
     """A named choice names a tool on offer."""
     choice = as_object(ask.body.get("tool_choice"))
     if choice.get("type") not in ("function", "custom"):
@@ -71,7 +71,7 @@ def knows_choice(ask: Ask) -> Fail | None:
     return refuse(f"Tool choice '{choice.get('name')}' not found in 'tools' parameter.", "tool_choice")
 
 
-def limits_names(ask: Ask) -> Fail | None:
+def limits_names(ask: SeenRequest) -> Fail | None:
     """Tool names are 1 to 64 letters, digits, `_` and `-`, on offer and in the history."""
     named = [(place, tool.get("name")) for place, tool in _tools(ask)]
     named += [(f"input[{at}]", item.get("name")) for at, item in _items(ask) if item.get("type") in CALL_ITEMS]
@@ -86,7 +86,7 @@ def limits_names(ask: Ask) -> Fail | None:
     return None
 
 
-def keeps_strict_schemas(ask: Ask) -> Fail | None:
+def keeps_strict_schemas(ask: SeenRequest) -> Fail | None:
     """A strict function's schema closes every object and requires every key."""
     for place, tool in _tools(ask):
         if tool.get("strict") is True and (why := find_loose_object(tool.get("parameters"))):
@@ -95,7 +95,7 @@ def keeps_strict_schemas(ask: Ask) -> Fail | None:
     return None
 
 
-def limits_call_ids(ask: Ask) -> Fail | None:
+def limits_call_ids(ask: SeenRequest) -> Fail | None:
     """A `call_id` has 1 to 64 characters."""
     for at, item in _items(ask):
         if item.get("type") not in CALL_ITEMS and item.get("type") not in CALL_ITEMS.values():
@@ -110,7 +110,7 @@ def limits_call_ids(ask: Ask) -> Fail | None:
     return None
 
 
-def knows_previous_response(ask: Ask) -> Fail | None:
+def knows_previous_response(ask: SeenRequest) -> Fail | None:
     """`previous_response_id` names a response this upstream made and stored."""
     previous = ask.body.get("previous_response_id")
     if previous is None or previous in ask.issued.stored:
@@ -119,7 +119,7 @@ def knows_previous_response(ask: Ask) -> Fail | None:
     return refuse(text, "previous_response_id", "previous_response_not_found")
 
 
-def knows_encrypted_reasoning(ask: Ask) -> Fail | None:
+def knows_encrypted_reasoning(ask: SeenRequest) -> Fail | None:
     """Encrypted reasoning comes back as this upstream issued it."""
     for _, item in _items(ask):
         content = item.get("encrypted_content")
@@ -130,7 +130,7 @@ def knows_encrypted_reasoning(ask: Ask) -> Fail | None:
     return None
 
 
-def keeps_reasoning(ask: Ask) -> Fail | None:
+def keeps_reasoning(ask: SeenRequest) -> Fail | None:
     """An item of a stored response, sent back by its id, comes with the reasoning that led to it."""
     items = [item for _, item in _items(ask)]
     present = {item.get("id") for item in items}
@@ -142,7 +142,7 @@ def keeps_reasoning(ask: Ask) -> Fail | None:
     return None
 
 
-def follows_reasoning(ask: Ask) -> Fail | None:
+def follows_reasoning(ask: SeenRequest) -> Fail | None:
     """A reasoning item is followed by the item it led to."""
     last: JsonObject = {}
     for item, after in pairwise([*(item for _, item in _items(ask)), last]):
@@ -153,7 +153,7 @@ def follows_reasoning(ask: Ask) -> Fail | None:
     return None
 
 
-def pairs_outputs(ask: Ask) -> Fail | None:
+def pairs_outputs(ask: SeenRequest) -> Fail | None:
     """A call's output follows its call, in the input or in the stored response, and is of its kind."""
     calls: set[tuple[str, Any]] = set()
     pending = _pending(ask)
@@ -167,7 +167,7 @@ def pairs_outputs(ask: Ask) -> Fail | None:
     return None
 
 
-def answers_every_call(ask: Ask) -> Fail | None:
+def answers_every_call(ask: SeenRequest) -> Fail | None:
     """Every call, in the input or left open by the stored response, has its output in the input."""
     items = [item for _, item in _items(ask)]
     answered = {item.get("call_id") for item in items if item.get("type") in CALL_ITEMS.values()}
@@ -195,15 +195,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _items(ask: Ask) -> list[tuple[int, JsonObject]]:
+def _items(ask: SeenRequest) -> list[tuple[int, JsonObject]]:
     return list(enumerate(as_objects(ask.body.get("input"))))
 
 
-def _pending(ask: Ask) -> frozenset[str]:
+def _pending(ask: SeenRequest) -> frozenset[str]:
     return ask.issued.stored.get(str(ask.body.get("previous_response_id")), frozenset())
 
 
-def _tools(ask: Ask) -> Iterator[tuple[str, JsonObject]]:
+def _tools(ask: SeenRequest) -> Iterator[tuple[str, JsonObject]]:
     for at, tool in enumerate(as_objects(ask.body.get("tools"))):
         if tool.get("type") in ("function", "custom"):
             yield f"tools[{at}]", tool

@@ -7,22 +7,22 @@ from typing import Any, Protocol
 import msgspec
 
 from mustcall.core.origin import JsonObject
-from mustcall.testing.issued import Issued
+from mustcall.testing.issued import IssuedMemory
 from mustcall.testing.offers import as_object, as_objects
 from mustcall.testing.script import Fail
 
-__all__ = ["OPENAI_NAME", "Ask", "Rule", "find_loose_object", "refuse"]
+__all__ = ["OPENAI_NAME", "Rule", "SeenRequest", "find_loose_object", "refuse"]
 
 OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 """What OpenAI allows in a tool name; the length is a rule of its own."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class SeenRequest(msgspec.Struct, frozen=True):
     """A request as a rule sees it, and what the upstream has issued before it."""
 
     body: JsonObject
     headers: Mapping[str, str] = {}
-    issued: Issued = msgspec.field(default_factory=Issued)
+    issued: IssuedMemory = msgspec.field(default_factory=IssuedMemory)
 
 
 class Rule(Protocol):
@@ -31,7 +31,7 @@ class Rule(Protocol):
     @property
     def __name__(self) -> str: ...
 
-    def __call__(self, ask: Ask, /) -> Fail | None: ...  # noqa: D102
+    def __call__(self, ask: SeenRequest, /) -> Fail | None: ...  # noqa: D102
 
 
 def refuse(message: str, param: str | None = None, code: str | None = None) -> Fail:

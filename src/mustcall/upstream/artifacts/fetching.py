@@ -11,7 +11,7 @@ from typing import assert_never
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.address import take_url
 from mustcall.upstream.artifacts.part import FULL, Part, SourceFailed, Watcher
-from mustcall.upstream.artifacts.places import Place
+from mustcall.upstream.artifacts.places import ArtifactPlace
 from mustcall.upstream.artifacts.registry import take_pieces
 from mustcall.upstream.artifacts.values import Artifact, RegistrySource, Source, UrlSource
 
@@ -28,7 +28,7 @@ def fetch(artifact: Artifact, directory: Path, watch: Watcher | None = None, not
     used. One process fetches at a time; the others wait and find the file.
     """
     tell, say = watch or _tell_nobody, note or _say_nothing
-    place = Place(artifact, directory)
+    place = ArtifactPlace(artifact, directory)
     with place.lock(waiting=lambda: say(f"another process is fetching {artifact.name}; waiting for it")):
         if not place.held():
             place.clear_rooms()

@@ -13,7 +13,7 @@ from pathlib import Path
 from mustcall.core.errors import ConfigError
 from mustcall.upstream.artifacts.values import Artifact
 
-__all__ = ["Place", "cache_directory"]
+__all__ = ["ArtifactPlace", "cache_directory"]
 
 
 def cache_directory(kind: str, environment: Mapping[str, str] | None = None) -> Path:
@@ -32,7 +32,7 @@ def cache_directory(kind: str, environment: Mapping[str, str] | None = None) -> 
     return base / "mustcall" / kind
 
 
-class Place:
+class ArtifactPlace:
     """The place of one artifact in a directory."""
 
     def __init__(self, artifact: Artifact, directory: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject
-from mustcall.upstream.embedded.engine import Refused
+from mustcall.upstream.embedded.engine import EngineRefused
 from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
 
-__all__ = ["DONE", "Asked", "Assembly", "Fault", "Stamped", "error_body", "fault_of", "read_request"]
+__all__ = ["DONE", "Assembly", "EngineRequest", "HttpFault", "Stamped", "error_body", "fault_of", "read_request"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -53,7 +53,7 @@ _SCHEMA_WORDS = ("json schema", "grammar")
 _QUOTING = ("failed to parse messages", "failed to parse tools")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class EngineRequest(msgspec.Struct, frozen=True):
     """A request as the engine takes it, how its answer is wanted, and whether it offers tools."""
 
     body: bytes
@@ -62,7 +62,7 @@ class Asked(msgspec.Struct, frozen=True):
     tools: bool = False
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class HttpFault(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no answer, as HTTP says it."""
 
     status: int
@@ -72,15 +72,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
 
 
-def read_request(body: bytes) -> Asked | Fault:
+def read_request(body: bytes) -> EngineRequest | HttpFault:
     """Read a request; return what is wrong with it where the engine could not say so itself."""
     try:
         given = msgspec.json.decode(body, type=JsonObject)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return Fault(status=400, message="the body is not a JSON object", code="invalid_request")
+        return HttpFault(status=400, message="the body is not a JSON object", code="invalid_request")
     if not isinstance(given.get("messages"), list) or not given["messages"]:
         message = "messages must be a list of one message or more"
-        return Fault(status=400, message=message, code="invalid_request", param="messages")
+        return HttpFault(status=400, message=message, code="invalid_request", param="messages")
     taken = {name: value for name, value in given.items() if name in _TAKEN and value is not None}
     limit = given.get("max_completion_tokens") or taken.get("max_tokens") or _DEFAULT_MAX_TOKENS
     options = given.get("stream_options")
@@ -91,11 +91,11 @@ def read_request(body: bytes) -> Asked | Fault:
     try:
         encoded = msgspec.json.encode(taken)
     except (ValueError, RecursionError):
-        return Fault(status=400, message="the body is nested too deeply", code="invalid_request")
-    return Asked(encoded, bool(given.get("stream")), usage, bool(taken.get("tools")))
+        return HttpFault(status=400, message="the body is nested too deeply", code="invalid_request")
+    return EngineRequest(encoded, bool(given.get("stream")), usage, bool(taken.get("tools")))
 
 
-def fault_of(refused: Refused, context: int) -> Fault:
+def fault_of(refused: EngineRefused, context: int) -> HttpFault:
     """Return what a refusal of the engine is in the words of the wire."""
     error = refused.error or {}
     status = error.get("code")
@@ -103,22 +103,22 @@ def fault_of(refused: Refused, context: int) -> Fault:
         used = error.get("n_prompt_tokens")
         has = f"the prompt has {used}" if isinstance(used, int) else "the prompt has more"
         message = f"This model's maximum context length is {context} tokens, and {has}; shorten it"
-        return Fault(status=400, message=message, code=OVERFLOW_CODE, param="messages")
+        return HttpFault(status=400, message=message, code=OVERFLOW_CODE, param="messages")
     lowered = refused.message.lower()
     if any(word in lowered for word in _SCHEMA_WORDS) and not lowered.startswith(_QUOTING):
         reason = _short(refused.message.rpartition("generation failed: ")[2])
         message = f"the grammar engine cannot express this schema: {reason}"
-        return Fault(status=400, message=message, code="invalid_schema", param="response_format")
+        return HttpFault(status=400, message=message, code="invalid_schema", param="response_format")
     if isinstance(status, int) and status >= 500:
-        return Fault(status=status, message=_short(refused.message), code="server_error", type="server_error")
-    return Fault(status=400, message=_short(refused.message), code="invalid_request")
+        return HttpFault(status=status, message=_short(refused.message), code="server_error", type="server_error")
+    return HttpFault(status=400, message=_short(refused.message), code="invalid_request")
 
 
 def _short(message: str) -> str:
     return message if len(message) <= 500 else f"{message[:499]}…"
 
 
-def error_body(fault: Fault) -> bytes:
+def error_body(fault: HttpFault) -> bytes:
     """Write a fault as the body of an error answer or of an error event."""
     error = {"message": fault.message, "type": fault.type, "param": fault.param, "code": fault.code}
     return msgspec.json.encode({"error": error})

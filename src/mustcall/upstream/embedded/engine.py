@@ -26,7 +26,17 @@ from mustcall.core.origin import JsonObject
 from mustcall.upstream.embedded.catalogue import CONTEXT
 from mustcall.upstream.embedded.fingerprint import weights_hash
 
-__all__ = ["INSTALL", "Broken", "Chunk", "Engine", "EngineClosed", "EngineFull", "Job", "Refused", "engine_problem"]
+__all__ = [
+    "INSTALL",
+    "Chunk",
+    "EngineBroken",
+    "EngineClosed",
+    "EngineFull",
+    "EngineRefused",
+    "Job",
+    "ModelEngine",
+    "engine_problem",
+]
 
 INSTALL = "pip install 'mustcall[local]'"
 _OR_UVX = ", or run it with: uvx --from 'mustcall[local]' mustcall"
@@ -65,21 +75,21 @@ class Chunk(msgspec.Struct, frozen=True):
     value: JsonObject
 
 
-class Refused(msgspec.Struct, frozen=True):
+class EngineRefused(msgspec.Struct, frozen=True):
     """The engine did not take a request, or gave up on it; `error` is llama.cpp's own object where there is one."""
 
     message: str
     error: JsonObject | None = None
 
 
-class Broken(msgspec.Struct, frozen=True):
+class EngineBroken(msgspec.Struct, frozen=True):
     """The model cannot be run at all."""
 
     message: str
 
 
 _END = None
-_Event = Chunk | Refused | Broken | None
+_Event = Chunk | EngineRefused | EngineBroken | None
 
 
 class _Server(Protocol):
@@ -117,7 +127,7 @@ class Job:
             self.cancelled = True
 
 
-class Engine:
+class ModelEngine:
     """A model file and the thread that runs it. `most_waiting` requests may wait behind the one being worked on."""
 
     def __init__(self, path: Path, *, context: int = CONTEXT, most_waiting: int = 64, sha256: str = "") -> None:
@@ -165,7 +175,7 @@ class Engine:
             live, thread = list(self._live), self._thread
             self._news.notify()
         for job in live:
-            job.tell(Refused("the embedded model is being shut down", {"code": 503}))
+            job.tell(EngineRefused("the embedded model is being shut down", {"code": 503}))
             job.cancel()
         if thread is not None:
             thread.join()
@@ -188,11 +198,11 @@ class Engine:
                 if not job.cancelled:  # while the model was loaded
                     self._run(server, job)
             except _LoadFailed as failed:
-                job.tell(Broken(str(failed)))
+                job.tell(EngineBroken(str(failed)))
             except (ValueError, RuntimeError) as error:  # how the library says that it does not take a body
-                job.tell(Refused(str(error)))
+                job.tell(EngineRefused(str(error)))
             except Exception as error:  # noqa: BLE001  whatever it is, the one who waits must hear of it
-                job.tell(Refused(f"the engine failed: {type(error).__name__}"))
+                job.tell(EngineRefused(f"the engine failed: {type(error).__name__}"))
             job.tell(_END)
             self._forget(job)
 
@@ -219,11 +229,11 @@ class _LoadFailed(Exception):
     """The model cannot be run; the text says why and what helps."""
 
 
-def _refusal(error: Any) -> Refused:
+def _refusal(error: Any) -> EngineRefused:
     if not isinstance(error, dict):
-        return Refused(str(error))
+        return EngineRefused(str(error))
     fields = cast("JsonObject", error)  # read from JSON, so its keys are strings
-    return Refused(str(fields.get("message")), fields)
+    return EngineRefused(str(fields.get("message")), fields)
 
 
 def _verify(path: Path, sha256: str) -> None:

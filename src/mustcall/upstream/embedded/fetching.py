@@ -6,12 +6,12 @@ from pathlib import Path
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.artifacts.fetching import Note, Watcher, fetch
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, Weights, find_weights
-from mustcall.upstream.embedded.store import Store, megabytes
+from mustcall.upstream.embedded.store import WeightStore, megabytes
 
 __all__ = ["Note", "Watcher", "pull", "pull_default"]
 
 
-def pull(weights: Weights, store: Store, watch: Watcher | None = None, note: Note | None = None) -> Path:
+def pull(weights: Weights, store: WeightStore, watch: Watcher | None = None, note: Note | None = None) -> Path:
     """Return where the weights are, fetching them if they are not there; raise `FetchFailed` or `ConfigError`."""
     return fetch(weights, store.directory, watch, note)
 

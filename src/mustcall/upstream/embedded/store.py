@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.upstream.artifacts.places import Place, cache_directory
+from mustcall.upstream.artifacts.places import ArtifactPlace, cache_directory
 from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
 
 __all__ = [
     "SCHEME",
     "Located",
-    "Store",
+    "WeightStore",
     "address_for",
     "is_weights",
     "locate",
@@ -38,7 +38,7 @@ class Located(msgspec.Struct, frozen=True):
     sha256: str = ""
 
 
-class Store:
+class WeightStore:
     """The weights in one directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -70,8 +70,8 @@ class Store:
         with self._place(weights).lock():
             yield
 
-    def _place(self, weights: Weights) -> Place:
-        return Place(weights, self.directory)
+    def _place(self, weights: Weights) -> ArtifactPlace:
+        return ArtifactPlace(weights, self.directory)
 
 
 def megabytes(weights: Weights) -> str:
@@ -84,9 +84,9 @@ def is_weights(name: str) -> bool:
     return any(weights.name == name for weights in CATALOGUE)
 
 
-def weights_without_name(store: Store | None = None) -> Weights:
+def weights_without_name(store: WeightStore | None = None) -> Weights:
     """Return the weights used where none are named: the default ones, or the fallback's where only those are here."""
-    kept = store or Store()
+    kept = store or WeightStore()
     default, fallback = find_weights(DEFAULT), find_weights(FALLBACK)
     return fallback if kept.holds(fallback) and not kept.holds(default) else default
 
@@ -102,7 +102,7 @@ def stand_in_note(used: Weights) -> str | None:
     )
 
 
-def locate(source: str, store: Store | None = None) -> Located:
+def locate(source: str, store: WeightStore | None = None) -> Located:
     """Return the model file an `embedded:` address means: a name of the catalogue, or the path of a GGUF file.
 
     No name means `weights_without_name`. Raise `ConfigError` with the command that helps where the file is not there.
@@ -114,7 +114,7 @@ def locate(source: str, store: Store | None = None) -> Located:
         if not _is_gguf(path):
             raise ConfigError(f"the file {path} is no model: it does not begin as a GGUF file does")
         return Located(path.stem, path)
-    kept = store or Store()
+    kept = store or WeightStore()
     weights = find_weights(source) if source else weights_without_name(kept)
     if not kept.holds(weights):
         raise ConfigError(

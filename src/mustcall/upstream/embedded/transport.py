@@ -11,8 +11,25 @@ from contextlib import aclosing
 import msgspec
 
 from mustcall.core.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream.embedded.bodies import DONE, Asked, Assembly, Fault, Stamped, error_body, fault_of, read_request
-from mustcall.upstream.embedded.engine import Broken, Chunk, Engine, EngineClosed, EngineFull, Job, Refused
+from mustcall.upstream.embedded.bodies import (
+    DONE,
+    Assembly,
+    EngineRequest,
+    HttpFault,
+    Stamped,
+    error_body,
+    fault_of,
+    read_request,
+)
+from mustcall.upstream.embedded.engine import (
+    Chunk,
+    EngineBroken,
+    EngineClosed,
+    EngineFull,
+    EngineRefused,
+    Job,
+    ModelEngine,
+)
 from mustcall.upstream.embedded.gguf import takes_tools
 from mustcall.upstream.embedded.store import SCHEME, Located, locate
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
@@ -82,10 +99,10 @@ class _Stream:
                     case Chunk(value=value):
                         if data := self._writer.event(value):
                             yield data
-                    case Refused():
+                    case EngineRefused():
                         yield b"data: " + error_body(fault_of(event, self._context)) + b"\n\n"
                         return
-                    case Broken(message=message):
+                    case EngineBroken(message=message):
                         raise UpstreamUnavailable(message)
                     case None:
                         yield DONE
@@ -103,7 +120,7 @@ class EmbeddedTransport:
 
     def __init__(self, *, most_waiting: int = 64) -> None:
         self._most_waiting = most_waiting
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, ModelEngine] = {}
         self._closed = False
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
@@ -112,32 +129,32 @@ class EmbeddedTransport:
         try:
             located = locate(source)
         except ConfigError as error:
-            return _error(Fault(status=404, message=error.message, code="model_not_found", type="not_found_error"))
+            return _error(HttpFault(status=404, message=error.message, code="model_not_found", type="not_found_error"))
         if path == _MODELS and call.method == "GET":
             listing = {"object": "list", "data": [{"id": located.name, "object": "model", "owned_by": "mustcall"}]}
             return _Whole(msgspec.json.encode(listing))
         if path != _CHAT or call.method != "POST":
-            return _error(Fault(status=404, message="this path is not served", code="unknown_route"))
+            return _error(HttpFault(status=404, message="this path is not served", code="unknown_route"))
         asked = read_request(call.body or b"")
-        if isinstance(asked, Fault):
+        if isinstance(asked, HttpFault):
             return _error(asked)
         if asked.tools and not await asyncio.to_thread(takes_tools, located.path):
             message = f"{located.name} does not support tools: its chat template has no place for them"
-            return _error(Fault(status=400, message=message, code="invalid_request", param="tools"))
+            return _error(HttpFault(status=400, message=message, code="invalid_request", param="tools"))
         try:
             async with asyncio.timeout(call.timeouts.read):
                 return await self._answer(asked, located, call)
         except TimeoutError:
             raise UpstreamTimeout(f"the embedded model did not answer within {call.timeouts.read:g} s") from None
 
-    async def _answer(self, asked: Asked, located: Located, call: UpstreamCall) -> UpstreamReply:
+    async def _answer(self, asked: EngineRequest, located: Located, call: UpstreamCall) -> UpstreamReply:
         if self._closed:  # a retry of what closing ended must not load the model anew
             raise UpstreamUnavailable("the embedded model is shut down")
         engine = self._engine(located)
         try:
             job = engine.submit(asked.body)
         except EngineFull:
-            fault = Fault(
+            fault = HttpFault(
                 status=503,
                 message=f"{engine.under_way} requests already wait for the embedded model; try again in a moment",
                 code="model_busy",
@@ -155,10 +172,10 @@ class EmbeddedTransport:
             job.cancel()
             raise
 
-    def _engine(self, located: Located) -> Engine:
+    def _engine(self, located: Located) -> ModelEngine:
         key = str(located.path)
         if key not in self._engines:
-            self._engines[key] = Engine(located.path, most_waiting=self._most_waiting, sha256=located.sha256)
+            self._engines[key] = ModelEngine(located.path, most_waiting=self._most_waiting, sha256=located.sha256)
         return self._engines[key]
 
     async def close(self) -> None:
@@ -187,10 +204,10 @@ async def _begin(job: Job, writer: Stamped, *, idle: float, context: int) -> Ups
             case Chunk(value=value):
                 if first := writer.event(value):
                     return _Stream(job, first, writer, idle=idle, context=context)
-            case Refused() as refused:
+            case EngineRefused() as refused:
                 job.cancel()
                 return _error(fault_of(refused, context))
-            case Broken(message=message):
+            case EngineBroken(message=message):
                 job.cancel()
                 return _error(_unusable(message))
             case None:
@@ -203,20 +220,20 @@ async def _finish(job: Job, model: str, context: int) -> UpstreamReply:
         match await job.next():
             case Chunk(value=value):
                 assembly.add(value)
-            case Refused() as refused:
+            case EngineRefused() as refused:
                 job.cancel()
                 return _error(fault_of(refused, context))
-            case Broken(message=message):
+            case EngineBroken(message=message):
                 job.cancel()
                 return _error(_unusable(message))
             case None:
                 return _Whole(assembly.body())
 
 
-def _unusable(message: str) -> Fault:
+def _unusable(message: str) -> HttpFault:
     """A model that cannot be run: trying again does not help, so it is no 5xx."""
-    return Fault(status=404, message=message, code="model_not_found", type="not_found_error")
+    return HttpFault(status=404, message=message, code="model_not_found", type="not_found_error")
 
 
-def _error(fault: Fault, headers: Mapping[str, str] | None = None) -> _Whole:
+def _error(fault: HttpFault, headers: Mapping[str, str] | None = None) -> _Whole:
     return _Whole(error_body(fault), fault.status, {**_JSON, **(headers or {})})

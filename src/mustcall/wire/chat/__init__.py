@@ -12,7 +12,7 @@ from mustcall.wire.chat.request_decode import decode_request, peek
 from mustcall.wire.chat.request_encode import encode_request
 from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.chat.stream_encode import KEEPALIVE, ChatStreamEncoder
-from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
+from mustcall.wire.codec import Peek, Provenance, ReplyStamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import ShapeError, as_object, decode_json, maybe_object, opt_list
@@ -48,7 +48,7 @@ class ChatCodec:
         """Read a whole reply."""
         return decode_reply(body, provenance)
 
-    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""
         return encode_reply(reply, stamp, log, caller.model)
 
@@ -68,7 +68,7 @@ class ChatCodec:
         """Return a decoder for one stream."""
         return ChatStreamDecoder(provenance)
 
-    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+    def stream_encoder(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> StreamEncoder:
         """Return an encoder for one stream."""
         return ChatStreamEncoder(caller, stamp, log)
 

@@ -17,7 +17,7 @@ from mustcall.wire.chat.parts import (
     encode_reasoning,
     join_reasoning,
 )
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.naming import flat_name
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
@@ -162,7 +162,7 @@ def caller_name(call: ToolCall) -> str:
     return flat_name(call.namespace, call.name) if call.namespace else call.name
 
 
-def encode_reply(reply: Reply, stamp: Stamp, log: AdaptationLog, model: str = "") -> JsonObject:
+def encode_reply(reply: Reply, stamp: ReplyStamp, log: AdaptationLog, model: str = "") -> JsonObject:
     """Write a whole reply; `model` is the name shown where the upstream gave none."""
     raw = reply.raw_for(_CHAT)
     if raw is not None:

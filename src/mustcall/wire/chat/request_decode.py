@@ -20,6 +20,7 @@ from mustcall.wire.chat.parts import (
     is_sealed,
 )
 from mustcall.wire.codec import Peek
+from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
@@ -39,7 +40,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.repeated import RepeatedReader, Tools
 
 __all__ = [
     "decode_choice",

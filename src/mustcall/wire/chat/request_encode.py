@@ -43,12 +43,12 @@ from mustcall.wire.chat.request_decode import (
 )
 from mustcall.wire.codec import Target
 from mustcall.wire.effort import effort_for_budget
+from mustcall.wire.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
 from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
-from mustcall.wire.written import WrittenSettings, WrittenTools, WrittenTurns
 
 __all__ = ["encode_request"]
 

@@ -21,11 +21,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -135,7 +135,7 @@ class ChatStreamDecoder:
             else:
                 self._misses = 0
                 if text:
-                    out.append(TextDelta(self._ensure(Text, out), text))
+                    out.append(PartTextDelta(self._ensure(Text, out), text))
                 return out
         try:
             self._chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
@@ -161,7 +161,7 @@ class ChatStreamDecoder:
         text = self._plain_text(run)
         if text is not None:
             if text:
-                out.append(TextDelta(self._ensure(Text, out), text))
+                out.append(PartTextDelta(self._ensure(Text, out), text))
             rest = rest[len(run) :]
         for event in rest:
             out.extend(self.feed(event))
@@ -180,9 +180,9 @@ class ChatStreamDecoder:
             return None
         return (part[1], text) if text else None
 
-    def take_text(self, index: int, text: str) -> TextDelta:
+    def take_text(self, index: int, text: str) -> PartTextDelta:
         """Take the text of such chunks; nothing streamed is kept."""
-        return TextDelta(index, text)
+        return PartTextDelta(index, text)
 
     def _plain_text(self, run: list[SseEvent]) -> str | None:
         """Return the text of a run of plain text chunks, None if it is any other run."""
@@ -263,7 +263,7 @@ class ChatStreamDecoder:
             thinking = opt_str(delta, field)
             if thinking:
                 self._field = field
-                out.append(ReasoningDelta(self._ensure(Reasoning, out), thinking))
+                out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
                 break
         details = opt_list(delta, "reasoning_details")
         if details:
@@ -277,10 +277,10 @@ class ChatStreamDecoder:
         elif content is not None and not isinstance(content, str):
             raise ShapeError("a string", content, "content")
         if content:
-            out.append(TextDelta(self._ensure(Text, out), content))
+            out.append(PartTextDelta(self._ensure(Text, out), content))
         refusal = opt_str(delta, "refusal")
         if refusal:
-            out.append(TextDelta(self._ensure(Refusal, out), refusal))
+            out.append(PartTextDelta(self._ensure(Refusal, out), refusal))
         for value in opt_list(delta, "tool_calls") or ():
             self._call_delta(as_object(value), out)
 
@@ -292,11 +292,11 @@ class ChatStreamDecoder:
         thinking = thinking_text(part)
         if thinking is not None:
             if thinking:
-                out.append(ReasoningDelta(self._ensure(Reasoning, out), thinking))
+                out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
         else:
             text = opt_str(part, "text")
             if text:
-                out.append(TextDelta(self._ensure(Text, out), text))
+                out.append(PartTextDelta(self._ensure(Text, out), text))
 
     def _ensure(self, kind: type[Text | Refusal | Reasoning], out: list[Event]) -> int:
         """Return the index of the open part of this kind, opening one if another kind was open."""

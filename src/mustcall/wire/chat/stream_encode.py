@@ -17,11 +17,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject, Wire
@@ -29,7 +29,7 @@ from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal,
 from mustcall.core.reply import Usage, derive_finish
 from mustcall.core.request import Request
 from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, note_dropped, reasoning_fields
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.openai_errors import encode_error_body
 
 __all__ = ["KEEPALIVE", "ChatStreamEncoder"]
@@ -62,7 +62,7 @@ class ChatStreamEncoder:
 
     _TAIL = b',"logprobs":null,"finish_reason":null}]}\n\n'
 
-    def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
+    def __init__(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> None:
         self._caller = caller
         self._stamp = stamp
         self._log = log
@@ -92,11 +92,11 @@ class ChatStreamEncoder:
         if self._failed:
             return b""
         match event:
-            case TextDelta(index=index, text=text):
+            case PartTextDelta(index=index, text=text):
                 return self._text(index, text)
             case ArgumentsDelta(index=index, text=text):
                 return self._arguments(index, text)
-            case ReasoningDelta(index=index, text=text, summary=summary):
+            case PartReasoningDelta(index=index, text=text, summary=summary):
                 return self._thinking(index, text, summary)
             case PartStarted(index=index, part=part):
                 self._parts[index] = part

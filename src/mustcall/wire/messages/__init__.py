@@ -11,7 +11,7 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
+from mustcall.wire.codec import Peek, Provenance, ReplyStamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.messages import errors as error_bodies
 from mustcall.wire.messages import reply as replies
 from mustcall.wire.messages import request as requests
@@ -62,7 +62,7 @@ class MessagesCodec:
         """Read an upstream's whole reply."""
         return replies.decode_reply(body, provenance)
 
-    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a reply for the caller."""
         return replies.encode_reply(reply, caller, stamp, log)
 
@@ -82,7 +82,7 @@ class MessagesCodec:
         """Return a fresh decoder for one stream."""
         return MessagesStreamDecoder(provenance)
 
-    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+    def stream_encoder(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> StreamEncoder:
         """Return a fresh encoder for one stream."""
         return MessagesStreamEncoder(caller, stamp, log)
 

@@ -29,7 +29,7 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.messages.blocks import native_signature, read_block, redacted_data, write_text
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import Schemas
@@ -164,7 +164,7 @@ def write_usage(usage: Usage | None) -> JsonObject:
     return {**written, **usage.fields_for(_WIRE)}
 
 
-def encode_reply(reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+def encode_reply(reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
     """Write a reply for the caller; raise `UpstreamGarbage` for a call that cannot be one."""
     raw = reply.raw_for(_WIRE)
     if raw is not None:
@@ -191,7 +191,7 @@ def encode_reply(reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog
     }
 
 
-def reply_id(own: str, stamp: Stamp) -> str:
+def reply_id(own: str, stamp: ReplyStamp) -> str:
     """Return the reply's id: the upstream's where it is one of this wire."""
     return own if own.startswith("msg_") else f"msg_{stamp.token}"
 
@@ -224,7 +224,7 @@ def _write_reasoning(part: Reasoning) -> JsonObject | None:
     }
 
 
-def caller_call_id(call: ToolCall, number: int, stamp: Stamp, log: AdaptationLog) -> str:
+def caller_call_id(call: ToolCall, number: int, stamp: ReplyStamp, log: AdaptationLog) -> str:
     """Return an id the caller may send back to any upstream of this wire."""
     if not call.id:
         return f"toolu_{stamp.token}_{number}"
@@ -249,7 +249,7 @@ class _Writer:
 
     __slots__ = ("_log", "_reply", "_schemas", "_stamp")
 
-    def __init__(self, reply: Reply, schemas: Schemas, stamp: Stamp, log: AdaptationLog) -> None:
+    def __init__(self, reply: Reply, schemas: Schemas, stamp: ReplyStamp, log: AdaptationLog) -> None:
         self._reply = reply
         self._schemas = schemas
         self._stamp = stamp

@@ -18,6 +18,8 @@ from mustcall.core.parts import ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.wire.codec import Peek, Target
+from mustcall.wire.decode_cache import RepeatedReader, Tools
+from mustcall.wire.encode_cache import WrittenSettings, WrittenTools
 from mustcall.wire.messages.blocks import read_content
 from mustcall.wire.messages.prompt import PromptWriter, carries_foreign_state
 from mustcall.wire.messages.settings import (
@@ -32,7 +34,7 @@ from mustcall.wire.messages.settings import (
     write_output_config,
     write_tool,
 )
-from mustcall.wire.offer import Offer, offer_for
+from mustcall.wire.offer import ToolOffer, offer_for
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
@@ -51,8 +53,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.repeated import RepeatedReader, Tools
-from mustcall.wire.written import WrittenSettings, WrittenTools
 
 __all__ = ["decode_request", "encode_request", "peek"]
 
@@ -308,7 +308,7 @@ def _keep_spelling(body: JsonObject, request: Request) -> None:
 
 
 def _legal_thinking(
-    thinking: Thinking, offer: Offer, messages: Sequence[JsonObject], log: AdaptationLog, *, forceable: bool
+    thinking: Thinking, offer: ToolOffer, messages: Sequence[JsonObject], log: AdaptationLog, *, forceable: bool
 ) -> Thinking:
     """Leave thinking out where asking for it would be refused: the caller of another wire could not know."""
     forced = offer.choice is not None and offer.choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED)

@@ -14,7 +14,7 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.effort import budget_for_effort
 from mustcall.wire.naming import flat_name
-from mustcall.wire.offer import Offer
+from mustcall.wire.offer import ToolOffer
 from mustcall.wire.reading import ShapeError, as_object, at, maybe_object, opt_bool, opt_int, opt_object, opt_str, rest
 
 __all__ = [
@@ -126,7 +126,7 @@ def read_choice(body: JsonObject) -> tuple[ToolChoice | None, bool | None]:
     return read, None if disabled is None else not disabled
 
 
-def write_choice(offer: Offer, request: Request, log: AdaptationLog) -> JsonObject | None:
+def write_choice(offer: ToolOffer, request: Request, log: AdaptationLog) -> JsonObject | None:
     """Write `tool_choice` with the parallel setting, None where the body must not have it (rules 2, 3, 4, 6)."""
     if not offer.tools:
         return None

@@ -20,11 +20,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -163,11 +163,11 @@ class MessagesStreamDecoder:
         self._written = block
         return block.index, delta.delta.text
 
-    def take_text(self, index: int, text: str) -> TextDelta:
+    def take_text(self, index: int, text: str) -> PartTextDelta:
         """Take the text of such deltas."""
         assert self._written is not None, "an event was peeled before"
         self._written.fragments.append(text)
-        return TextDelta(index, text)
+        return PartTextDelta(index, text)
 
     def _take_run(self, run: list[SseEvent]) -> list[Event]:
         """Read deltas that follow each other: in one step if all are text of one block, else one by one."""
@@ -313,9 +313,9 @@ class MessagesStreamDecoder:
             return
         block.fragments.append(text)
         if block.kind == "text":
-            events.append(TextDelta(block.index, text))
+            events.append(PartTextDelta(block.index, text))
         elif block.kind == "thinking":
-            events.append(ReasoningDelta(block.index, text))
+            events.append(PartReasoningDelta(block.index, text))
         elif block.kind == "tool_use":
             events.append(ArgumentsDelta(block.index, text))
 

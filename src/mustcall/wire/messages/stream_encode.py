@@ -25,11 +25,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject, Wire
@@ -51,7 +51,7 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Usage, derive_finish
 from mustcall.core.request import Request
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.messages.blocks import redacted_data
 from mustcall.wire.messages.errors import encode_stream_error
 from mustcall.wire.messages.inputs import Schemas, parse_object
@@ -122,7 +122,7 @@ class MessagesStreamEncoder:
         "_usage",
     )
 
-    def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
+    def __init__(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> None:
         self._caller = caller
         self._stamp = stamp
         self._log = log
@@ -160,7 +160,7 @@ class MessagesStreamEncoder:
         if self._started is not None and not isinstance(event, UsageUpdated):
             self._message_start(self._started)
         match event:
-            case TextDelta() | ReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
+            case PartTextDelta() | PartReasoningDelta() | ArgumentsDelta() | StateDelta() | PartEnded():
                 self._for_slot(event.index, event)
             case PartStarted():
                 self._start_part(event.index, event.part)
@@ -283,9 +283,9 @@ class MessagesStreamEncoder:
 
     def _apply(self, slot: _Slot, event: Event) -> None:
         match event:
-            case TextDelta(text=text):
+            case PartTextDelta(text=text):
                 self._text(slot, text)
-            case ReasoningDelta(text=text, summary=summary):
+            case PartReasoningDelta(text=text, summary=summary):
                 if summary is not None and slot.summary is not None and summary != slot.summary:
                     text = "\n\n" + text
                 slot.summary = summary

@@ -7,7 +7,7 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.wire.codec import Peek, Provenance, Stamp, StreamDecoder, StreamEncoder, Target
+from mustcall.wire.codec import Peek, Provenance, ReplyStamp, StreamDecoder, StreamEncoder, Target
 from mustcall.wire.openai_errors import decode_error_body, encode_error_body
 from mustcall.wire.opening import Fields
 from mustcall.wire.overflow import OVERFLOW_CODE
@@ -49,7 +49,7 @@ class ResponsesCodec:
         """Read a whole reply."""
         return decode_reply(body, provenance)
 
-    def encode_reply(self, reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+    def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""
         return encode_reply(reply, caller, stamp, log)
 
@@ -76,7 +76,7 @@ class ResponsesCodec:
         """Return a decoder for one stream."""
         return ResponsesStreamDecoder(provenance)
 
-    def stream_encoder(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> StreamEncoder:
+    def stream_encoder(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> StreamEncoder:
         """Return an encoder for one stream."""
         return ResponsesStreamEncoder(caller, stamp, log)
 

@@ -26,7 +26,8 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
-from mustcall.wire.codec import Provenance, Stamp
+from mustcall.wire.codec import Provenance, ReplyStamp
+from mustcall.wire.encode_cache import OfSettings
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
     as_object,
@@ -41,7 +42,6 @@ from mustcall.wire.responses.items import decode_output_item
 from mustcall.wire.responses.parts import ENVELOPE, is_native, part_word
 from mustcall.wire.responses.request_encode import encode_settings
 from mustcall.wire.sealing import seal
-from mustcall.wire.written import OfSettings
 
 __all__ = [
     "decode_finish",
@@ -147,7 +147,7 @@ def _count(value: Any) -> int:
 # --- encode -------------------------------------------------------------------------------------------------------
 
 
-def encode_reply(reply: Reply, caller: Request, stamp: Stamp, log: AdaptationLog) -> JsonObject:
+def encode_reply(reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
     """Write a whole reply."""
     raw = reply.raw_for(_WIRE)
     if raw is not None:
@@ -175,7 +175,7 @@ def distinct(item: JsonObject, suffix: str, used: set[str]) -> JsonObject:
     return item
 
 
-def response_id(upstream: str, stamp: Stamp) -> str:
+def response_id(upstream: str, stamp: ReplyStamp) -> str:
     """Return the upstream's own id where it is one of this wire (clients refer to it), else one from the stamp."""
     return upstream if upstream.startswith("resp_") else f"resp_{stamp.token}"
 
@@ -205,7 +205,7 @@ def finish_fields(finish: FinishReason, output: list[JsonObject], *, refused: bo
     return {"status": "incomplete", "incomplete_details": {"reason": reason}, "output": output}
 
 
-def response_head(caller: Request, identifier: str, model: str, stamp: Stamp) -> JsonObject:
+def response_head(caller: Request, identifier: str, model: str, stamp: ReplyStamp) -> JsonObject:
     """Return the response object without its result: identity, and the caller's settings repeated."""
     origin = caller.origin
     if origin is not None and origin.wire is _WIRE and origin.raw is not None:

@@ -15,6 +15,7 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.wire.codec import Peek
+from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
@@ -32,7 +33,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.repeated import RepeatedReader, Tools
 from mustcall.wire.responses.items import decode_input_item
 from mustcall.wire.responses.tools import decode_choice, decode_tools
 

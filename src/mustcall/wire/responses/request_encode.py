@@ -17,6 +17,7 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 from mustcall.wire.codec import Target
 from mustcall.wire.effort import effort_for_budget
+from mustcall.wire.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
 from mustcall.wire.offer import offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.responses.items import ItemWriter
@@ -24,7 +25,6 @@ from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, p
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
 from mustcall.wire.turns import is_billing_header
-from mustcall.wire.written import WrittenSettings, WrittenTools, WrittenTurns
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 

@@ -19,11 +19,11 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -33,7 +33,7 @@ from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, m
 from mustcall.wire.responses.items import decode_output_item, in_envelope
 from mustcall.wire.responses.parts import decode_content
 from mustcall.wire.responses.reply import decode_finish, decode_usage, failure_of
-from mustcall.wire.responses.stream_items import CALL, MESSAGE, OTHER, REASONING, Item, ItemTable, Slot, group_of
+from mustcall.wire.responses.stream_items import CALL, MESSAGE, OTHER, REASONING, Item, ItemSlot, ItemTable, group_of
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["TERMINAL", "ResponsesStreamDecoder", "error_of_event", "event_type"]
@@ -84,7 +84,7 @@ class ResponsesStreamDecoder:
         self._provenance = provenance
         self._items = ItemTable()
         #: The text that was written last: the item and place its deltas name, and its slot.
-        self._last: tuple[tuple[str, int, int], Slot] | None = None
+        self._last: tuple[tuple[str, int, int], ItemSlot] | None = None
         self._next = 0
         self._started = False
         self._over = False
@@ -122,10 +122,10 @@ class ResponsesStreamDecoder:
             return None
         return last[1].index, delta.delta
 
-    def take_text(self, index: int, text: str) -> TextDelta:
+    def take_text(self, index: int, text: str) -> PartTextDelta:
         """Take the text of such deltas."""
         assert self._last is not None, "an event was peeled before"
-        return TextDelta(index, self._last[1].take(None, text, False))
+        return PartTextDelta(index, self._last[1].take(None, text, False))
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""
@@ -198,9 +198,9 @@ class ResponsesStreamDecoder:
             )
         )
 
-    def _open(self, item: Item, place: int, part: Part, out: list[Event], seed: Part | None = None) -> Slot:
+    def _open(self, item: Item, place: int, part: Part, out: list[Event], seed: Part | None = None) -> ItemSlot:
         self._start({}, out)
-        slot = item.slots[place] = Slot(self._next, seed)
+        slot = item.slots[place] = ItemSlot(self._next, seed)
         self._next += 1
         out.append(PartStarted(slot.index, part))
         return slot
@@ -230,7 +230,7 @@ class ResponsesStreamDecoder:
 
     # --- deltas ---------------------------------------------------------------------------------------------------
 
-    def _content(self, value: JsonObject, kind: type[Text | Refusal], out: list[Event]) -> Slot | None:
+    def _content(self, value: JsonObject, kind: type[Text | Refusal], out: list[Event]) -> ItemSlot | None:
         """Return the slot of a message's content, begun if need be; None if the item is complete."""
         item = self._items.find(MESSAGE, value, {}) or self._items.register(
             MESSAGE, value, {"id": value.get("item_id")}
@@ -249,7 +249,7 @@ class ResponsesStreamDecoder:
             slot = self._content(value, kind, out)
             delta = slot.take(None, text, whole) if slot is not None else ""
             if slot is not None and delta:
-                out.append(TextDelta(slot.index, delta))
+                out.append(PartTextDelta(slot.index, delta))
                 named = (value.get("item_id"), value.get("output_index"), value.get("content_index"))
                 match named:
                     case (str() as item, int() as output, int() as content) if kind is Text and not whole:
@@ -278,7 +278,7 @@ class ResponsesStreamDecoder:
         slot = item.slots[0]
         delta = "" if slot.ended else slot.take(summary, text, whole)
         if delta:
-            out.append(ReasoningDelta(slot.index, delta, summary))
+            out.append(PartReasoningDelta(slot.index, delta, summary))
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class ResponsesStreamDecoder:
             if not slot.ended:
                 self._end(slot, None if slot.streamed else slot.seed, out)
 
-    def _end(self, slot: Slot, part: Part | None, out: list[Event]) -> None:
+    def _end(self, slot: ItemSlot, part: Part | None, out: list[Event]) -> None:
         """End a part with its final form; what no delta brought is sent as a delta first."""
         slot.ended = True
         index = slot.index
@@ -330,11 +330,11 @@ class ResponsesStreamDecoder:
                 continue
             match part:
                 case Reasoning():
-                    out.append(ReasoningDelta(index, missing, channel))
+                    out.append(PartReasoningDelta(index, missing, channel))
                 case ToolCall():
                     out.append(ArgumentsDelta(index, missing))
                 case _:
-                    out.append(TextDelta(index, missing))
+                    out.append(PartTextDelta(index, missing))
         if isinstance(part, Reasoning) and part.state is not None:
             out.append(StateDelta(index, part.state))
         out.append(PartEnded(index, part))

@@ -20,18 +20,19 @@ from mustcall.core.events import (
     Failed,
     Finished,
     PartEnded,
+    PartReasoningDelta,
     PartStarted,
-    ReasoningDelta,
+    PartTextDelta,
     Started,
     StateDelta,
-    TextDelta,
     UsageUpdated,
 )
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Usage, derive_finish
 from mustcall.core.request import Request
-from mustcall.wire.codec import Stamp
+from mustcall.wire.codec import ReplyStamp
+from mustcall.wire.encode_cache import tools_as_bytes
 from mustcall.wire.responses.parts import is_native
 from mustcall.wire.responses.reply import (
     distinct,
@@ -42,7 +43,6 @@ from mustcall.wire.responses.reply import (
     response_id,
 )
 from mustcall.wire.sse import encode_event
-from mustcall.wire.written import tools_as_bytes
 
 __all__ = ["ResponsesStreamEncoder", "failed_error", "next_number"]
 
@@ -151,7 +151,7 @@ class ResponsesStreamEncoder:
         "_used",
     )
 
-    def __init__(self, caller: Request, stamp: Stamp, log: AdaptationLog) -> None:
+    def __init__(self, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> None:
         self._caller = caller
         self._stamp = stamp
         self._log = log
@@ -192,10 +192,10 @@ class ResponsesStreamEncoder:
     def feed(self, event: Event) -> bytes:
         """Take one event."""
         match event:
-            case TextDelta(index=index, text=text) | ArgumentsDelta(index=index, text=text):
+            case PartTextDelta(index=index, text=text) | ArgumentsDelta(index=index, text=text):
                 if index in self._open:
                     self._delta(self._open[index], text)
-            case ReasoningDelta(index=index, text=text, summary=summary):
+            case PartReasoningDelta(index=index, text=text, summary=summary):
                 if index in self._open:
                     self._thinking(self._open[index], summary, text)
             case StateDelta(index=index, state=state):

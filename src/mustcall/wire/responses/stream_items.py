@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Part
 
-__all__ = ["CALL", "MESSAGE", "OTHER", "REASONING", "Item", "ItemTable", "Slot", "group_of"]
+__all__ = ["CALL", "MESSAGE", "OTHER", "REASONING", "Item", "ItemSlot", "ItemTable", "group_of"]
 
 MESSAGE, REASONING, CALL, OTHER = "message", "reasoning", "call", "other"
 #: How many calls of one call id are looked at for one event; more of them are told apart by index and item id alone.
@@ -26,7 +26,7 @@ def group_of(fields: JsonObject) -> str:
     return _GROUPS.get(kind, OTHER) if isinstance(kind, str) else OTHER
 
 
-class Slot:
+class ItemSlot:
     """One canonical part on its way: what was streamed of it, by channel (a summary's number; None is the text)."""
 
     __slots__ = ("ended", "index", "seed", "streamed")
@@ -58,7 +58,7 @@ class Item:
         self.item_id = fields.get("id")
         self.call_id = fields.get("call_id")
         self.envelope = fields
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, ItemSlot] = {}
         self.done = False
 
     def is_another(self, fields: JsonObject) -> bool:

@@ -21,10 +21,10 @@ from mustcall.engine.tooling.running import Executed
 from mustcall.policy.limits.budget import Charge
 from mustcall.policy.reply.repeated_calls import Loop
 
-__all__ = ["Keeper", "Moment", "Recovered", "Standing", "Taken"]
+__all__ = ["Checkpoint", "ModelTurn", "Recovered", "RunKeeper", "RunStanding"]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands besides its lists."""
 
     number: int = 0
@@ -44,10 +44,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 0
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A step whose model has spoken. `pending` are the calls it made, of which the first `allowed` may be run."""
 
-    standing: Standing
+    standing: RunStanding
     messages: tuple[Message, ...] = ()
     calls: tuple[ExecutedCall, ...] = ()
     steps: tuple[TurnRecord, ...] = ()
@@ -56,7 +56,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     loop: Loop | None = None
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A model's turn in the middle of a step."""
 
     reply: Reply
@@ -67,12 +67,12 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What there is of a run that goes on: of its last step also the calls that are done, and those that had begun."""
 
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[Checkpoint, ...] = ()
     done: Mapping[int, Executed] = {}
     begun: frozenset[int] = frozenset()
 
 
-class Keeper(Protocol):
+class RunKeeper(Protocol):
     """Keeps a run. What it cannot keep it raises as a `LedgerError`, and the run stops."""
 
     @property
@@ -80,7 +80,7 @@ class Keeper(Protocol):
         """The run's name."""
         ...
 
-    def recall(self, number: int) -> Taken | None:
+    def recall(self, number: int) -> ModelTurn | None:
         """Return the next model's turn of a step, if it was taken before the run was interrupted."""
         ...
 
@@ -88,7 +88,7 @@ class Keeper(Protocol):
         """Write what is not yet written: a model is about to be asked."""
         ...
 
-    def took(self, taken: Taken) -> None:
+    def took(self, taken: ModelTurn) -> None:
         """Take note of a model's turn; it is written with what follows from it."""
         ...
 
@@ -96,11 +96,11 @@ class Keeper(Protocol):
         """Tell whether a step has no moment yet."""
         ...
 
-    def mark(self, moment: Moment) -> None:
+    def mark(self, moment: Checkpoint) -> None:
         """Take note of a step that made no calls; it is written before a model is asked again."""
         ...
 
-    async def intend(self, moment: Moment, at_once: Sequence[int]) -> None:
+    async def intend(self, moment: Checkpoint, at_once: Sequence[int]) -> None:
         """Write a step that makes calls, with the intent of those that begin at once, all in one."""
         ...
 
@@ -112,10 +112,10 @@ class Keeper(Protocol):
         """Write what became of a call."""
         ...
 
-    async def end(self, moment: Moment, result: RunResult[Any]) -> RunResult[Any]:
+    async def end(self, moment: Checkpoint, result: RunResult[Any]) -> RunResult[Any]:
         """Write the end and return the result as it will be returned ever after."""
         ...
 
-    async def fail(self, moment: Moment, result: RunResult[Any], error: MustcallError) -> None:
+    async def fail(self, moment: Checkpoint, result: RunResult[Any], error: MustcallError) -> None:
         """Write the end of a run that failed, or leave it to be gone on with if the failure may pass."""
         ...

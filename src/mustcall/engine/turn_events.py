@@ -4,7 +4,7 @@ import msgspec
 
 from mustcall.core.errors import UpstreamRejected
 from mustcall.core.reply import Usage
-from mustcall.engine.records import AttemptRecord, Progress
+from mustcall.engine.records import AttemptRecord, TurnProgress
 from mustcall.telemetry.events import AttemptEnd, Contents, TurnEnded
 
 __all__ = ["turn_ended"]
@@ -13,7 +13,7 @@ _NOTHING = Usage()
 
 
 def turn_ended(
-    progress: Progress,
+    progress: TurnProgress,
     *,
     at: float,
     request_id: str,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-__all__ = ["Stencil"]
+__all__ = ["DeltaTemplate"]
 
 _BORDER = b"\n\n"
 _PROBE = "a b-c"
@@ -25,7 +25,7 @@ _QUOTE, _BACKSLASH = b'"\\'
 _string = msgspec.json.Decoder(str)
 
 
-class Stencil:
+class DeltaTemplate:
     """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
 
     __slots__ = ("_after", "_anchor", "_before", "_end", "_head", "_lead", "_plain", "_tail")
@@ -43,7 +43,7 @@ class Stencil:
         self._end = tail + self._lead
 
     @classmethod
-    def of(cls, event: bytes, text: str, read: Callable[[bytes], str | None]) -> "Stencil | None":
+    def of(cls, event: bytes, text: str, read: Callable[[bytes], str | None]) -> "DeltaTemplate | None":
         """Return the stencil of an event that was read as this text; `read` reads an event's text, strictly.
 
         None where the place of the text is not certain: the next delta will do as well.

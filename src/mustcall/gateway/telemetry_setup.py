@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.engine.records import Progress
-from mustcall.engine.telling import turn_ended
+from mustcall.engine.records import TurnProgress
+from mustcall.engine.turn_events import turn_ended
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.hosts import is_local
 from mustcall.gateway.lines import line_of
@@ -22,7 +22,7 @@ from mustcall.telemetry.tracing import start_tracing
 if TYPE_CHECKING:
     from mustcall.telemetry.prometheus import Gauges, Metrics
 
-__all__ = ["CONTENT_TYPE", "State", "Telling", "serves_metrics"]
+__all__ = ["CONTENT_TYPE", "GatewayState", "Telling", "serves_metrics"]
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 #: Seconds between two times that a process of several hands its counts over.
@@ -31,7 +31,7 @@ _EVERY = 0.5
 _LAST = 2.0
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is like at a moment."""
 
     settings: Settings
@@ -49,7 +49,7 @@ def serves_metrics(settings: Settings) -> bool:
 class Telling:
     """The readers of one gateway's events."""
 
-    def __init__(self, settings: Settings, requests: RequestLog | None, state: Callable[[], State]) -> None:
+    def __init__(self, settings: Settings, requests: RequestLog | None, state: Callable[[], GatewayState]) -> None:
         self.events = EventStream()
         self._requests = requests
         self._state = state
@@ -67,7 +67,7 @@ class Telling:
         if self._metrics is not None and self._metrics.is_shared:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._tick)
 
-    def begin(self, progress: Progress, headers: Mapping[str, str], body: bytes) -> None:
+    def begin(self, progress: TurnProgress, headers: Mapping[str, str], body: bytes) -> None:
         """Take note of a turn that begins: the trace it belongs to, and what is asked where that is told."""
         tracing = self._tracing
         if tracing is not None:
@@ -77,7 +77,7 @@ class Telling:
 
     def ended(
         self,
-        progress: Progress,
+        progress: TurnProgress,
         request_id: str,
         wire: Wire,
         *,

@@ -9,7 +9,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.tools import Tool
-from mustcall.evals.questions import Demand, Question, Role, Said
+from mustcall.evals.questions import AskedCall, Question, Said, Speaker
 from mustcall.evals.rows import Form
 
 __all__ = ["Sampling", "ask", "greet"]
@@ -44,12 +44,12 @@ def ask(
 
 def greet(wire: Wire, model: str) -> JsonObject:
     """Return the body of a request that makes a server load its model and says nothing."""
-    return _say((Said(Role.USER, "Hello"),), wire, model, _GREETING_TOKENS)
+    return _say((Said(Speaker.USER, "Hello"),), wire, model, _GREETING_TOKENS)
 
 
 def _say(said: tuple[Said, ...], wire: Wire, model: str, limit: int) -> JsonObject:
-    system = "\n\n".join(each.text for each in said if each.role is Role.SYSTEM)
-    talk = [{"role": str(each.role), "content": each.text} for each in said if each.role is not Role.SYSTEM]
+    system = "\n\n".join(each.text for each in said if each.role is Speaker.SYSTEM)
+    talk = [{"role": str(each.role), "content": each.text} for each in said if each.role is not Speaker.SYSTEM]
     match wire:
         case Wire.CHAT:
             first = [{"role": "system", "content": system}] if system else []
@@ -82,24 +82,24 @@ def _tool(tool: Tool, wire: Wire) -> JsonObject:
 
 def _choice(question: Question, wire: Wire) -> str | JsonObject:
     match wire, question.demand:
-        case Wire.CHAT, Demand.NAMED:
+        case Wire.CHAT, AskedCall.NAMED:
             return {"type": "function", "function": {"name": question.named}}
-        case Wire.RESPONSES, Demand.NAMED:
+        case Wire.RESPONSES, AskedCall.NAMED:
             return {"type": "function", "name": question.named}
-        case Wire.MESSAGES, Demand.NAMED:
+        case Wire.MESSAGES, AskedCall.NAMED:
             return {"type": "tool", "name": question.named}
-        case Wire.MESSAGES, Demand.REQUIRED:
+        case Wire.MESSAGES, AskedCall.REQUIRED:
             return {"type": "any"}
-        case Wire.MESSAGES, Demand.AUTO:
+        case Wire.MESSAGES, AskedCall.AUTO:
             return {"type": "auto"}
         case _:
             return str(question.demand)
 
 
 _DEMANDS = {
-    Demand.AUTO: "If no function fits the request, answer in plain words instead.",
-    Demand.REQUIRED: "You must call a function; do not answer in words.",
-    Demand.NAMED: "You must call the function {named}; do not answer in words.",
+    AskedCall.AUTO: "If no function fits the request, answer in plain words instead.",
+    AskedCall.REQUIRED: "You must call a function; do not answer in words.",
+    AskedCall.NAMED: "You must call the function {named}; do not answer in words.",
 }
 
 
@@ -112,7 +112,7 @@ def _in_words(question: Question) -> Said:
         for tool in question.tools
     )
     return Said(
-        Role.SYSTEM,
+        Speaker.SYSTEM,
         "You can call these functions, one JSON document each:\n"
         f"{listed}\n"
         'To call one, reply with one JSON object and nothing else: {"name": "the function\'s name", "arguments": '

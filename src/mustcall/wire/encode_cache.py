@@ -17,8 +17,8 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.codec import Target
+from mustcall.wire.decode_cache import bytes_of
 from mustcall.wire.offer import stands_alone
-from mustcall.wire.repeated import bytes_of
 
 __all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "tools_as_bytes", "write_body"]
 

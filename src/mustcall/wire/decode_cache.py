@@ -27,7 +27,7 @@ from mustcall.wire.opening import Fields, Opened, place_of
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.sealing import holds_seal
 
-__all__ = ["RepeatedReader", "Store", "Tools", "bytes_of"]
+__all__ = ["DecodeStore", "RepeatedReader", "Tools", "bytes_of"]
 
 Tools = tuple[Tool | ProviderTool, ...]
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def bytes_of(read: object) -> int | None:
     return _sizes.get(id(read))
 
 
-class Store(Generic[T]):
+class DecodeStore(Generic[T]):
     """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
 
     __slots__ = ("_known", "_read")
@@ -157,7 +157,7 @@ class RepeatedReader:
         self._read_frame = read_frame
         self._read_messages = read_messages
         self._read_message = read_message
-        self._tools = Store(read_tools)
+        self._tools = DecodeStore(read_tools)
         self._frames = _Frames()
 
     def decode(self, body: bytes, opened: Fields | None = None) -> Request:

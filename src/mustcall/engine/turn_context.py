@@ -7,7 +7,7 @@ import msgspec
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.reply import Reply
-from mustcall.engine.issuing import Issued
+from mustcall.engine.issuing import IssuedStates
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt
@@ -15,10 +15,10 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
 
-__all__ = ["Setting", "Tally"]
+__all__ = ["CallTally", "TurnContext"]
 
 
-class Tally(Protocol):
+class CallTally(Protocol):
     """Hears what came of each call of a turn, to count what it cost: `engine.spending.metered`."""
 
     def heard(self, reply: Reply) -> None:
@@ -26,18 +26,18 @@ class Tally(Protocol):
         ...
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of one turn."""
 
     transport: Transport
     clock: Clock
     learnt: Learnt
-    issued: Issued = msgspec.field(default_factory=Issued)
+    issued: IssuedStates = msgspec.field(default_factory=IssuedStates)
     controls: Controls = Controls()
     wording: Wording = Wording()
     limits: Limits = DEFAULTS
     notes: tuple[Adaptation, ...] = ()
-    tally: Tally | None = None
+    tally: CallTally | None = None
     events: EventStream = PROCESS
 
     @property

@@ -12,22 +12,22 @@ from typing import Generic
 
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
-from mustcall.core.events import Ended, Event, Failed, ReasoningDelta, TextDelta
+from mustcall.core.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
 from mustcall.core.limits import DEFAULTS, Limits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
-from mustcall.engine.aside import LARGE
+from mustcall.engine.off_loop import LARGE
 from mustcall.engine.outlets import Outlet, P
 from mustcall.policy.failures.rejection import without_generation
 from mustcall.policy.reply.gate import Gate
-from mustcall.policy.scanning.reply_scanner import Found, Lens
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
 from mustcall.wire.codec import StreamDecoder
+from mustcall.wire.delta_template import DeltaTemplate
 from mustcall.wire.regularity import regularity_for
 from mustcall.wire.regularity.contract import is_utf8
 from mustcall.wire.sse import Silence, SseDecoder, SseEvent
-from mustcall.wire.stencil import Stencil
 
-__all__ = ["Flow"]
+__all__ = ["StreamRelay"]
 
 #: Events of one piece that are read together while it is not known what its text deltas look like, and how often.
 _GROUP = 2
@@ -36,7 +36,7 @@ _GROUPS = 8
 _STENCILS = 16
 
 
-class Flow(Generic[P]):
+class StreamRelay(Generic[P]):
     """The stream of one attempt. At its end either `error` is set or `reply` can be taken.
 
     `shared` is the wire of both sides, if it is one.
@@ -46,7 +46,7 @@ class Flow(Generic[P]):
         self,
         decoder: StreamDecoder,
         shared: Wire | None,
-        lens: Lens,
+        lens: ReplyScanner,
         gate: Gate,
         outlet: Outlet[P],
         *,
@@ -66,7 +66,7 @@ class Flow(Generic[P]):
         #: Whether the reply is complete, or has failed in its own words.
         self.ended = False
         self._settled_reply: Reply | None = None
-        self._stencil: Stencil | None = None
+        self._stencil: DeltaTemplate | None = None
         self._part = -1
         self._patience = _STENCILS
         self.lens = lens
@@ -158,7 +158,7 @@ class Flow(Generic[P]):
             if peeled is not None:
                 self._patience -= 1
                 self._part, text = peeled
-                self._stencil = Stencil.of(last, text, self._read_text)
+                self._stencil = DeltaTemplate.of(last, text, self._read_text)
         return data
 
     def _read_text(self, event: bytes) -> str | None:
@@ -201,7 +201,7 @@ class Flow(Generic[P]):
         """
         self._settled_reply = self._assembler.so_far(Usage(input_tokens=input_tokens, output_tokens=self._deltas))
 
-    def found(self, reply: Reply) -> Found:
+    def found(self, reply: Reply) -> ScanFindings:
         """Return what was found in the reply's text; one that was not what was streamed is looked through again.
 
         Raise `UpstreamGarbage` if the caller has seen what the reply's end takes back.
@@ -287,7 +287,7 @@ class Flow(Generic[P]):
         """Fold events into the reply and let out what may be seen."""
         for event in events:
             self._assembler.feed(event)
-            if isinstance(event, TextDelta | ReasoningDelta):
+            if isinstance(event, PartTextDelta | PartReasoningDelta):
                 self._deltas += 1
             elif isinstance(event, Ended):
                 self.ended = True

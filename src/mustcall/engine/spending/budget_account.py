@@ -41,6 +41,7 @@ __all__ = [
     "BreakerOpen",
     "BreakerRule",
     "Budget",
+    "BudgetAccount",
     "CapMode",
     "Caps",
     "MemoryMeter",
@@ -48,7 +49,6 @@ __all__ = [
     "Metering",
     "ModelPrice",
     "Price",
-    "Purse",
     "TurnCap",
     "check_budget",
 ]
@@ -114,15 +114,15 @@ class Metering:
         #: The caps that bound calls; what tools fetched keeps no model from answering (rules 94, 99).
         self.call_caps: Caps = msgspec.structs.replace(budget.caps, egress_bytes=0, hosts=0)
 
-    def open(self, session: str | None, turn: str, *, turn_cost_usd: float = 0.0) -> "Purse":
+    def open(self, session: str | None, turn: str, *, turn_cost_usd: float = 0.0) -> "BudgetAccount":
         """Return the purse of one turn. Without a session it is its own, and nothing of it survives (rule 116).
 
         `turn_cost_usd` is a caller's own cap on the turn: it can lower the operator's and is enforced.
         """
-        return Purse(self, session, turn, turn_cost_usd)
+        return BudgetAccount(self, session, turn, turn_cost_usd)
 
 
-class Purse:
+class BudgetAccount:
     """What one turn may spend and has spent. `notes` are for the turn's adaptations."""
 
     def __init__(self, metering: Metering, session: str | None, turn: str, turn_cost_usd: float = 0.0) -> None:
