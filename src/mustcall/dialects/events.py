@@ -3,9 +3,9 @@
 The contract of the stream:
 
 - `ScannedText` joined is the input without the markup of complete calls and of reasoning sections, each character once
-  and in order. What is not a complete call is text: a malformed call's span is released as `ScannedText`, unchanged, and
-  the `Malformed` that follows describes it. Behind a call that stayed text, what separates it from the next call and the
-  closer of a wrapper they share are text, too.
+  and in order. What is not a complete call is text: a malformed call's span is released as `ScannedText`, unchanged,
+  and the `Malformed` that follows describes it. Behind a call that stayed text, what separates it from the next call
+  and the closer of a wrapper they share are text, too.
 - `CallStart` is provisional. Only `CallEnd` makes a call; a `Malformed` with the same `index` takes the start back,
   and the fragments that came with it are void.
 - The `ArgumentDelta`s of a call joined are exactly its `CallEnd.arguments`: a JSON object as text.

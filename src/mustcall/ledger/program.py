@@ -1,8 +1,8 @@
 """An operation on the ledger as a program: it asks for statements and gets rows, and knows no database.
 
 A program is a generator. It yields a batch of `LedgerStatement`s, is sent one list of rows for each, and returns its
-result; what it raises undoes everything it did. Stores run programs: one inside a thread, one on a loop. So each operation is
-written once, and both stores do the same.
+result; what it raises undoes everything it did. Stores run programs: one inside a thread, one on a loop. So each
+operation is written once, and both stores do the same.
 """
 
 import re

@@ -7,10 +7,10 @@ upstream asks; every request counts against the plan, also one that is sent agai
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 
 import msgspec
 
-from mustcall import __version__
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.origin import JsonObject
 from mustcall.core.reply import Usage
@@ -131,7 +131,7 @@ class Prober:
         """Everything that was measured so far."""
         subject, plan = self._subject, self.plan
         return ProbeResult(
-            mustcall=__version__,
+            mustcall=version("mustcall"),
             upstream=subject.endpoint.name,
             base_url=subject.endpoint.base_url,
             wire=subject.endpoint.wire,
