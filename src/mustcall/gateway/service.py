@@ -58,6 +58,9 @@ _LONGEST_NAME = 256
 _NO_TRIES = Backoff(retries=0)
 
 
+#: The values of larger bodies are counted before anything reads them: finding fields takes time for each value.
+_COUNTED_FIRST = 1024 * 1024
+
 #: Where a model is served, the name it goes under if that is another one, and what is said of that.
 _Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
 
@@ -153,8 +156,11 @@ class Service:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         tenant = progress.tenant = tenant_of(caller or headers)
         conversations = self._caches.conversations.of(tenant, wire)
+        if len(body) > _COUNTED_FIRST:
+            await check_elements(body, self._settings.limits.body_elements)
         came, fields = body, _opened(body, conversations, wire)
-        await check_elements(body, self._settings.limits.body_elements, fields)
+        if len(body) <= _COUNTED_FIRST:
+            await check_elements(body, self._settings.limits.body_elements, fields)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
