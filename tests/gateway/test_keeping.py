@@ -110,6 +110,33 @@ async def test_a_ledger_that_cannot_be_opened_is_gone_without(tmp_path: Path, ca
     assert "the gateway continues to serve" in lines[0]
 
 
+async def test_traces_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
+    """Turns hold what they sent until they are written: a quarter of the bound is written at once, the rest dropped."""
+    async with open_ledger(tmp_path / "l.db") as ledger:
+        written: list[int] = []
+
+        def describe(number: int) -> TurnTrace:
+            written.append(number)
+            return _numbered(number)
+
+        queue = TraceQueue[int](ledger, describe, Notices(), weigh=lambda _: 10, most_bytes=40, every=600.0)
+        for number in range(6):
+            queue.put(number)
+        assert queue.dropped == 2  # four of ten bytes each; nothing could be written, since the loop did not run
+        await queue.flush()
+        assert sorted(written) == [0, 1, 2, 3]
+        queue.put(6)
+        queue.put(7)  # over a quarter of the bound: written at once, not after ten minutes
+        async with asyncio.timeout(60):
+            while written[4:] != [6, 7]:  # noqa: ASYNC110  the writer is a thread
+                await asyncio.sleep(0.01)
+        assert queue.dropped == 2
+        heavy = TraceQueue[int](ledger, describe, Notices(), weigh=lambda _: 100, most_bytes=40, every=600.0)
+        heavy.put(8)  # one alone is kept however heavy it is
+        await heavy.flush()
+        assert (written[6:], heavy.dropped) == ([8], 0)
+
+
 async def test_traces_that_cannot_be_written_are_dropped_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,7 +20,7 @@ from mustcall.gateway.config.environment import over
 from mustcall.gateway.state.conversation_state import Memory
 from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.gateway.state.response_owners import Holders
-from mustcall.gateway.state.turn_traces import TurnEnd, describe
+from mustcall.gateway.state.turn_traces import TurnEnd, describe, weight_of
 from mustcall.ledger import (
     OFF,
     ContentsKept,
@@ -140,7 +140,7 @@ class TraceKeeper:
         self.memory = Memory(self.ledger, self.notices) if settings.responses else None
         self.holders = Holders(self.ledger, self.notices)
         redacts = settings.contents is ContentsKept.REDACTED
-        self.traces = TraceQueue(self.ledger, partial(describe, joins=redacts), self.notices)
+        self.traces = TraceQueue(self.ledger, partial(describe, joins=redacts), self.notices, weigh=weight_of)
         self.keeps_contents = settings.contents is not ContentsKept.NONE
         self._meter: LedgerMeter | None = None
         self._breakers: LedgerBreakers | None = None

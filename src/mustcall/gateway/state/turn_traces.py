@@ -20,7 +20,7 @@ from mustcall.gateway.state.whole_replies import in_one_piece
 from mustcall.ledger import AttemptTrace, RetryTrace, TurnTrace
 from mustcall.wire.registry import codec_for
 
-__all__ = ["TurnEnd", "client_of", "describe", "said"]
+__all__ = ["TurnEnd", "client_of", "describe", "said", "weight_of"]
 
 #: A program's name in its `User-Agent`; `OpenAI/Python 2.1` has two words of it, `claude-cli/2.0` one.
 _PRODUCT = re.compile(r"[A-Za-z][\w.+-]*(?:/[A-Za-z][\w.-]*)?", re.ASCII)
@@ -50,6 +50,13 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     #: The caller's own name for itself, and the error it got.
     agent: str = ""
     failure: MustcallError | None = None
+
+
+def weight_of(end: TurnEnd) -> int:
+    """Return the bytes that a turn holds until it is written, about."""
+    record = end.progress.record
+    sent = sum(len(attempt.body) for attempt in record.attempts) if record is not None else 0
+    return sent + len(end.request) + sum(map(len, end.reply))
 
 
 def said(reply: Reply) -> bytes:
