@@ -11,12 +11,12 @@ from mustcall import (
     ExecutedCall,
     FunctionTool,
     GroundingRule,
+    Limits,
     Message,
     MustcallError,
     OnUnmet,
     Options,
     ReasoningConfig,
-    RemedyLimits,
     RunEvent,
     RunFinished,
     RunResult,
@@ -106,7 +106,7 @@ async def test_settings_types() -> None:
     async def approve(call: ToolCall) -> bool:
         return call.name == "double"
 
-    controls = Controls(limits=RemedyLimits(extra_calls=2), on_unmet=OnUnmet.ERROR)
+    controls = Controls(limits=Limits(extra_calls=2), on_unmet=OnUnmet.ERROR)
     rule = GroundingRule(name="sums", triggers="twice", tool="double")
     options = Options(temperature=0.0, reasoning=ReasoningConfig(effort="low"))
     agent = Agent(

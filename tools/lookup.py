@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mustcall.cli import cli
 from mustcall.core.errors import MustcallError
-from mustcall.core.limits import Limits as ServerLimits
+from mustcall.core.limits import GatewayLimits as ServerLimits
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.own import DialectSettings
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings
@@ -22,7 +22,7 @@ from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings
 from mustcall.gateway.openapi.document import REPLY_HEADERS, document
 from mustcall.gateway.request_controls import CALLERS_HEADERS, PREFIX
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.policy.facts.controls import Controls, RemedyLimits, ToolControls
+from mustcall.policy.facts.controls import Controls, Limits, ToolControls
 from mustcall.policy.facts.routing import Route
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.turn.remedy import TABLE
@@ -104,7 +104,7 @@ _SECTIONS: tuple[tuple[str, type[msgspec.Struct], str, str], ...] = (
     ("[[upstream]]", UpstreamSettings, "MUSTCALL_UPSTREAM_", "gateway.md#settings"),
     ("[[route]]", Route, "", "gateway.md#settings"),
     ("[contract]", Controls, "MUSTCALL_CONTRACT_", "turns.md#settings"),
-    ("[contract.limits]", RemedyLimits, "MUSTCALL_LIMITS_", "turns.md#settings"),
+    ("[contract.limits]", Limits, "MUSTCALL_LIMITS_", "turns.md#settings"),
     ("[contract.tools.NAME]", ToolControls, "", "turns.md#settings"),
     ("[ledger]", LedgerSettings, "", "ledger.md"),
     ("[limits]", ServerLimits, "MUSTCALL_LIMITS_", "security.md"),

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from mustcall.engine.tooling.definition import SourcedTool as SourcedTool
     from mustcall.engine.tooling.functions import tool
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
-    from mustcall.policy.facts.controls import Controls, RemedyLimits
+    from mustcall.policy.facts.controls import Controls, Limits
     from mustcall.policy.facts.controls import OnUnmet as OnUnmet
     from mustcall.policy.failures.breaker import BreakerRule as BreakerRule
     from mustcall.policy.history.compaction import Compaction as Compaction
@@ -195,7 +195,7 @@ _HOMES = {
     "mustcall.policy.failures.breaker": ("BreakerRule",),
     "mustcall.policy.history.compaction": ("Compaction",),
     "mustcall.policy.limits.budget": ("Caps", "ModelPrice", "Price", "TurnCap"),
-    "mustcall.policy.facts.controls": ("Controls", "RemedyLimits", "OnUnmet"),
+    "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
     "mustcall.policy.words.grounding": ("GroundingRule",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -213,12 +213,12 @@ __all__ = [
     "FunctionTool",
     "GroundingRule",
     "Image",
+    "Limits",
     "Message",
     "MustcallError",
     "Options",
     "ReasoningConfig",
     "ReasoningDelta",
-    "RemedyLimits",
     "RunEvent",
     "RunFinished",
     "RunResult",

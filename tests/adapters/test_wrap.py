@@ -7,7 +7,7 @@ import anthropic
 import openai
 import pytest
 
-from mustcall import RemedyLimits, wrap
+from mustcall import Limits, wrap
 from mustcall.core.origin import Wire
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.wire.registry import codec_for
@@ -132,7 +132,7 @@ def test_a_failure_is_the_sdks_own(way: Way) -> None:
     error = caught.value
     assert error.status_code == codec_for(way.wire).failure_status
     assert ("ForceUnmet" if way.wire is Wire.MESSAGES else "force_unmet") in str(error.body)
-    assert calls == 1 + RemedyLimits().extra_calls
+    assert calls == 1 + Limits().extra_calls
     assert error.response.headers["x-mustcall-attempts"] == str(calls)
 
 

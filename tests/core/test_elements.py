@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mustcall.core import elements
 from mustcall.core.elements import count_elements
-from mustcall.core.limits import REASONS, Limits
+from mustcall.core.limits import REASONS, GatewayLimits
 from mustcall.policy.schema.workload import inner_values
 
 json_values = st.recursive(
@@ -69,4 +69,4 @@ def test_large_texts_are_counted_in_steps() -> None:
 
 def test_every_limit_has_a_reason() -> None:
     """Rule 120: the table that is printed names every setting and nothing else."""
-    assert list(REASONS) == list(Limits.__struct_fields__)
+    assert list(REASONS) == list(GatewayLimits.__struct_fields__)

@@ -17,7 +17,7 @@ from mustcall.core.errors import ConfigError, ModelError, MustcallError
 from mustcall.core.verdict import TOOL_PROBE, Verdict
 from mustcall.gateway import request_controls
 from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings, load_settings
-from mustcall.policy.facts.controls import Controls, RemedyLimits, ToolControls
+from mustcall.policy.facts.controls import Controls, Limits, ToolControls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.plan import RungKind
 
@@ -140,7 +140,7 @@ def rows(kind: type[msgspec.Struct]) -> list[str]:
     return [f"| `{name}` | `{json.dumps(defaults[name])}` |" for name in kind.__struct_fields__ if name != "limits"]
 
 
-@pytest.mark.parametrize("row", [row for kind in (Controls, RemedyLimits, ToolControls) for row in rows(kind)])
+@pytest.mark.parametrize("row", [row for kind in (Controls, Limits, ToolControls) for row in rows(kind)])
 def test_every_setting_is_documented_with_its_default(row: str) -> None:
     """Rule 120: every setting of a turn stands in turns.md with its default."""
     assert f"\n{row} " in TURNS
@@ -162,7 +162,7 @@ def test_the_defaults_are_the_defaults() -> None:
     assert msgspec.convert(table, Controls) == Controls()
     # No setting, and no single tools, are what cannot be written down in TOML.
     assert set(table) == set(Controls.__struct_fields__) - {"protocol", "session", "tools"}
-    assert set(table["limits"]) == set(RemedyLimits.__struct_fields__)
+    assert set(table["limits"]) == set(Limits.__struct_fields__)
 
 
 def test_server_and_upstream_settings_are_documented() -> None:

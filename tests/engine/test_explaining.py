@@ -14,7 +14,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.explaining import explain, guess_wire
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.request.plan import RungKind
 from mustcall.policy.words.grounding import GroundingRule
@@ -104,7 +104,7 @@ def test_what_is_shown_is_sent(wire: Wire, upstream_wire: Wire, model: str) -> N
         OperatorSettings(controls=Controls(force_tools=True)),
         OperatorSettings(controls=Controls(protocol=Protocol.PROMPT)),
         OperatorSettings(controls=Controls(protocol=Protocol.OFF)),
-        OperatorSettings(controls=Controls(limits=RemedyLimits(extra_calls=1))),
+        OperatorSettings(controls=Controls(limits=Limits(extra_calls=1))),
         OperatorSettings(rules=(RULE,)),
     ],
     ids=["forced", "prompt", "off", "one extra call", "grounded"],

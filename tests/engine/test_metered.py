@@ -17,7 +17,7 @@ from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.spending.budget_account import Metering, ModelPrice, Price
 from mustcall.engine.spending.metered import breaker_name
 from mustcall.engine.turns import OperatorSettings, Turns
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.failures.breaker_classes import FailureClass
@@ -238,7 +238,7 @@ async def test_a_failing_caller_does_not_block_the_planner() -> None:
             caller=caller,
             tools=[look],
             budget=budget,
-            controls=Controls(limits=RemedyLimits(extra_calls=1)),
+            controls=Controls(limits=Limits(extra_calls=1)),
         )
         for _ in range(3):
             with pytest.raises(MustcallError):

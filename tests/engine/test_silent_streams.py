@@ -6,7 +6,7 @@ import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage
 from mustcall.core.events import Failed
-from mustcall.core.limits import Limits
+from mustcall.core.limits import GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import TurnProgress
@@ -18,7 +18,7 @@ from mustcall.wire.sse import Silence
 from support.exchanging import SSE, decoded, endpoint, events, inbound, wires
 
 NOTHING = (b": still here\n\n", b"\n", b"\r\n", b"event: ping\ndata: {}\n\n", b": a\r\r")
-LIMITS = Limits(silent_lines=50)
+LIMITS = GatewayLimits(silent_lines=50)
 
 
 class Endless(FakeReply):
@@ -40,7 +40,7 @@ class Endless(FakeReply):
 
 
 async def take(
-    wire: Wire, reply: FakeReply, clock: FakeClock, *, limits: Limits = LIMITS, protocol: Protocol | None = None
+    wire: Wire, reply: FakeReply, clock: FakeClock, *, limits: GatewayLimits = LIMITS, protocol: Protocol | None = None
 ) -> bytes:
     """Take a streamed turn with 100 s of time, and read its answer to the end."""
     got = await Turns(FakeTransport([reply]), clock, limits=limits).take(
@@ -92,7 +92,7 @@ async def test_a_stream_that_flows_must_go_on_flowing(wire: Wire) -> None:
     clock = FakeClock()
     parts = events(wire)
     reply = Endless(b"".join(parts[: len(parts) // 2]), b": still here\n\n", clock, seconds=60.0)
-    out = await take(wire, reply, clock, limits=Limits())
+    out = await take(wire, reply, clock, limits=GatewayLimits())
     last = decoded(wire, out)[-1]
     assert isinstance(last, Failed)
     assert "read_timeout" in last.error.message
@@ -113,7 +113,7 @@ async def test_a_stream_that_is_only_passed_on_is_ended_as_well(wire: Wire, noth
 @pytest.mark.parametrize("block", [b": a\n\n: b\n\n", b"\r\n" * 4, b"\r\r\r\r"])
 def test_lines_are_counted_by_any_line_end(block: bytes) -> None:
     """A line ends at CR, LF or CRLF."""
-    silence = Silence(Limits(silent_lines=4))
+    silence = Silence(GatewayLimits(silent_lines=4))
     silence.note(block)
     assert silence.lines == 4
     with pytest.raises(UpstreamGarbage, match="silent_lines"):

@@ -25,7 +25,7 @@ from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress, TurnRecord
 from mustcall.engine.turns import OperatorSettings, Turns
-from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import read_overrides
@@ -354,7 +354,7 @@ async def test_a_refusal_after_released_text_is_an_event(mine: Wire, theirs: Wir
 @streaming
 async def test_the_ceiling_bounds_everything(wire: Wire, stream: bool) -> None:
     """Rule 96: whatever the limits of the classes, one call and as many extra ones as the ceiling says."""
-    controls = Controls(limits=RemedyLimits(extra_calls=3, text_call=9, truncated=9, empty=9, bad_arguments=9))
+    controls = Controls(limits=Limits(extra_calls=3, text_call=9, truncated=9, empty=9, bad_arguments=9))
     cycle = [Turn(Say(" ")), Turn(Call("weather", '{"city')), Turn(Call("weather", {"city": [1]})), Turn(Say(" "))]
     answers = [answer(wire, turn, stream=stream) for turn in cycle]
     progress, body = TurnProgress(), body_of(wire, stream=stream)
@@ -531,7 +531,7 @@ async def test_a_deadline_for_all_attempts(wire: Wire, stream: bool) -> None:
             endpoint(wire),
             None,
             asked="m",
-            controls=Controls(limits=RemedyLimits(least_seconds=500)),
+            controls=Controls(limits=Limits(least_seconds=500)),
             progress=progress,
             deadline=clock.monotonic() + 1050,
         )
@@ -590,7 +590,7 @@ async def test_transport_retries_count_under_the_ceiling(wire: Wire) -> None:
     """Rules 96, 111: retries of the transport have their own counter, and the one ceiling over both."""
     busy = [refusal(wire, Fail(529, "Overloaded")) for _ in range(2)]
     empty = [answer(wire, Turn(Say(" ")), stream=False) for _ in range(1)]
-    controls = Controls(limits=RemedyLimits(extra_calls=2, empty=9))
+    controls = Controls(limits=Limits(extra_calls=2, empty=9))
     sends = [body_of(wire)] * 3
     with pytest.raises(MustcallError) as caught:
         await take(request_of(wire), wire, *busy, *empty, retries=2, controls=controls, sends=sends)

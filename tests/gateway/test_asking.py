@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.gateway.request_controls import PREFIX, take_controls
-from mustcall.policy.facts.controls import Controls, OnUnmet, OtherTool, RemedyLimits, Salvage, ToolControls
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, OtherTool, Salvage, ToolControls
 from mustcall.policy.facts.profile import Protocol
 
 PLAIN = b'{ "model": "m",  "messages": [] }'
@@ -64,7 +64,7 @@ def test_a_mistyped_header_is_refused_with_the_ones_there_are() -> None:
         ("hold", "yes", Controls(hold=True)),
         ("step_cap", "4", Controls(step_cap=4)),
         ("metadata", "on", Controls(metadata=True)),
-        ("extra_calls", "1", Controls(limits=RemedyLimits(extra_calls=1, refused_tool=0))),
+        ("extra_calls", "1", Controls(limits=Limits(extra_calls=1, refused_tool=0))),
     ],
 )
 def test_headers(header: str, value: str, expected: Controls) -> None:
@@ -125,9 +125,9 @@ def test_the_body_wins_over_headers_and_both_over_the_operator() -> None:
 
 def test_limits_can_only_be_lowered() -> None:
     """Rules 9, 96: the operator pays for what they bound; a negative one is nothing."""
-    operator = Controls(limits=RemedyLimits(extra_calls=2, text_call=1))
+    operator = Controls(limits=Limits(extra_calls=2, text_call=1))
     got, _ = take_controls(extended(limits={"extra_calls": 9, "text_call": 0, "empty": -3}), {}, operator)
-    assert got.limits == RemedyLimits(extra_calls=2, refused_tool=0, text_call=0, empty=0)
+    assert got.limits == Limits(extra_calls=2, refused_tool=0, text_call=0, empty=0)
 
 
 def test_operators_settings_stay() -> None:
@@ -200,12 +200,12 @@ header_names = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 def test_any_body_and_headers(body: bytes, headers: dict[str, str]) -> None:
     """Contract 8: controls within the operator's limits, or a typed error; what is left asks for nothing more."""
-    operator = Controls(limits=RemedyLimits(extra_calls=3))
+    operator = Controls(limits=Limits(extra_calls=3))
     try:
         controls, rest = take_controls(body, headers, operator)
     except InvalidRequest:
         return
     assert controls.tools == operator.tools
-    for field in RemedyLimits.__struct_fields__:
+    for field in Limits.__struct_fields__:
         assert getattr(controls.limits, field) <= getattr(operator.limits, field)
     assert take_controls(rest, {}, operator) == (operator, rest)

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from mustcall.core.errors import ForeignOrigin
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.connections.connection_limits import Front, RareLog
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
@@ -213,10 +213,10 @@ def test_other_addresses_answer_to_any_name_unless_names_are_listed() -> None:
     settings = settings_from_flags("chat=http://127.0.0.1:9/v1")
     server = msgspec.structs.replace(settings.server, host="0.0.0.0")  # noqa: S104
     assert allowed_hosts(msgspec.structs.replace(settings, server=server)) is None
-    named = msgspec.structs.replace(settings, server=server, limits=Limits(hosts=("Gateway.example",)))
+    named = msgspec.structs.replace(settings, server=server, limits=GatewayLimits(hosts=("Gateway.example",)))
     allowed = allowed_hosts(named)
     assert allowed == {"gateway.example"}
-    assert allowed_hosts(msgspec.structs.replace(settings, limits=Limits(hosts=("*",)))) is None
+    assert allowed_hosts(msgspec.structs.replace(settings, limits=GatewayLimits(hosts=("*",)))) is None
 
 
 def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from mustcall.engine.spending.metered import breaker_name
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.limits.budget import Caps
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
@@ -34,7 +34,7 @@ KEY = {"authorization": "Bearer k"}
 def replicas(upstream: ScriptedUpstream, budget: Budget) -> Generator[tuple[RunningGateway, RunningGateway]]:
     """Two gateways that share a database and a budget."""
     place = postgres_server().new_database()
-    house = OperatorSettings(budget=budget, controls=Controls(limits=RemedyLimits(extra_calls=0)))
+    house = OperatorSettings(budget=budget, controls=Controls(limits=Limits(extra_calls=0)))
     settings = settings_from_flags(f"chat={upstream.base_url}", house=house, ledger=LedgerSettings(place=place))
     endpoints = tuple(
         msgspec.structs.replace(one, backoff=msgspec.structs.replace(one.backoff, retries=0))

@@ -14,7 +14,7 @@ from mustcall.core.parts import Part, Reasoning, Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.core.verdict import Verdict
-from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.names import NameMap
@@ -278,7 +278,7 @@ def test_other_refusals_stand() -> None:
     """Rule 111: what has no remedy is the outcome; nothing that was refused is sent again as it was."""
     course = course_of()
     assert course.refused(refusal("temperature must be at most 2")) == (False, None)
-    spent = course_of(controls=Controls(limits=RemedyLimits(extra_calls=0)), choice=named())
+    spent = course_of(controls=Controls(limits=Limits(extra_calls=0)), choice=named())
     assert spent.refused(refusal(FORCE_AND_THINKING)) == (False, None)
 
 
@@ -292,7 +292,7 @@ profiles = st.builds(
     grammar_field=st.sampled_from([None, "g"]),
 )
 limits = st.builds(
-    RemedyLimits,
+    Limits,
     extra_calls=st.integers(0, 6),
     text_call=st.integers(0, 9),
     empty=st.integers(0, 9),
@@ -318,7 +318,7 @@ happenings = st.lists(st.one_of(judgements, refusals), max_size=40)
 @settings(max_examples=300, deadline=None)
 def test_any_course_ends_within_the_ceiling(
     profile: Profile,
-    bounds: RemedyLimits,
+    bounds: Limits,
     choice: ToolChoice | None,
     happening: list[Judgement | ErrorInfo],
     on_unmet: OnUnmet,

@@ -11,7 +11,7 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ToolChoice
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.request.plan import (
     Plan,
@@ -116,7 +116,7 @@ def test_an_unknown_model_gets_what_the_caller_sent() -> None:
 def test_reminders_are_a_setting(reminders: int) -> None:
     """Rule 28: as many firmer reminders as the limit says."""
     profile = Profile(forced=Forcing.NEVER, reasoning=ReasoningHabit.ALWAYS, schema_output=False)
-    plan = plan_of(profile, controls=Controls(limits=RemedyLimits(reminders=reminders)))
+    plan = plan_of(profile, controls=Controls(limits=Limits(reminders=reminders)))
     assert [rung.firmness for rung in plan.rungs] == list(range(reminders + 1))
 
 
@@ -204,7 +204,7 @@ def test_every_rung_is_legal_for_its_profile(
     profile: Profile, request: Request, reminders: int, choice: ToolChoice
 ) -> None:
     """Rules 20, 28, 71, 74: the ladder is never empty, no rung stands twice, and none is known to be refused."""
-    plan = make_plan(request, demand(choice), profile, Controls(limits=RemedyLimits(reminders=reminders)))
+    plan = make_plan(request, demand(choice), profile, Controls(limits=Limits(reminders=reminders)))
     kinds = [rung.kind for rung in plan.rungs]
     assert plan.rungs
     assert len(set(plan.rungs)) == len(plan.rungs)

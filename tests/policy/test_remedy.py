@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import ModelError, TextToolCallError
 from mustcall.core.verdict import Verdict
-from mustcall.policy.facts.controls import OnUnmet, RemedyLimits, Salvage
+from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
 from mustcall.policy.turn.remedy import (
     ERRORS,
     TABLE,
@@ -29,7 +29,7 @@ AGAIN = frozenset({Remedy.RESAMPLE, Remedy.REMIND, Remedy.CLIMB})
 
 counts = st.integers(0, 6)
 limits = st.builds(
-    RemedyLimits,
+    Limits,
     extra_calls=counts,
     text_call=counts,
     empty=counts,
@@ -62,7 +62,7 @@ situations = st.builds(
 
 def situation(**changes: object) -> Situation:
     """An ordinary situation with a few things changed."""
-    return msgspec.convert({"limits": RemedyLimits(), **changes}, Situation, from_attributes=True)
+    return msgspec.convert({"limits": Limits(), **changes}, Situation, from_attributes=True)
 
 
 def remedy(verdict: Verdict, **changes: object) -> Remedy:
@@ -141,7 +141,7 @@ def test_only_salvageable_calls_are_salvaged(verdict: Verdict, case: Situation) 
 
 @given(limits, st.lists(st.sampled_from(sorted(set(Verdict) - WITHOUT_REPLY)), max_size=60), situations)
 @settings(max_examples=200, deadline=None)
-def test_any_row_of_verdicts_ends(bounds: RemedyLimits, verdicts: list[Verdict], case: Situation) -> None:
+def test_any_row_of_verdicts_ends(bounds: Limits, verdicts: list[Verdict], case: Situation) -> None:
     """Rule 96: counted as a turn counts, no sequence of verdicts costs more extra calls than the ceiling."""
     tried: dict[Verdict, int] = {}
     extra = 0
@@ -186,7 +186,7 @@ def test_text_calls_without_a_force() -> None:
     assert remedy(verdict, tried=1, extra=1) is Remedy.REMIND
     assert decide(verdict, situation(tried=2, extra=2)) == Decision(Remedy.FAIL, TextToolCallError)
     assert remedy(verdict, greedy=True) is Remedy.REMIND
-    assert remedy(verdict, limits=RemedyLimits(text_call=0)) is Remedy.FAIL
+    assert remedy(verdict, limits=Limits(text_call=0)) is Remedy.FAIL
 
 
 def test_text_calls_under_a_force() -> None:

@@ -12,7 +12,7 @@ from mustcall.core.errors import BreakerOpen, ErrorInfo, UpstreamGarbage, Upstre
 from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.engine.spending.budget_account import BreakerRule, Caps
 from mustcall.engine.turns import OperatorSettings
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.failures.breaker import BreakerState
 from mustcall.policy.failures.breaker_classes import FailureClass, failure_of, is_healthy
@@ -45,7 +45,7 @@ class Stand:
         self.wire = wire
         self._upstream = ScriptedUpstream(answers).start()
         house = OperatorSettings(
-            budget=Budget(breaker=rule), controls=Controls(limits=RemedyLimits(extra_calls=0), **controls)
+            budget=Budget(breaker=rule), controls=Controls(limits=Limits(extra_calls=0), **controls)
         )
         flags = [f"{name}:{wire}={self._upstream.base_url}" for name in ("a", "b")]
         self._gateway = RunningGateway(*flags, house=house, clock=self.clock)
@@ -180,7 +180,7 @@ def test_a_refused_call_is_no_probe() -> None:
     """Rules 94, 111: a call that the budget refuses leaves the probe to the next one."""
     clock = FakeClock()
     house = OperatorSettings(
-        budget=Budget(breaker=RULE, caps=Caps(calls=3)), controls=Controls(limits=RemedyLimits(extra_calls=0))
+        budget=Budget(breaker=RULE, caps=Caps(calls=3)), controls=Controls(limits=Limits(extra_calls=0))
     )
     with (
         ScriptedUpstream([DOWN, DOWN, OPEN, OPEN]) as upstream,
@@ -199,7 +199,7 @@ def test_a_refused_call_is_no_probe() -> None:
 async def test_agents_on_one_upstream_share_its_breaker() -> None:
     """Rule 94: the typed error of an agent, and no call; every agent on that upstream knows."""
     with ScriptedUpstream([DOWN] * 3) as upstream:
-        controls = Controls(limits=RemedyLimits(extra_calls=0))
+        controls = Controls(limits=Limits(extra_calls=0))
         where = Upstream(f"chat={upstream.base_url}", model="m")
         first, second = (Agent(where, budget=Budget(breaker=RULE), controls=controls) for _ in range(2))
         for _ in range(2):

@@ -19,7 +19,7 @@ from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.gateway.config.budget_settings import SessionBy
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.policy.facts.controls import Controls, RemedyLimits, Salvage
+from mustcall.policy.facts.controls import Controls, Limits, Salvage
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.limits.budget import Charge, ChargeKey, Spending
 from mustcall.testing import Answer, Call, Fail, FakeClock, RunningGateway, Say, ScriptedUpstream, Turn
@@ -285,7 +285,7 @@ def test_the_ceiling_stands_above() -> None:
     budget = Budget(caps=Caps(calls=100))
     with (
         ScriptedUpstream([Turn(TEXT_CALL)] * 9) as upstream,
-        gateway_on(upstream, "chat", budget, limits=RemedyLimits(extra_calls=1)) as gateway,
+        gateway_on(upstream, "chat", budget, limits=Limits(extra_calls=1)) as gateway,
     ):
         got = ask(gateway, "chat")
     assert got.status == 422

@@ -49,7 +49,7 @@ from mustcall.core.tools import Tool
 from mustcall.engine.turns import set_course
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.reply.judge import judge
-from mustcall.policy.scanning.reply_scanner import Lens
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.facts.wording import Wording
 
@@ -67,7 +67,7 @@ replies = [
 ]
 
 def run():
-    return [judge(case, reply, Lens(course.lookout(), "t").read(reply)) for reply in replies]
+    return [judge(case, reply, ReplyScanner(course.lookout(), "t").read(reply)) for reply in replies]
 
 def forbid(event, arguments):
     if event.split(".")[0] in ("open", "socket", "os", "subprocess", "time", "urllib", "shutil", "tempfile"):

@@ -16,7 +16,7 @@ from mustcall.core.origin import Wire
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import OperatorSettings, Turns
-from mustcall.policy.facts.controls import Controls, OnUnmet, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet
 from mustcall.profiles import read_overrides
 from mustcall.profiles.tallies import EXPIRY, Count
 from mustcall.testing import Answer, Call, Fail, Refuse, Say, Turn
@@ -436,7 +436,7 @@ async def test_what_was_not_tried_yet_comes_before_what_missed() -> None:
     """Rule 139: a turn that could not try all rungs is followed by one that starts with the others."""
     process = Process()
     with pytest.raises(ForceUnmet):
-        await process.ask(NO, NO, controls=Controls(limits=RemedyLimits(extra_calls=1)))
+        await process.ask(NO, NO, controls=Controls(limits=Limits(extra_calls=1)))
     assert process.bodies == [ladder_of()["native"], ladder_of()["schema"]]
     assert process.missed == {"rung:native": 1, "enforced": 1, "rung:schema": 1}
     (soft,) = await process.ask(GOOD)

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.core.limits import Limits
+from mustcall.core.limits import GatewayLimits
 from mustcall.testing import Answer, Cut, Delayed, Raw, RawStream, Reset, ScriptedUpstream
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall, UpstreamReply
@@ -113,7 +113,7 @@ async def test_large_answers_arrive_whole(transport: HttpTransport) -> None:
 
 async def test_answer_over_the_limit() -> None:
     """More than may be held is refused while it arrives, and its connection is closed; up to the limit is served."""
-    transport = HttpTransport(limits=Limits(reply_bytes=1000))
+    transport = HttpTransport(limits=GatewayLimits(reply_bytes=1000))
     head = b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n"
     async with listening(head + b"x" * 1001) as upstream:  # the rest never comes: only the limit can end this
         error = await failure_of(transport, call_to(upstream.url))

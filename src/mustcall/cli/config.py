@@ -11,7 +11,7 @@ from mustcall.cli.printing import json_option, print_json
 from mustcall.gateway.config.budget_settings import describe_budget
 from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.ledger import shown_place
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.endpoint import Endpoint
 
@@ -105,9 +105,9 @@ def _changed(controls: Controls) -> Iterator[tuple[str, str]]:
     """Yield the settings of turns that are not as they would be without any, limits by their own names."""
     for given, usual, prefix in (
         (controls, Controls(), ""),
-        (controls.limits, RemedyLimits(), "limits."),
+        (controls.limits, Limits(), "limits."),
     ):
         for name in given.__struct_fields__:
             value = getattr(given, name)
-            if value != getattr(usual, name) and not isinstance(value, RemedyLimits):
+            if value != getattr(usual, name) and not isinstance(value, Limits):
                 yield prefix + name, msgspec.json.encode(value).decode()

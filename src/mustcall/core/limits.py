@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["DEFAULTS", "MOST_PARTS", "REASONS", "LimitReason", "Limits"]
+__all__ = ["DEFAULTS", "MOST_PARTS", "REASONS", "GatewayLimits", "LimitReason"]
 
 _MIB = 1024 * 1024
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[limits]`: what one request, reply, key or address may take."""
 
     header_bytes: int = 64 * 1024
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 #: What holds where nobody says otherwise.
-DEFAULTS = Limits()
+DEFAULTS = GatewayLimits()
 
 
 class LimitReason(NamedTuple):

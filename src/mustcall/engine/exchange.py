@@ -21,7 +21,7 @@ from mustcall.core.errors import (
     UpstreamUnavailable,
 )
 from mustcall.core.events import Ended, Event, Failed
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
@@ -104,7 +104,7 @@ async def exchange(
     clock: Clock,
     *,
     deadline: float,
-    limits: Limits = DEFAULTS,
+    limits: GatewayLimits = DEFAULTS,
     record: TurnRecord | None = None,
 ) -> WholeReply | StreamedReply:
     """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`.
@@ -150,7 +150,7 @@ class _Passing:
         created: int,
         *,
         issuer: str,
-        limits: Limits,
+        limits: GatewayLimits,
         record: TurnRecord | None,
     ) -> None:
         self._limits = limits

@@ -13,7 +13,7 @@ from typing import Generic
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.engine.off_loop import LARGE
@@ -51,7 +51,7 @@ class StreamRelay(Generic[P]):
         outlet: Outlet[P],
         *,
         raw: bool,
-        limits: Limits = DEFAULTS,
+        limits: GatewayLimits = DEFAULTS,
     ) -> None:
         self._sse = SseDecoder(limits)
         self._decoder = decoder

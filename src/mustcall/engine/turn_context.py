@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.reply import Reply
 from mustcall.engine.issuing import IssuedStates
 from mustcall.policy.facts.controls import Controls
@@ -35,7 +35,7 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     issued: IssuedStates = msgspec.field(default_factory=IssuedStates)
     controls: Controls = Controls()
     wording: Wording = Wording()
-    limits: Limits = DEFAULTS
+    limits: GatewayLimits = DEFAULTS
     notes: tuple[Adaptation, ...] = ()
     tally: CallTally | None = None
     events: EventStream = PROCESS

@@ -10,7 +10,7 @@ from copy import copy
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.request import Request
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
@@ -143,7 +143,7 @@ class Turns:
         clock: Clock,
         house: OperatorSettings | None = None,
         learnt: Learnt | None = None,
-        limits: Limits = DEFAULTS,
+        limits: GatewayLimits = DEFAULTS,
         *,
         measured: Measurements | None = None,
         events: EventStream = PROCESS,

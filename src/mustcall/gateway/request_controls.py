@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import InvalidRequest
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.wire.opening import Fields
 
 __all__ = ["CALLERS_HEADERS", "OPERATORS", "PREFIX", "CallersLimits", "take_controls"]
@@ -147,5 +147,5 @@ def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]
     }
     if "extra_calls" in bounds:  # whoever sets the ceiling means it
         bounds.setdefault("refused_tool", 0)
-    bounded: RemedyLimits = msgspec.structs.replace(controls.limits, **bounds)
+    bounded: Limits = msgspec.structs.replace(controls.limits, **bounds)
     return msgspec.structs.replace(asked, limits=bounded, tools=controls.tools)

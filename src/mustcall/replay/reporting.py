@@ -33,7 +33,7 @@ import asyncio
 from pathlib import Path
 
 from mustcall.core.origin import Wire
-from mustcall.replay import Subject, from_file, sample_bare, sample_through
+from mustcall.replay import ReplaySubject, from_file, sample_bare, sample_through
 from mustcall.testing import FakeClock, {kind}, ScriptedUpstream
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
@@ -45,7 +45,7 @@ REPLY = {reply}
 async def take(sample, upstream):
     transport = HttpTransport()
     endpoint = Endpoint(name="scripted", wire=Wire({upstream_wire!r}), base_url=upstream.base_url)
-    subject = Subject(endpoint=endpoint, model={model!r}, transport=transport, clock=FakeClock())
+    subject = ReplaySubject(endpoint=endpoint, model={model!r}, transport=transport, clock=FakeClock())
     try:
         return await sample(REQUEST, subject)
     finally:

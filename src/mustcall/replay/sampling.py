@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError, UpstreamRejected
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
@@ -72,7 +72,7 @@ class ReplaySubject(msgspec.Struct, frozen=True, kw_only=True):
     house: OperatorSettings = OperatorSettings()
     controls: Controls = Controls()
     patience: float = 600.0
-    limits: Limits = DEFAULTS
+    limits: GatewayLimits = DEFAULTS
     learnt: Callable[[], Learnt] = Learnt
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from mustcall.core.elements import UNCOUNTED, count_elements
-from mustcall.core.limits import Limits
+from mustcall.core.limits import GatewayLimits
 from mustcall.upstream import failures
 
 __all__ = ["PIECE", "check_body", "holds_more", "in_turns", "read_bounded"]
@@ -18,7 +18,7 @@ __all__ = ["PIECE", "check_body", "holds_more", "in_turns", "read_bounded"]
 PIECE = 16 * 1024
 
 
-async def read_bounded(chunks: AsyncGenerator[bytes], limits: Limits) -> bytes:
+async def read_bounded(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> bytes:
     """Return a whole body, or raise `UpstreamGarbage`."""
     pieces: list[bytes] = []
     size = 0
@@ -47,7 +47,7 @@ async def holds_more(body: bytes, most: int) -> bool:
         await asyncio.sleep(0)
 
 
-async def check_body(body: bytes, limits: Limits) -> None:
+async def check_body(body: bytes, limits: GatewayLimits) -> None:
     """Raise `UpstreamGarbage` for a whole body over the limits."""
     if len(body) > limits.reply_bytes:
         raise failures.answer_too_large(limits.reply_bytes)
@@ -55,7 +55,7 @@ async def check_body(body: bytes, limits: Limits) -> None:
         raise failures.answer_too_fine(limits.reply_elements)
 
 
-async def in_turns(chunks: AsyncGenerator[bytes], limits: Limits) -> AsyncGenerator[bytes]:
+async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> AsyncGenerator[bytes]:
     """Yield a body in small pieces; raise `UpstreamGarbage` once it is too large."""
     size = 0
     async with aclosing(chunks):

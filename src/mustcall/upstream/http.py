@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
 from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
@@ -76,7 +76,7 @@ class HttpReply:
 
     __slots__ = ("_call", "_connection", "_limits", "_origin", "headers", "status")
 
-    def __init__(self, connection: Connection, origin: PooledOrigin, call: UpstreamCall, limits: Limits) -> None:
+    def __init__(self, connection: Connection, origin: PooledOrigin, call: UpstreamCall, limits: GatewayLimits) -> None:
         self._connection: Connection | None = connection
         self._origin = origin
         self._call = call
@@ -180,7 +180,7 @@ class HttpReply:
 class HttpTransport:
     """Exchanges over a shared pool of connections, `connections` at a time if not 0. Made inside its event loop."""
 
-    def __init__(self, *, connections: int = 0, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, *, connections: int = 0, limits: GatewayLimits = DEFAULTS) -> None:
         self._limits = limits
         self._pool = Pool(connections)
         self._routes: dict[str, _Route] = {}

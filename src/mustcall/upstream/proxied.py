@@ -11,7 +11,7 @@ from io import BytesIO
 import aiohttp
 
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
 from mustcall.upstream.bounds import in_turns, read_bounded
 from mustcall.upstream.idle import IdleTimer
@@ -63,7 +63,7 @@ class ProxiedReply:
 
     __slots__ = ("_call", "_limits", "_response", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamCall, limits: Limits) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamCall, limits: GatewayLimits) -> None:
         self._response = response
         self._limits = limits
         self._call = call
@@ -122,7 +122,7 @@ class ProxiedReply:
 class ProxiedTransport:
     """Exchanges through proxies, over aiohttp's own pool of connections."""
 
-    def __init__(self, *, connections: int = 0, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, *, connections: int = 0, limits: GatewayLimits = DEFAULTS) -> None:
         self._limits = limits
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30, ttl_dns_cache=300),

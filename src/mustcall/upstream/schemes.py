@@ -1,6 +1,6 @@
 """One transport for every upstream: the address's scheme says whether a call goes over HTTP or stays in the process."""
 
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream.embedded.store import SCHEME
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.http import HttpTransport
@@ -13,7 +13,7 @@ class SchemeTransport:
     """HTTP(S) endpoints and `embedded:` models behind one seam. Made inside the event loop that uses it."""
 
     def __init__(
-        self, *, web: Transport | None = None, embedded: Transport | None = None, limits: Limits = DEFAULTS
+        self, *, web: Transport | None = None, embedded: Transport | None = None, limits: GatewayLimits = DEFAULTS
     ) -> None:
         self._web = web or HttpTransport(limits=limits)
         self._embedded = embedded or EmbeddedTransport()

@@ -16,7 +16,7 @@ import msgspec
 
 from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.errors import UpstreamGarbage
-from mustcall.core.limits import DEFAULTS, Limits
+from mustcall.core.limits import DEFAULTS, GatewayLimits
 
 __all__ = ["DEFAULT_EVENT_LIMIT", "Silence", "SseDecoder", "SseEvent", "SseFramer", "encode_event"]
 
@@ -45,7 +45,7 @@ class Silence:
 
     __slots__ = ("_most", "_since", "lines")
 
-    def __init__(self, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, limits: GatewayLimits = DEFAULTS) -> None:
         self._most = limits.silent_lines
         self._since: float | None = None
         self.lines = 0
@@ -82,7 +82,7 @@ class SseFramer:
     _TAIL_BLOCKS = 4
     _TAIL_EVENTS = 4
 
-    def __init__(self, limits: Limits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
+    def __init__(self, limits: GatewayLimits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
         self._limit = limit
         self._most = limits.reply_elements
         self._held: list[bytes] = []
@@ -184,7 +184,7 @@ class SseDecoder:
 
     __slots__ = ("_first", "_framer")
 
-    def __init__(self, limits: Limits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
+    def __init__(self, limits: GatewayLimits = DEFAULTS, *, limit: int = DEFAULT_EVENT_LIMIT) -> None:
         self._framer = SseFramer(limits, limit=limit)
         self._first = True
 

@@ -118,8 +118,8 @@ def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, pathlib
         from mustcall.upstream.embedded.catalogue import CATALOGUE
-        from mustcall.upstream.embedded.store import Store
-        with Store(pathlib.Path(sys.argv[1])).lock(CATALOGUE[0]):
+        from mustcall.upstream.embedded.store import WeightStore
+        with WeightStore(pathlib.Path(sys.argv[1])).lock(CATALOGUE[0]):
             print("held", flush=True)
             sys.stdin.read()
     """)

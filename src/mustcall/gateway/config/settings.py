@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.limits import DEFAULTS, REASONS, Limits
+from mustcall.core.limits import DEFAULTS, REASONS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.dialects import register
 from mustcall.dialects.own import DialectSettings, make_dialect
@@ -166,7 +166,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     probe: ProbeSettings = ProbeSettings()
     budget: BudgetSettings | None = None
     breaker: BreakerRule | None = None
-    limits: Limits = DEFAULTS
+    limits: GatewayLimits = DEFAULTS
     price: tuple[PriceSettings, ...] = ()
 
 
@@ -181,7 +181,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where state is kept; None for nowhere.
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
-    limits: Limits = DEFAULTS
+    limits: GatewayLimits = DEFAULTS
     probe: ProbeSettings = ProbeSettings()
     #: What was measured, as the file and the files it names have it; the ledger may have more.
     measured: tuple[Sourced, ...] = ()

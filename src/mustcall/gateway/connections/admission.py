@@ -9,7 +9,7 @@ from collections import Counter
 
 from mustcall.core.elements import signs_of
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
-from mustcall.core.limits import Limits
+from mustcall.core.limits import GatewayLimits
 from mustcall.upstream.bounds import holds_more
 from mustcall.wire.opening import Fields, Opened
 
@@ -56,14 +56,14 @@ class HeldBytes:
 class Admission:
     """The counters. `key` is None where callers cannot be told apart."""
 
-    def __init__(self, limits: Limits, *, most: int, keys: int) -> None:
+    def __init__(self, limits: GatewayLimits, *, most: int, keys: int) -> None:
         self._slots: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
         self._size = 0
         self.under_way = 0
         self.change(limits, most=most, keys=keys)
 
-    def change(self, limits: Limits, *, most: int, keys: int) -> None:
+    def change(self, limits: GatewayLimits, *, most: int, keys: int) -> None:
         """Go by other limits from now on; `keys` callers share what there is."""
         self._most = most
         self._most_bytes = limits.bodies_bytes

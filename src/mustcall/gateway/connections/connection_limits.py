@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mustcall.core.limits import Limits
+from mustcall.core.limits import GatewayLimits
 from mustcall.gateway.connections.write_coalescing import JoiningProtocol
 from mustcall.telemetry.logs import log_of
 
@@ -69,7 +69,7 @@ class RareLog:
 class Front:
     """Counts the connections of one process."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GatewayLimits) -> None:
         self.limits = limits
         self.most = limits.connections or max(8, _open_files() * 3 // 4)
         self.most_each = limits.connections_per_address or max(4, self.most // 2)

@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.policy.facts.profile import Protocol
 
-__all__ = ["Controls", "OnUnmet", "OtherTool", "RemedyLimits", "Salvage", "ToolControls"]
+__all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls"]
 
 
 class OnUnmet(StrEnum):
@@ -36,7 +36,7 @@ class Salvage(StrEnum):
     LAST = "last"  # also when the retries are spent
 
 
-class RemedyLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often each remedy may be tried in one turn, and the ceiling over all of them (rules 38, 47, 69, 96, 97)."""
 
     #: Extra upstream calls in one turn, of any kind (rule 96).
@@ -106,7 +106,7 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hops: Annotated[int, msgspec.Meta(ge=0)] = 2
     #: Characters of a tool's result that an agent's model gets to see (rule 92).
     result_cap: Annotated[int, msgspec.Meta(ge=1)] = 4000
-    limits: RemedyLimits = RemedyLimits()
+    limits: Limits = Limits()
     tools: dict[str, ToolControls] = {}
 
     def shown_of_result(self, tool: str, own: int | None) -> int:

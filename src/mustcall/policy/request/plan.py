@@ -14,7 +14,7 @@ from mustcall.core.message import Role
 from mustcall.core.parts import CallKind, Reasoning
 from mustcall.core.request import ReasoningMode, Request
 from mustcall.core.tools import Tool
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
 from mustcall.policy.request.demand import Demand
 from mustcall.policy.words.grounding import latest_input
@@ -150,8 +150,7 @@ def candidates(request: Request, demand: Demand) -> list[Tool]:
 def first_rungs(profile: Profile) -> frozenset[RungKind]:
     """Return what forced turns start with where nothing was counted: without reasoning and with it."""
     ladders = (
-        _ladder(profile, profile.protocol, RemedyLimits(), reasoning=reasoning, bound=False)
-        for reasoning in (False, True)
+        _ladder(profile, profile.protocol, Limits(), reasoning=reasoning, bound=False) for reasoning in (False, True)
     )
     return frozenset(ladder[0].kind for ladder in ladders)
 
@@ -176,7 +175,7 @@ def _constraining(profile: Profile, protocol: Protocol) -> list[Rung]:
     return rungs
 
 
-def _ladder(profile: Profile, protocol: Protocol, limits: RemedyLimits, *, reasoning: bool, bound: bool) -> list[Rung]:
+def _ladder(profile: Profile, protocol: Protocol, limits: Limits, *, reasoning: bool, bound: bool) -> list[Rung]:
     constrained = _constraining(profile, protocol)
     # Another rendering of the tools changes the prompt from its start, which bound reasoning does not survive; and a
     # first-party model is never taught a second grammar.

@@ -24,7 +24,7 @@ from mustcall.core.errors import (
     UnknownToolCalled,
 )
 from mustcall.core.verdict import Verdict
-from mustcall.policy.facts.controls import OnUnmet, RemedyLimits, Salvage
+from mustcall.policy.facts.controls import Limits, OnUnmet, Salvage
 
 __all__ = [
     "ACCEPTED",
@@ -61,7 +61,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     an id the caller has then seen: a later attempt would have another one (rule 78).
     """
 
-    limits: RemedyLimits
+    limits: Limits
     tried: int = 0
     extra: int = 0
     rungs_left: bool = False
@@ -166,7 +166,7 @@ TABLE: tuple[RemedyRow, ...] = (
     *_retries(Verdict.THINKING_ONLY, RemedyRow(Verdict.THINKING_ONLY, Condition.FINAL_THOUGHT, Remedy.ACCEPT)),
 )
 
-_LIMITS: dict[Verdict, Callable[[RemedyLimits], int]] = {
+_LIMITS: dict[Verdict, Callable[[Limits], int]] = {
     Verdict.TEXT_CALL: lambda limits: limits.text_call,
     Verdict.PHANTOM_CALL: lambda limits: limits.text_call,
     Verdict.UNKNOWN_TOOL: lambda limits: limits.unknown_tool,

@@ -18,7 +18,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.names import Offered
-from mustcall.policy.facts.controls import Controls, RemedyLimits
+from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
@@ -331,7 +331,7 @@ class TurnState:
         return decision
 
     @property
-    def _limits(self) -> RemedyLimits:
+    def _limits(self) -> Limits:
         """The limits; an answer asked for in words is asked for once more (rule 84)."""
         limits = self._controls.limits
         if self.answer_way is AnswerWay.WORDS and limits.bad_answer > 1:
