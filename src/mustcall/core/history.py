@@ -20,7 +20,7 @@ S = TypeVar("S")
 K = TypeVar("K")
 _BEGINNING = "beginning"
 #: How many neighbours are gathered at once: a history is put together from blocks that all its branches share.
-_BLOCK = 32
+_BLOCK = 16
 
 
 class _Block:

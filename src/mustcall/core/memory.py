@@ -4,10 +4,12 @@
 """
 
 from sys import getsizeof
-from typing import Any, cast
+from typing import Any
 
-__all__ = ["TOO_MANY", "weigh"]
+__all__ = ["TOO_MANY", "weigh", "weigh_structure"]
 
+#: What a text or a number takes beside its characters.
+_LEAF = 56
 #: A value of more values than this is not weighed.
 TOO_MANY = 16_384
 
@@ -21,20 +23,32 @@ def weigh(value: Any) -> tuple[int, int] | None:
     left, waiting = TOO_MANY, [value]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, dict):
-            fields = cast("dict[str, Any]", one)
-            texts += sum(map(getsizeof, fields))
-            left -= len(fields)
-            waiting += fields.values()
-        elif isinstance(one, list):
-            elements = cast("list[Any]", one)
-            left -= len(elements)
-            if left >= 0:
-                waiting += elements
+        kind: type[Any] = type(one)
+        if kind is dict:
+            texts += sum(map(getsizeof, one))
+            inner = one.values()
+        elif kind is list:
+            inner = one
         else:
             texts += getsizeof(one)
             continue
-        structure += getsizeof(cast("object", one))
+        left -= len(one)
         if left < 0:
             return None
+        structure += getsizeof(one)
+        waiting += inner
     return texts, structure
+
+
+def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
+    """Return the bytes of a JSON value without those of its characters; None if it holds too many values."""
+    size, left, waiting = 0, TOO_MANY, [value]
+    for one in waiting:
+        count = len(one)
+        left -= count
+        if left < 0:
+            return None
+        size += getsizeof(one) + _LEAF * count
+        inner = one.values() if isinstance(one, dict) else one
+        waiting += [each for each in inner if isinstance(each, dict | list)]
+    return size

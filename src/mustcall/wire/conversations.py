@@ -139,7 +139,7 @@ class Conversations:
                 if node.links:
                     best = Known(node.first, node.ends[-1], node.links[-1], node)
                 end = start + len(piece)
-                if node.goes_on:
+                if not node.children and node.goes_on:
                     self._use(node, key)
                 node = node.children.get(body[end]) if end < len(body) else None
             return best

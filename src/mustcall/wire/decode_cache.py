@@ -19,7 +19,7 @@ import msgspec
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
 from mustcall.core.memo import Bounded
-from mustcall.core.memory import weigh
+from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import Part, Text, ToolResult
@@ -48,6 +48,9 @@ _value = msgspec.json.Decoder()
 #: What is made of each message whatever it holds (measured: up to 1,700 bytes), and in how many forms the rest.
 _EACH = 1792
 _FORMS = 3
+#: So few values need no look at each: they take so many bytes.
+_FEW = 16
+_VALUE = 80
 #: Stands for what is read apart.
 _NOTHING = msgspec.Raw(b"")
 
@@ -222,14 +225,9 @@ class RepeatedReader:
             written = bytes(element)
             json = _value.decode(written)
             message = self._read_message(json)
-            last = Beginning(
-                last,
-                message,
-                json,
-                sealed=holds_seal(written),
-                signs=signs_of(written) + 1,
-                weight=_weight(written, json, message),
-            )
+            signs, sealed = signs_of(written) + 1, holds_seal(written)
+            weight = _weight(written, json, message, signs)
+            last = Beginning(last, message, json, sealed=sealed, signs=signs, weight=weight)
         return last
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
@@ -248,9 +246,18 @@ class RepeatedReader:
         return _filled(msgspec.structs.replace(frame, tools=tools), None if holds_seal(body) else value, messages)
 
 
-def _weight(written: bytes, json: Any, message: Message) -> int:
+def _weight(written: bytes, json: Any, message: Message, signs: int) -> int:
     """Return the memory that a message takes when it was read, looked at and written for another wire."""
-    weighed = weigh(json)
+    size = len(written)
+    # A text that is not ASCII may take four times its bytes, and holds its UTF-8 as well once it was written.
+    wide = not written.isascii() or b"\\u" in written
+    if wide:
+        weighed = weigh(json)
+    elif signs <= _FEW:
+        weighed = size, signs * _VALUE
+    else:
+        structure = weigh_structure(json)
+        weighed = None if structure is None else (size, structure)
     if weighed is None:
         return sys.maxsize
     texts, structure = weighed
@@ -258,9 +265,7 @@ def _weight(written: bytes, json: Any, message: Message) -> int:
     # texts are joined.
     if not _is_one_text(message.parts):
         texts *= _FORMS
-    # A text that is not ASCII holds its UTF-8 as well once it was written.
-    recoded = 0 if written.isascii() and b"\\u" not in written else len(written)
-    return _EACH + texts + structure * _FORMS + recoded
+    return _EACH + texts + structure * _FORMS + (size if wide else 0)
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> bool:

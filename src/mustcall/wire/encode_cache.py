@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.memo import Bounded, Remembered
-from mustcall.core.memory import weigh
+from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
@@ -171,9 +171,11 @@ class WrittenTurns:
         What was written must depend on nothing but the messages and the issuer. What holds far more values than the
         messages have text is not kept: it is not counted where they are.
         """
-        weighed = weigh(written)
-        if weighed is None or weighed[1] > _STRUCTURE * len(messages) + 2 * weighed[0]:
-            return
+        structure = weigh_structure(written)
+        if structure is None or structure > _STRUCTURE * len(messages):
+            weighed = weigh(written)
+            if weighed is None or weighed[1] > _STRUCTURE + 2 * weighed[0]:
+                return
         first, *following = messages
         held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says
         held[self._name] = _Turn(tuple(following), issuer, written, log.entries)
