@@ -23,7 +23,7 @@ def weigh(value: Any) -> tuple[int, int] | None:
     left, waiting = TOO_MANY, [value]
     while waiting:
         one = waiting.pop()
-        kind: type[Any] = type(one)
+        kind: object = type(one)
         if kind is dict:
             texts += sum(map(getsizeof, one))
             inner = one.values()
