@@ -4,7 +4,7 @@
 """
 
 from sys import getsizeof
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["TOO_MANY", "weigh", "weigh_structure"]
 
@@ -23,19 +23,19 @@ def weigh(value: Any) -> tuple[int, int] | None:
     left, waiting = TOO_MANY, [value]
     while waiting:
         one = waiting.pop()
-        kind: object = type(one)
-        if kind is dict:
-            texts += sum(map(getsizeof, one))
-            inner = one.values()
-        elif kind is list:
-            inner = one
+        if isinstance(one, dict):
+            fields = cast("dict[str, Any]", one)
+            texts += sum(map(getsizeof, fields))
+            inner = [*fields.values()]
+        elif isinstance(one, list):
+            inner = cast("list[Any]", one)
         else:
             texts += getsizeof(one)
             continue
-        left -= len(one)
+        left -= len(inner)
         if left < 0:
             return None
-        structure += getsizeof(one)
+        structure += getsizeof(cast("object", one))
         waiting += inner
     return texts, structure
 
