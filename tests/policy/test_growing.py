@@ -80,3 +80,29 @@ def test_cuts_change_nothing(text: str, places: list[int]) -> None:
     loose = Growing(None)
     if loose.feed(text) and loose.done:
         json.loads(text)
+
+
+def test_of_long_keys_and_texts_little_is_kept() -> None:
+    """Rule 139: a key or a text of an enum that is very long costs no more for each piece than a short one."""
+    schema: Json = {"type": "object", "properties": {"a": {"enum": ["x" * 5_000]}}}
+    for begun in ('{"', '{"a":"'):
+        growing = Growing(schema)
+        assert growing.feed(begun)
+        for _ in range(4_000):
+            assert growing.feed("x")
+            held = growing._held  # pyright: ignore[reportPrivateUsage]
+            assert held is not None
+            assert sum(map(len, held)) <= 1_024
+            assert len(held) <= 2
+
+
+def test_a_long_key_is_left_to_the_whole_check() -> None:
+    """Rule 139: whichever key it is, nothing is refused on the way that may be valid."""
+    key = "k" * 3_000
+    schema: Json = {"type": "object", "properties": {key: {}}, "required": [key], "additionalProperties": False}
+    text = json.dumps({key: 1})
+    assert check_arguments(Tool(name="f", parameters=schema), text).valid
+    for size in (1, 700, len(text)):
+        growing = Growing(schema)
+        assert all(growing.feed(text[at : at + size]) for at in range(0, len(text), size))
+        assert growing.done

@@ -1,6 +1,10 @@
 """Conversations that came before: a warm reading gives what a cold one gives, and tenants are kept apart."""
 
+import contextlib
+import gc
 import json
+import sys
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -10,6 +14,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import MustcallError
+from mustcall.core.history import Beginning, beginning_of
+from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import set_course
 from mustcall.policy.facts.controls import Controls
@@ -280,6 +286,205 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     assert conversations.size <= 8 * (300 + 4096)
     assert _kept(conversations, "a", _talk(0))
     assert not _kept(conversations, "a", _talk(1))
+
+
+def _grow(conversations: Conversations, tenant: str, number: int, turns: int) -> list[bool]:
+    """Send a conversation that grows; tell of each request whether some of it came before."""
+    talk: list[Json] = [{"role": "user", "content": f"conversation {number}"}]
+    found: list[bool] = []
+    for turn in range(turns):
+        body = _written(Wire.CHAT, talk, messages_first=True, spaced=None, model="m")
+        found.append(_kept(conversations, tenant, body))
+        talk.append({"role": "assistant", "content": f"answer {turn} " + "x" * 300})
+    return found
+
+
+def test_bodies_that_came_once_do_not_push_out_conversations() -> None:
+    """However many bodies come from which nothing goes on, what went on is found again."""
+    conversations = Conversations(100_000)
+    for number in range(3):
+        assert _grow(conversations, "a", number, 4) == [False, True, True, True]
+    for number in range(1_000):
+        assert not _kept(conversations, "b", _talk(number))
+    assert conversations.size <= 100_000
+    for number in range(3):
+        assert all(_grow(conversations, "a", number, 4))
+    assert _kept(conversations, "b", _talk(999)), "the latest of them is there as well"
+
+
+def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
+    """Return the bytes that conversations like this take in memory, and those that are counted."""
+    conversations = Conversations(1 << 30)
+    tenant = conversations.of("a tenant", Wire.CHAT)
+
+    def send(number: int) -> None:
+        came = body.replace(b"NUMBER", b"%06d" % number)
+        request = codec_for(Wire.CHAT).decode_request(came, open_body(came, tenant, Wire.CHAT))
+        shaped = set_course(request, Profile(), "me", controls=Controls(), wording=Wording()).shaped()
+        if other is not None:
+            write_body(codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog()))
+
+    send(0)  # modules are loaded, patterns compiled
+    counted = conversations.size
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(1, requests + 1):
+            send(number)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], conversations.size - counted
+    finally:
+        tracemalloc.stop()
+
+
+_CALL: Json = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+_TALKS: dict[str, list[Json]] = {
+    "ascii": [{"role": "user", "content": "x" * 3_000}],
+    "emoji": [{"role": "user", "content": "x" * 3_000 + "😀"}],
+    "cjk": [{"role": "user", "content": "行" * 1_000}],
+    "arrays": [{"role": "user", "content": "x", "odd": [[] for _ in range(1_000)]}],
+    "objects": [{"role": "user", "content": "x", "odd": [{str(number): 1000 + number} for number in range(500)]}],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "word"} for _ in range(100)]}],
+    "call": [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ],
+    "arguments": [
+        {"role": "user", "content": "x"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {**_CALL, "function": {"name": "f", "arguments": json.dumps({"a": [[] for _ in range(1_000)]})}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ],
+}
+
+
+@pytest.mark.parametrize("other", [None, Wire.MESSAGES, Wire.RESPONSES])
+@pytest.mark.parametrize("kind", _TALKS)
+@pytest.mark.parametrize("escaped", [False, True])
+def test_what_is_counted_is_what_is_held(kind: str, other: Wire | None, escaped: bool) -> None:
+    """Memory is bounded by what it is, whatever it was written as: one emoji makes a text four times as large."""
+    talk = _TALKS[kind]
+    body: Json = {"model": "m", "messages": [{**talk[0], "name": "NUMBER"}, *talk[1:]], "tools": [_TOOL[Wire.CHAT]]}
+    held, counted = _memory(json.dumps(body, ensure_ascii=escaped).encode(), 30, other)
+    assert held <= counted * 1.1
+
+
+def _reach(value: object, seen: set[int]) -> int:
+    """Return the bytes of everything a value leads to."""
+    if id(value) in seen or isinstance(value, type | Message):
+        return 0
+    seen.add(id(value))
+    return sys.getsizeof(value) + sum(_reach(one, seen) for one in gc.get_referents(value))
+
+
+def test_what_is_known_of_a_branch_is_small() -> None:
+    """What is kept with a message is bounded, whatever its history called and whatever tools came with it."""
+    tenant = Conversations().of("a", Wire.CHAT)
+    calls: list[Json] = []
+    talk: list[Json] = [{"role": "user", "content": "begin"}]
+    for number in range(300):
+        call = {**_CALL, "id": f"c{number}", "function": {"name": f"f{number}", "arguments": "{}"}}
+        calls.append(call)
+        talk += [
+            {"role": "assistant", "content": "look (here)", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "ok"},
+        ]
+    several = {
+        "role": "assistant",
+        "content": "(all)",
+        "tool_calls": [{**call, "id": f"{call['id']}b"} for call in calls],
+    }
+    first: Json = {"role": "tool", "tool_call_id": "c0b", "content": "ok"}
+    for history in (talk[:101], talk, [*talk[:3], several], [*talk[:3], several, first]):
+        tools = [{"type": "function", "function": {"name": "f", "description": "x" * 50_000}}]
+        body = json.dumps({"model": "m", "messages": history, "tools": tools}).encode()
+        request = codec_for(Wire.CHAT).decode_request(body, open_body(body, tenant, Wire.CHAT))
+        with contextlib.suppress(MustcallError):
+            set_course(request, Profile(), "me", controls=Controls(), wording=Wording())
+        beginning = beginning_of(request)
+        assert beginning is not None
+        assert beginning.held
+        assert _reach([value for _, value in beginning.held.items()], set()) < 32_768
+
+
+def test_branches_share_their_history() -> None:
+    """A hundred branches of a long conversation, each put together whole, take no copy of it each."""
+    stem: Beginning | None = None
+    for _ in range(3_000):
+        stem = Beginning(stem, Message(role=Role.USER, parts=()), {})
+    assert stem is not None
+    assert len(stem.all()[0]) == 3_000
+    tracemalloc.start()
+    try:
+        branches = [Beginning(stem, Message(role=Role.USER, parts=()), {}) for _ in range(100)]
+        assert all(len(branch.all()[0]) == len(branch.all()[1]) == 3_001 for branch in branches)
+        assert tracemalloc.get_traced_memory()[0] < 100 * 1_024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 31, 32, 33, 63, 64, 65, 200])
+def test_a_history_is_put_together_from_anywhere(depth: int) -> None:
+    """Whichever beginning is asked first, each gives its own messages, in order."""
+    links: list[Beginning] = []
+    for number in range(depth):
+        links.append(Beginning(links[-1] if links else None, Message(role=Role.USER, parts=()), number))
+    for link in (*links[::7], *reversed(links), *links):
+        messages, values = link.all()
+        assert values == list(range(link.depth))
+        assert all(one is other.message for one, other in zip(messages, links, strict=False))
+        assert len(messages) == link.depth
+
+
+def test_a_message_of_very_many_values_is_not_kept() -> None:
+    """It would take more than all that is kept may take, and weighing it more time than reading it again."""
+    conversations = Conversations()
+    talk: list[Json] = [{"role": "user", "content": "x", "odd": [[] for _ in range(20_000)]}]
+    body = _written(Wire.CHAT, talk, messages_first=True, spaced=None, model="m")
+    assert not _kept(conversations, "a", body)
+    assert not _kept(conversations, "a", body)
+    assert conversations.size == 0
+
+
+def test_a_place_that_was_parted_between_finding_and_keeping() -> None:
+    """Another body parts the node right where what was found ends: both are kept, and each is found."""
+    conversations = Conversations()
+    tenant = conversations.of("a", Wire.CHAT)
+    first, second = b'{"role":"user","content":"1"}', b'{"role":"assistant","content":"2"}'
+    bodies = [b'{"model":"m","messages":[' + first + comma + second + b"]}" for comma in (b",", b"\n,", b" ,")]
+    assert not _kept(conversations, "a", bodies[0])
+    slow = open_body(bodies[2], tenant, Wire.CHAT)
+    assert _kept(conversations, "a", bodies[1])
+    assert len(codec_for(Wire.CHAT).decode_request(bodies[2], slow).messages) == 2
+    for body in bodies:
+        fields = open_body(body, tenant, Wire.CHAT)
+        assert isinstance(fields, Opened)
+        assert len(fields.rest) < 80
+        assert codec_for(Wire.CHAT).decode_request(body, fields) == codec_for(Wire.CHAT).decode_request(body)
+
+
+def test_what_was_forgotten_between_finding_and_keeping_is_not_kept_again() -> None:
+    """A body whose beginning is gone by then is read all the same; nothing that is not counted stays."""
+    conversations = Conversations(20_000)
+    tenant = conversations.of("a", Wire.CHAT)
+    talk: list[Json] = [{"role": "user", "content": "begin"}]
+    body = _written(Wire.CHAT, talk, messages_first=True, spaced=None, model="m")
+    assert not _kept(conversations, "a", body)
+    talk.append({"role": "assistant", "content": "and on"})
+    longer = _written(Wire.CHAT, talk, messages_first=True, spaced=None, model="m")
+    slow = open_body(longer, tenant, Wire.CHAT)
+    for number in range(50):
+        _grow(conversations, "b", number, 3)
+    assert len(codec_for(Wire.CHAT).decode_request(longer, slow).messages) == 2
+    assert tenant.find(longer) is None
 
 
 def test_different_bodies_stay_within_the_bound() -> None:

@@ -16,7 +16,9 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.wire.codec import Target
+from mustcall.wire.conversations import Conversations, Tenant
 from mustcall.wire.encode_cache import OfSettings, WrittenTurns
+from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 
 PAIRS = [(mine, theirs) for mine in Wire for theirs in Wire if mine is not theirs]
@@ -130,6 +132,10 @@ def bodies(draw: Callable[[Any], Any], wire: Wire) -> bytes:
     return json.dumps(body).encode()
 
 
+def _decoded(wire: Wire, body: bytes, tenant: Tenant) -> Request:
+    return codec_for(wire).decode_request(body, open_body(body, tenant, wire))
+
+
 def _told(wire: Wire, request: Request, target: Target) -> Any:
     log = AdaptationLog()
     try:
@@ -143,9 +149,10 @@ def _told(wire: Wire, request: Request, target: Target) -> Any:
 @given(data=st.data())
 def test_written_before_is_written_now(mine: Wire, theirs: Wire, data: st.DataObject) -> None:
     """Requests of one caller after the other give what each gives where nothing is remembered."""
+    tenant = Conversations().of("a tenant", mine)
     for body in data.draw(st.lists(bodies(mine), min_size=1, max_size=4)):
         target = Target(issuer=data.draw(st.sampled_from(["a", "b"])))
-        request = codec_for(mine).decode_request(body)
+        request = _decoded(mine, body, tenant)
         told = _told(theirs, request, target)
         with patch.object(WrittenTurns, "find", return_value=None), patch.object(OfSettings, "get", return_value=None):
             assert told == _told(theirs, request, target)
@@ -159,6 +166,7 @@ def test_nothing_is_written_twice(mine: Wire, theirs: Wire) -> None:
     answer = {"role": "assistant", "content": "fine and well"}
     kept: list[list[Message]] = []
     keep = WrittenTurns.keep
+    tenant = Conversations().of("a tenant", mine)
 
     def noted(self: WrittenTurns, messages: Any, *rest: Any) -> None:
         kept.append(list(messages))
@@ -167,9 +175,8 @@ def test_nothing_is_written_twice(mine: Wire, theirs: Wire) -> None:
     with patch.object(WrittenTurns, "keep", noted):
         for messages in (first, [*first, answer], [*first, answer]):
             body = {"model": "m", listed: messages, "tools": _TOOLS[mine][:1], "max_tokens": 55}
-            assert isinstance(
-                _told(theirs, codec_for(mine).decode_request(json.dumps(body).encode()), Target())[0], bytes
-            )
+            request = _decoded(mine, json.dumps(body).encode(), tenant)
+            assert isinstance(_told(theirs, request, Target())[0], bytes)
     assert sum(messages[0].role is Role.ASSISTANT for messages in kept) <= 1
     assert len(kept) <= 2
 
@@ -186,31 +193,38 @@ def test_one_and_one_point_nought_are_not_the_same() -> None:
     assert written[2] == written[0]
 
 
-def _read(text: str, **more: Any) -> Message:
-    body = {"model": "m", "messages": [{"role": "user", "content": text, **more}]}
-    return codec_for(Wire.CHAT).decode_request(json.dumps(body).encode()).messages[0]
+def _read(tenant: Tenant | None, text: str, **more: Any) -> Message:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text, **more}]}).encode()
+    fields = open_body(body, tenant, Wire.CHAT)
+    return codec_for(Wire.CHAT).decode_request(body, fields).messages[0]
 
 
 def test_memory_is_bounded() -> None:
-    """The oldest turns are forgotten by the bytes they were read from, however little was written of them."""
-    turns = WrittenTurns(most_bytes=5_000)
-    read = [_read(f"{number:02}", dropped="x" * 300) for number in range(40)]
-    each = len(json.dumps({"role": "user", "content": "00", "dropped": "x" * 300}))
-    for number, message in enumerate(read, 1):
+    """What was written of a turn goes with its conversation, by the bytes it was read from."""
+    conversations, turns = Conversations(50_000), WrittenTurns(Wire.MESSAGES)
+    tenant = conversations.of("a tenant", Wire.CHAT)
+    for number in range(40):
+        message = _read(tenant, f"{number:02}", dropped="x" * 3_000)
         turns.keep((message,), "i", [{}], AdaptationLog())
-        assert turns.size == each * min(number, 5_000 // each)
-    assert turns.find(read[-1:], "i", AdaptationLog()) == [{}]
-    assert turns.find(read[:1], "i", AdaptationLog()) is None
-    assert turns.find(read[-1:], "another", AdaptationLog()) is None
+        assert conversations.size <= 50_000
+    last, first = _read(tenant, "39", dropped="x" * 3_000), _read(tenant, "00", dropped="x" * 3_000)
+    assert turns.find((last,), "i", AdaptationLog()) == [{}]
+    assert turns.find((last,), "another", AdaptationLog()) is None
+    assert turns.find((first,), "i", AdaptationLog()) is None
 
 
 def test_only_what_comes_again_is_kept() -> None:
-    """Not what is too long to be remembered, what was changed on its way, or what nobody read."""
-    turns = WrittenTurns()
-    for message in (_read("x" * 200_000), _read("short").evolve(parts=()), Message(role=Role.USER, parts=())):
-        turns.keep((message,), "i", [{}], AdaptationLog())
-        assert turns.find((message,), "i", AdaptationLog()) is None
-    assert turns.size == 0
+    """Not what is too long to be remembered, what was changed on its way, or what no conversation holds."""
+    conversations, turns = Conversations(), WrittenTurns(Wire.MESSAGES)
+    tenant = conversations.of("a tenant", Wire.CHAT)
+    for keeper, text in ((tenant, "x" * 5_000_000), (None, "short")):
+        turns.keep((_read(keeper, text),), "i", [{}], AdaptationLog())
+        assert turns.find((_read(keeper, text),), "i", AdaptationLog()) is None
+    assert conversations.size == 0
+    message = _read(tenant, "short")
+    turns.keep((message,), "i", [{}], AdaptationLog())
+    assert turns.find((message.evolve(parts=()),), "i", AdaptationLog()) is None
+    assert turns.find((_read(tenant, "short"),), "i", AdaptationLog()) == [{}]
 
 
 @pytest.mark.parametrize("theirs", [Wire.CHAT, Wire.MESSAGES])
@@ -226,8 +240,8 @@ def test_settings_that_will_be_others_are_not_kept(theirs: Wire) -> None:
     assert len(made) == 4
 
 
-def _sent(mine: Wire, theirs: Wire, target: Target | None = None, **body: Any) -> Any:
-    request = codec_for(mine).decode_request(json.dumps({"model": "m", **body}).encode())
+def _sent(tenant: Tenant, theirs: Wire, target: Target | None = None, **body: Any) -> Any:
+    request = _decoded(Wire.CHAT, json.dumps({"model": "m", **body}).encode(), tenant)
     return codec_for(theirs).encode_request(request, target or Target(), AdaptationLog())
 
 
@@ -242,24 +256,27 @@ _SUNNY: dict[str, Any] = {"role": "tool", "tool_call_id": "call_1", "content": "
 
 def test_a_result_is_of_the_kind_of_its_call() -> None:
     """The same result, of a function in one conversation and of a custom tool in another."""
+    tenant = Conversations().of("a tenant", Wire.CHAT)
     for kind, output in (("function", "function_call_output"), ("custom", "custom_tool_call_output")) * 2:
-        sent = _sent(Wire.CHAT, Wire.RESPONSES, messages=[_ASK, _chat_call("x", kind), _SUNNY])
+        sent = _sent(tenant, Wire.RESPONSES, messages=[_ASK, _chat_call("x", kind), _SUNNY])
         assert sent["input"][-1]["type"] == output
 
 
 def test_a_call_without_arguments_is_what_its_tool_makes_of_it() -> None:
     """The same empty arguments, of a tool that requires nothing and of one that does."""
+    tenant = Conversations().of("a tenant", Wire.CHAT)
     for required, read in (([], {}), (["a"], {"_raw_arguments": ""})) * 2:
         tool = {"type": "function", "function": {"name": "f", "parameters": {**_SCHEMA, "required": required}}}
-        sent = _sent(Wire.CHAT, Wire.MESSAGES, messages=[_ASK, _chat_call(""), _SUNNY], tools=[tool])
+        sent = _sent(tenant, Wire.MESSAGES, messages=[_ASK, _chat_call(""), _SUNNY], tools=[tool])
         assert sent["messages"][1]["content"][0]["input"] == read
 
 
 def test_settings_are_for_one_upstream() -> None:
     """The same settings go to one upstream with its own default, and to another with that one's."""
+    tenant = Conversations().of("a tenant", Wire.CHAT)
     for limit in (100, 200, 100):
         target = Target(default_max_tokens=limit)
-        sent = _sent(Wire.CHAT, Wire.MESSAGES, target, messages=[_ASK], seed=1, tools=_TOOLS[Wire.CHAT])
+        sent = _sent(tenant, Wire.MESSAGES, target, messages=[_ASK], seed=1, tools=_TOOLS[Wire.CHAT])
         assert sent["max_tokens"] == limit
 
 
@@ -273,7 +290,8 @@ def test_changed_settings_are_not_those_that_came() -> None:
 
 def test_thinking_depends_on_the_conversation() -> None:
     """It is asked for, unless a call without thinking is being answered."""
+    tenant = Conversations().of("a tenant", Wire.CHAT)
     tools = _TOOLS[Wire.CHAT][:1]
     for messages, asked in (([_ASK], True), ([_ASK, _chat_call("{}"), _SUNNY], False)) * 2:
-        sent = _sent(Wire.CHAT, Wire.MESSAGES, messages=messages, tools=tools, reasoning_effort="high")
+        sent = _sent(tenant, Wire.MESSAGES, messages=messages, tools=tools, reasoning_effort="high")
         assert ("thinking" in sent) is asked

@@ -19,72 +19,108 @@ __all__ = ["Beginning", "Folded", "begin", "beginning_of"]
 S = TypeVar("S")
 K = TypeVar("K")
 _BEGINNING = "beginning"
+#: How many neighbours are gathered at once: a history is put together from blocks that all its branches share.
+_BLOCK = 16
+
+
+class _Block:
+    """Neighbours up to a beginning whose depth is a multiple of `_BLOCK`, and the block before them."""
+
+    __slots__ = ("messages", "past", "values")
+
+    def __init__(self, last: "Beginning") -> None:
+        links = [last]
+        while len(links) < _BLOCK and (past := links[-1].past) is not None:
+            links.append(past)
+        self.past = links[-1].past
+        links.reverse()
+        self.messages = [link.message for link in links]
+        self.values = [link.value for link in links]
 
 
 class Beginning:
     """A conversation up to and with one message.
 
     `value` is the message's JSON; `signs` bounds the values in the JSON of all messages so far, and `sealed` says
-    whether any of it may be sealed. What is found out about it is held with it (`held`), and gone when it is forgotten.
+    whether any of it may be sealed. `weight` is the memory this message takes, with what is made of it. What is found
+    out about it is held with it (`held`), and gone when it is forgotten. Threads may share one.
     """
 
-    __slots__ = ("depth", "gathered", "held", "message", "past", "sealed", "signs", "value")
+    __slots__ = ("block", "depth", "held", "message", "past", "sealed", "signs", "value", "weight")
 
     def __init__(
-        self, past: "Beginning | None", message: Message, value: Any = None, *, sealed: bool = False, signs: int = 0
+        self,
+        past: "Beginning | None",
+        message: Message,
+        value: Any = None,
+        *,
+        sealed: bool = False,
+        signs: int = 0,
+        weight: int = 0,
     ) -> None:
         self.past = past
         self.message = message
         self.value = value
+        self.weight = weight
         self.sealed = sealed or (past is not None and past.sealed)
         self.signs: int = signs if past is None else past.signs + signs
         self.depth: int = 1 if past is None else past.depth + 1
         self.held: dict[object, Any] = {}
-        #: All messages and their JSON, where they were asked for last.
-        self.gathered: tuple[tuple[Message, ...], tuple[Any, ...]] | None = None
+        #: Once made never changed: every conversation that goes on from here has the same one.
+        self.block: _Block | None = None
 
-    def all(self) -> tuple[tuple[Message, ...], tuple[Any, ...]]:
+    def all(self) -> tuple[tuple[Message, ...], list[Any]]:
         """Return all messages and their JSON, from the first to this one."""
-        known = self.gathered
-        if known is not None:
-            return known
-        links: list[Beginning] = []
+        loose: list[Beginning] = []
         link: Beginning | None = self
-        while link is not None and link.gathered is None:
-            links.append(link)
+        while link is not None and link.depth % _BLOCK:
+            loose.append(link)
             link = link.past
-        links.reverse()
-        messages, values = tuple([one.message for one in links]), tuple([one.value for one in links])
-        if link is not None and link.gathered is not None:
-            messages, values = link.gathered[0] + messages, link.gathered[1] + values
-            link.gathered = None  # one copy for each conversation, not one for each of its requests
-        self.gathered = messages, values
-        return self.gathered
+        blocks: list[_Block] = []
+        while link is not None:
+            block = link.block
+            if block is None:
+                block = link.block = _Block(link)
+            blocks.append(block)
+            link = block.past
+        messages: list[Message] = []
+        values: list[Any] = []
+        for block in reversed(blocks):
+            messages += block.messages
+            values += block.values
+        loose.reverse()
+        messages += [link.message for link in loose]
+        values += [link.value for link in loose]
+        return tuple(messages), values
 
 
 class Folded(Generic[S, K]):
-    """What a history comes to, read from its start. States are kept where they were asked for, one for each fold."""
+    """What a history comes to, read from its start. States are kept where they were asked for, one for each fold.
 
-    __slots__ = ("_same", "_start", "_step")
+    A state is for keys with the same `mark`, which is kept with it; without one it is for every key. Both stay small
+    however long the history is and whatever else a request holds: they are kept for each branch of a conversation.
+    """
+
+    __slots__ = ("_mark", "_start", "_step")
 
     def __init__(
-        self, start: Callable[[K], S], step: Callable[[S, Message, K], S], same: Callable[[K, K], bool] | None = None
+        self, start: Callable[[K], S], step: Callable[[S, Message, K], S], mark: Callable[[K], object] | None = None
     ) -> None:
         self._start = start
         self._step = step
-        self._same = same
+        self._mark = mark
 
     def of(self, beginning: Beginning | None, key: K) -> S:
         """Return the state at a beginning; None is a history without messages."""
         links: list[Beginning] = []
-        link, same = beginning, self._same
+        link, mark = beginning, None if self._mark is None else self._mark(key)
         state: S
         while True:
             if link is None:
                 state = self._start(key)
                 break
             known = link.held.get(self)
-            if known is not None and (same is None or same(known[0], key)):
+            if known is not None and known[0] is mark:
                 state = known[1]
                 break
             links.append(link)
@@ -94,7 +130,7 @@ class Folded(Generic[S, K]):
         step = self._step
         for one in reversed(links):
             state = step(state, one.message, key)
-        links[0].held[self] = (key, state)
+        links[0].held[self] = (mark, state)
         return state
 
 

@@ -5,8 +5,11 @@ part where bodies part. A body is compared from its first byte on, at the speed 
 earlier one ends at the end of a message. JSON is read from left to right, so equal bytes up to there mean the same
 messages, whatever comes behind them.
 
-Only objects are kept: a number goes on where more digits follow. Bounded by bytes over all tenants together; what was
-not used for longest is forgotten first. No tenant's tree can be reached from another's.
+Only objects are kept: a number goes on where more digits follow. No tenant's tree can be reached from another's.
+
+Bounded over all tenants together by the memory that is taken, not by the bytes that came (`core.memory`); what was not
+used for longest is forgotten first. Bodies that nothing went on from have a share of it, so however many come, they do
+not push out conversations.
 
 Cost: of what came before, a comparison; of what is new, its bytes.
 """
@@ -23,11 +26,13 @@ from mustcall.core.origin import Wire
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
-_MOST_BYTES = 48 * 1024 * 1024
+_MOST_BYTES = 80 * 1024 * 1024
+#: One part in so many is for what came once.
+_ONCE = 4
 #: One body larger than this is a document rather than a conversation.
 _LONGEST = 4 * 1024 * 1024
-#: What a message takes beside its bytes: the values that were read from it, and what is known of it.
-_OVERHEAD = 4096
+#: What a node takes beside its bytes and its messages.
+_NODE = 1024
 #: A leaf shorter than this grows in place; a longer one gets a child.
 _GROWS = 32 * 1024
 _BRACE, _BRACE_END, _COMMA = b"{},"
@@ -37,7 +42,7 @@ _BLANKS = frozenset(b" \t\r\n")
 class _Node:
     """A piece of a body, from `start` on; `ends` are the ends of messages in it, `links` the beginnings they end."""
 
-    __slots__ = ("children", "ends", "first", "forgotten", "links", "parent", "piece", "start")
+    __slots__ = ("children", "ends", "first", "forgotten", "links", "once", "parent", "piece", "size", "start")
 
     def __init__(self, parent: "_Node | None", start: int, piece: bytes, first: int) -> None:
         self.parent = parent
@@ -49,6 +54,10 @@ class _Node:
         self.links: list[Beginning] = []
         self.children: dict[int, _Node] = {}
         self.forgotten = False
+        #: Whether it is a leaf that no body went on from yet.
+        self.once = False
+        #: The memory it takes.
+        self.size = _NODE + len(piece)
 
     @property
     def end(self) -> int:
@@ -56,9 +65,9 @@ class _Node:
         return self.start + len(self.piece)
 
     @property
-    def size(self) -> int:
-        """What it takes, as it is counted."""
-        return len(self.piece) + _OVERHEAD * len(self.links)
+    def goes_on(self) -> bool:
+        """Whether what comes behind it goes on with a conversation: it is a leaf that ends where a message ends."""
+        return not self.children and bool(self.ends) and self.ends[-1] == self.end
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
@@ -96,19 +105,22 @@ class New(msgspec.Struct, frozen=True, gc=False):
 class Conversations:
     """The conversations of all tenants and wires. Threads that share one give it a `lock`."""
 
-    __slots__ = ("_leaves", "_lock", "_most_bytes", "_roots", "size")
+    __slots__ = ("_leaves", "_lock", "_most_bytes", "_once", "_once_size", "_roots", "size")
 
     def __init__(self, most_bytes: int = _MOST_BYTES, lock: AbstractContextManager[Any] | None = None) -> None:
         self._most_bytes = most_bytes
         self._roots: dict[tuple[str, Wire], _Node] = {}
-        #: The tree's leaves with their tenants, the one that was not used for longest first.
+        #: The tree's leaves with their tenants, the one that was not used for longest first; those from which a body
+        #: went on, and those from which none did.
         self._leaves: OrderedDict[_Node, tuple[str, Wire]] = OrderedDict()
+        self._once: OrderedDict[_Node, tuple[str, Wire]] = OrderedDict()
+        self._once_size = 0
         self._lock = nullcontext() if lock is None else lock
-        #: The bytes that are counted.
+        #: The memory that is taken.
         self.size = 0
 
     def __len__(self) -> int:
-        return len(self._leaves)
+        return len(self._leaves) + len(self._once)
 
     def of(self, tenant: str, wire: Wire) -> "Tenant":
         """Return one tenant's conversations on one wire."""
@@ -127,21 +139,27 @@ class Conversations:
                 if node.links:
                     best = Known(node.first, node.ends[-1], node.links[-1], node)
                 end = start + len(piece)
-                if not node.children:
-                    self._leaves.move_to_end(node)
+                if not node.children and node.goes_on:
+                    self._use(node, key)
                 node = node.children.get(body[end]) if end < len(body) else None
             return best
 
     def keep(self, key: tuple[str, Wire], body: bytes, new: "New", known: Known | None) -> None:
         """Keep a body up to its last message, of which those before the new ones are known."""
-        if new.ends[-1] > _LONGEST:
+        links = new.links()
+        if new.ends[-1] > _LONGEST or sum([link.weight for link in links]) > self._most_bytes // _ONCE:
             return
         with self._lock:
-            node = None if known is None else known.node
-            if known is None or node is None or node.forgotten or not node.start <= known.end <= node.end:
-                node = self._root(key)  # others were faster
-            self._insert(node, key, body, new)
-            while self.size > self._most_bytes and len(self._leaves) > 1:
+            if known is None:
+                node = self._root(key)
+            elif known.node.forgotten:
+                return  # what it goes on from is no longer counted
+            else:
+                node = known.node
+                if not node.start < known.end <= node.end:
+                    node = self._root(key)  # it was parted meanwhile
+            self._insert(node, key, body, new, links)
+            while self.size > self._most_bytes and len(self) > 1:
                 self._forget()
 
     def _root(self, key: tuple[str, Wire]) -> _Node:
@@ -149,9 +167,10 @@ class Conversations:
         if node is None:
             node = self._roots[key] = _Node(None, 0, b"", 0)
             self._leaves[node] = key
+            self.size += node.size
         return node
 
-    def _insert(self, node: _Node, key: tuple[str, Wire], body: bytes, new: "New") -> None:
+    def _insert(self, node: _Node, key: tuple[str, Wire], body: bytes, new: "New", links: list[Beginning]) -> None:
         """Add what is new of a body behind a node that it shares up to there."""
         ends, last = new.ends, new.ends[-1]
         while True:
@@ -165,21 +184,24 @@ class Conversations:
                 break
             node = child
         known = bisect_right(ends, at)
-        ends, links = ends[known:], new.links()[known:]
+        ends, links = ends[known:], links[known:]
+        weight = sum([link.weight for link in links])
+        once = not node.goes_on
+        self._remove(node)
         if node.children or len(node.piece) >= _GROWS or node.parent is None:
             leaf = _Node(node, at, body[at:last], new.first)
+            leaf.size += weight
             node.children[body[at]] = leaf
-            self._leaves.pop(node, None)
-            self._leaves[leaf] = key
-            self.size += len(leaf.piece)
+            self.size += leaf.size
             node = leaf
         else:
-            self.size += last - at
+            self.size += last - at + weight
+            node.size += last - at + weight
             node.piece += body[at:last]
-            self._leaves.move_to_end(node)
         node.ends += ends
         node.links += links
-        self.size += _OVERHEAD * len(links)
+        node.once = once
+        self._add(node, key)
 
     def _split(self, node: _Node, at: int) -> _Node:
         """Put a node of its own in front of what is behind a place; return it."""
@@ -192,13 +214,45 @@ class Conversations:
         node.ends, node.links = node.ends[count:], node.links[count:]
         node.parent, node.piece, node.start = front, node.piece[at - node.start :], at
         front.children[node.piece[0]] = node
+        front.size += sum([link.weight for link in front.links])
+        moved = front.size - _NODE
+        node.size -= moved
+        self.size += _NODE
+        if node.once:
+            self._once_size -= moved
         return front
+
+    def _add(self, leaf: _Node, key: tuple[str, Wire]) -> None:
+        if leaf.once:
+            self._once[leaf] = key
+            self._once_size += leaf.size
+        else:
+            self._leaves[leaf] = key
+
+    def _remove(self, leaf: _Node) -> None:
+        """Take a node out of the leaves, if it is one."""
+        if leaf.once:
+            del self._once[leaf]
+            self._once_size -= leaf.size
+            leaf.once = False
+        else:
+            self._leaves.pop(leaf, None)
+
+    def _use(self, leaf: _Node, key: tuple[str, Wire]) -> None:
+        if leaf.once:
+            self._remove(leaf)
+            self._add(leaf, key)
+        else:
+            self._leaves.move_to_end(leaf)
 
     def _forget(self) -> None:
         """Forget the leaf that was not used for longest; what only it needed is the next to go."""
-        leaf, key = self._leaves.popitem(last=False)
+        once = self._once_size > self._most_bytes // _ONCE or not self._leaves
+        leaf, key = (self._once if once else self._leaves).popitem(last=False)
         leaf.forgotten = True
         self.size -= leaf.size
+        if leaf.once:
+            self._once_size -= leaf.size
         parent = leaf.parent
         if parent is None:
             del self._roots[key]

@@ -10,6 +10,7 @@ over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…
 of what is known: one pass that finds it, and a hash.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -18,8 +19,10 @@ import msgspec
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
 from mustcall.core.memo import Bounded
+from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
+from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.conversations import New, ends_of, first_element
@@ -42,6 +45,12 @@ _Place = bytes | tuple[int, bytes, bytes, bytes]
 _fields = msgspec.json.Decoder(Fields)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
+#: What is made of each message whatever it holds (measured: up to 1,700 bytes), and in how many forms the rest.
+_EACH = 1792
+_FORMS = 3
+#: So few values need no look at each: they take so many bytes.
+_FEW = 16
+_VALUE = 80
 #: Stands for what is read apart.
 _NOTHING = msgspec.Raw(b"")
 
@@ -191,7 +200,7 @@ class RepeatedReader:
             return self._whole(body)
         assert last is not None, "there are elements"
         messages, values = last.all()
-        value = {**value, listed: list(values)}
+        value = {**value, listed: values}
         return begin(_filled(frame, None if last.sealed else value, messages), last)
 
     def _conversation(self, body: bytes, opened: Opened, elements: list[msgspec.Raw]) -> Beginning | None:
@@ -215,9 +224,10 @@ class RepeatedReader:
         for element in elements:
             written = bytes(element)
             json = _value.decode(written)
-            last = Beginning(
-                last, self._read_message(json), json, sealed=holds_seal(written), signs=signs_of(written) + 1
-            )
+            message = self._read_message(json)
+            signs, sealed = signs_of(written) + 1, holds_seal(written)
+            weight = _weight(written, json, message, signs)
+            last = Beginning(last, message, json, sealed=sealed, signs=signs, weight=weight)
         return last
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
@@ -234,6 +244,34 @@ class RepeatedReader:
         frame, tools = self._read_frame(value), self._read_tools(value.get("tools"))
         messages = self._read_messages(value)
         return _filled(msgspec.structs.replace(frame, tools=tools), None if holds_seal(body) else value, messages)
+
+
+def _weight(written: bytes, json: Any, message: Message, signs: int) -> int:
+    """Return the memory that a message takes when it was read, looked at and written for another wire."""
+    size = len(written)
+    # A text that is not ASCII may take four times its bytes, and holds its UTF-8 as well once it was written.
+    wide = not written.isascii() or b"\\u" in written
+    if wide:
+        weighed = weigh(json)
+    elif signs <= _FEW:
+        weighed = size, signs * _VALUE
+    else:
+        structure = weigh_structure(json)
+        weighed = None if structure is None else (size, structure)
+    if weighed is None:
+        return sys.maxsize
+    texts, structure = weighed
+    # One text is shared by all forms of its message. Arguments are a text in one and values in another, and several
+    # texts are joined.
+    if not _is_one_text(message.parts):
+        texts *= _FORMS
+    return _EACH + texts + structure * _FORMS + (size if wide else 0)
+
+
+def _is_one_text(parts: tuple[Part, ...]) -> bool:
+    if len(parts) == 1 and isinstance(parts[0], ToolResult):
+        parts = parts[0].content
+    return len(parts) == 1 and isinstance(parts[0], Text)
 
 
 def _filled(frame: Request, value: JsonObject | None, messages: tuple[Message, ...]) -> Request:

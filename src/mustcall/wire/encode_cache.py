@@ -12,6 +12,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.memo import Bounded, Remembered
+from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
@@ -27,6 +28,8 @@ _Tools = tuple[Tool | ProviderTool, ...]
 _bytes: Remembered[msgspec.Raw] = Remembered(32)
 
 _MOST_BYTES = 2 * 1024 * 1024
+#: The bytes that objects and arrays of a written message take without a closer look.
+_STRUCTURE = 4096
 _FIELDS = Request.__struct_fields__
 _MODEL, _MESSAGES, _ORIGIN = map(_FIELDS.index, ("model", "messages", "origin"))
 
@@ -165,8 +168,14 @@ class WrittenTurns:
     def keep(self, messages: Sequence[Message], issuer: str, written: list[Any], log: AdaptationLog) -> None:
         """Remember how messages were written, with what was noted.
 
-        What was written must depend on nothing but the messages and the issuer.
+        What was written must depend on nothing but the messages and the issuer. What holds far more values than the
+        messages have text is not kept: it is not counted where they are.
         """
+        structure = weigh_structure(written)
+        if structure is None or structure > _STRUCTURE * len(messages):
+            weighed = weigh(written)
+            if weighed is None or weighed[1] > _STRUCTURE + 2 * weighed[0]:
+                return
         first, *following = messages
         held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says
         held[self._name] = _Turn(tuple(following), issuer, written, log.entries)

@@ -27,6 +27,10 @@ __all__ = ["OPENS_MARKUP", "HistoryOrder", "call_ids", "ids_called", "may_hold_m
 OPENS_MARKUP = re.compile(r"[<{\[(]|tool_code")
 #: What every wire takes in a name or an id, whatever a model would.
 _PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
+#: A history with more names, or more calls that wait at once, is left to those who look closer: what is known of a
+#: history is kept for each branch of it, and must not grow with it.
+_MOST_NAMES = 64
+_MOST_WAITING = 128
 
 
 class _Kind(Enum):
@@ -135,11 +139,14 @@ def _next(order: HistoryOrder, message: Message, _: None) -> HistoryOrder:
             answering=order.answering or kind is _Kind.ANSWERS,
         )
     new = frozenset(traits.ids)
+    names = order.names if order.names.issuperset(traits.names) else order.names.union(traits.names)
+    if len(names) > _MOST_NAMES or len(waiting) + len(new) > _MOST_WAITING:
+        return HistoryOrder(regular=False, length=length, talks=False)
     return HistoryOrder(
         True,
         length,
         talks=False,
-        names=order.names if order.names.issuperset(traits.names) else order.names.union(traits.names),
+        names=names,
         ids=_added(order.ids, new) if new else order.ids,
         plain=order.plain and traits.plain,
         marked=order.marked or traits.marked,

@@ -62,6 +62,10 @@ class MarkupEraser:
                 new.setdefault(call.name, Tool(name=call.name, namespace=call.namespace))
         return MarkupEraser((*self._tools, *new.values()), self._dialects) if new else self
 
+    def unknown(self, calls: Iterable[ToolCall]) -> list[str]:
+        """Return the names of these calls that are not known."""
+        return [call.name for call in calls if call.name not in self._known]
+
     def _add(self, tool: Tool) -> None:
         for name in (tool.name, flat_name(tool.namespace, tool.name)):
             if name and name not in self._known:
@@ -97,9 +101,17 @@ class _Sought(msgspec.Struct, frozen=True):
     tools: tuple[Tool | ProviderTool, ...]
     profile: Profile
 
-    def is_same(self, other: "_Sought") -> bool:
-        """Tell whether the same tools are looked for in the same dialects."""
-        return self.tools is other.tools and self.profile.dialects == other.profile.dialects
+    def mark(self) -> object:
+        """Return what stands for these very tools and dialects, and holds neither."""
+        return _marks.get(self.tools, self.profile.dialects, make=object)
+
+    def eraser(self, names: frozenset[str]) -> MarkupEraser:
+        """Return one that knows these names beside the tools on offer."""
+        return _erasers.get(self.tools, self.profile.dialects, names, make=lambda: self._made(names))
+
+    def _made(self, names: frozenset[str]) -> MarkupEraser:
+        called = [ToolCall(id="", name=name, arguments_json="") for name in sorted(names)]
+        return MarkupEraser.of(self.tools, self.profile).knowing(called)
 
 
 def is_unmarked(request: Request, profile: Profile) -> bool:
@@ -107,22 +119,21 @@ def is_unmarked(request: Request, profile: Profile) -> bool:
     return _unmarked.of(beginning_of(request), _Sought(request.tools, profile)) is not None
 
 
-def _still_unmarked(eraser: MarkupEraser | None, message: Message, _: _Sought) -> MarkupEraser | None:
-    """Return the eraser for what follows a message; None if there is markup up to here."""
-    if eraser is None or message.role is not Role.ASSISTANT:
-        return eraser
-    eraser = eraser.knowing(message.calls)
-    return eraser if not may_hold_markup(message) or _strip_message(message, eraser) is message else None
+def _still_unmarked(names: frozenset[str] | None, message: Message, sought: _Sought) -> frozenset[str] | None:
+    """Return the tools that were called up to a message and are not on offer; None if there is markup up to here."""
+    if names is None or message.role is not Role.ASSISTANT:
+        return names
+    eraser = sought.eraser(names)
+    new = eraser.unknown(message.calls)
+    if new:
+        names = names.union(new)
+        eraser = sought.eraser(names)
+    return names if not may_hold_markup(message) or _strip_message(message, eraser) is message else None
 
 
-_erasers: Remembered[MarkupEraser] = Remembered(32)
-_unmarked: Folded[MarkupEraser | None, _Sought] = Folded(
-    lambda sought: _erasers.get(
-        sought.tools, sought.profile.dialects, make=lambda: MarkupEraser.of(sought.tools, sought.profile)
-    ),
-    _still_unmarked,
-    _Sought.is_same,
-)
+_marks: Remembered[object] = Remembered()
+_erasers: Remembered[MarkupEraser] = Remembered(64)
+_unmarked: Folded[frozenset[str] | None, _Sought] = Folded(lambda _: frozenset(), _still_unmarked, _Sought.mark)
 
 
 def strip_markup(

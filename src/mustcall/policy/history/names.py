@@ -15,7 +15,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from operator import is_
 
 import msgspec
 
@@ -264,7 +263,9 @@ def _is_trivial(request: Request, profile: Profile) -> bool:
 
 #: Whether every id of a history that is in order is legal.
 _legal_so_far: Folded[bool, _Rule] = Folded(
-    lambda _: True, lambda legal, message, rule: legal and all(map(rule.allows, call_ids(message))), is_
+    lambda _: True,
+    lambda legal, message, rule: legal and all(map(rule.allows, call_ids(message))),
+    lambda rule: rule,  # there is one object for each
 )
 
 

@@ -149,8 +149,11 @@ class Growing:
         end = match.end() if match is not None else at
         if held is not None:
             held.append(text[at:end])
-            if not self._may_become("".join(held)):
+            begun = "".join(held)
+            if not self._may_become(begun):
                 return self._fail(at)
+            # One that is too long is like one with escapes: which it is shows in the whole check.
+            held[:] = (begun,) if len(begun) <= _LONGEST else ("\\",)
         if end == len(text):
             return end
         if text[end] == "\\":
@@ -168,7 +171,7 @@ class Growing:
 
     def _end_string(self, at: int) -> int:
         read = "".join(self._held) if self._held is not None else ""
-        escaped = "\\" in read or len(read) > _LONGEST
+        escaped = "\\" in read
         self._string = self._held = None
         if self._expects.startswith("key"):
             level = self._levels[-1]
