@@ -51,7 +51,9 @@ def test_the_type_stays() -> None:
         assert client.base_url == bare.base_url
 
 
-@pytest.mark.parametrize("thing", [None, "gpt-5", httpx2, object(), openai], ids=repr)
+@pytest.mark.parametrize(
+    "thing", [None, "gpt-5", httpx2, object(), openai], ids=["none", "text", "module", "object", "package"]
+)
 def test_anything_else_is_refused(thing: object) -> None:
     """What is no client is named, and what can be wrapped, too."""
     with pytest.raises(ConfigError, match=r"takes a client object of openai.OpenAI, .*AsyncAnthropic; got "):

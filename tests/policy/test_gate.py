@@ -241,7 +241,7 @@ WEATHER: dict[str, Any] = {
 def test_the_first_wrong_byte_stops_the_release(pieces: list[str], released_pieces: int) -> None:
     """Rule 139: arguments flow while they may become valid; the piece that ends that stays, and all behind it."""
     gate = Gate(closed=False, trusted={"weather": WEATHER})
-    call = ToolCall(id="c", name="weather", arguments="")
+    call = ToolCall(id="c", name="weather", arguments_json="")
     deltas = [ArgumentsDelta(0, piece) for piece in pieces]
     out = released(gate, [STARTED, PartStarted(0, call), *deltas, PartEnded(0)])
     assert [event for event in out if isinstance(event, ArgumentsDelta)] == deltas[:released_pieces]
@@ -253,7 +253,7 @@ def test_every_piece_flows_at_once() -> None:
     """Rule 139: with trust, the first argument byte goes out with the upstream's first, one event for one event."""
     gate = Gate(closed=False, trusted={"weather": WEATHER})
     gate.feed(STARTED)
-    call = ToolCall(id="c", name="weather", arguments="")
+    call = ToolCall(id="c", name="weather", arguments_json="")
     assert len(gate.feed(PartStarted(0, call))) == 2
     text = json.dumps({"city": "B" * 5000})
     for start in range(0, len(text), 4):
@@ -264,7 +264,7 @@ def test_every_piece_flows_at_once() -> None:
 def test_a_tool_that_is_not_offered_waits() -> None:
     """Rule 139: trust is in the arguments of tools that are there."""
     gate = Gate(closed=False, trusted={"weather": WEATHER})
-    released(gate, [STARTED, PartStarted(0, ToolCall(id="c", name="other", arguments=""))])
+    released(gate, [STARTED, PartStarted(0, ToolCall(id="c", name="other", arguments_json=""))])
     assert gate.stopped
 
 

@@ -358,7 +358,7 @@ class Service:
 
     def _described(self, name: str, wire: Wire) -> JsonObject:
         """Return what is known of a listed model: where it is served, under which name, and what it can do."""
-        endpoint, model = self._route(name, wire)
+        endpoint, model, *_ = self._route(name, wire)
         known = self._turns.known(endpoint, model or name)
         return {
             "upstream": endpoint.name,

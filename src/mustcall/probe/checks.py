@@ -145,7 +145,7 @@ def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
 def arguments_of(call: ToolCall) -> JsonObject | None:
     """Return the arguments of a call, None where they are no JSON object."""
     try:
-        value = read_json(call.arguments)
+        value = read_json(call.arguments_json)
     except Unreadable:
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -102,7 +102,7 @@ class Gate:
         if call.kind is not CallKind.FUNCTION:
             return True
         growing = self._calls[index] = Growing(self._trusted[call.name])
-        return growing.feed(call.arguments)
+        return growing.feed(call.arguments_json)
 
 
 class _Progress:

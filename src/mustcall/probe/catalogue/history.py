@@ -28,7 +28,7 @@ _RED = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQS
 
 def _call(number: int, name: str = "get_weather", arguments: JsonObject | None = None, last: str = "1") -> ToolCall:
     made = {"city": city(number)} if arguments is None else arguments
-    return ToolCall(id=f"call_probe{number:04d}{last}", name=name, arguments=msgspec.json.encode(made).decode())
+    return ToolCall(id=f"call_probe{number:04d}{last}", name=name, arguments_json=msgspec.json.encode(made).decode())
 
 
 def _result(call: ToolCall, *content: Text | Image, is_error: bool = False) -> Message:

@@ -361,7 +361,7 @@ def _at_once(count: int) -> Script:
 
 
 def _mentions(reply: Reply, names: list[str]) -> bool:
-    text = said(reply) + "".join(part.arguments for part in reply.parts if isinstance(part, ToolCall))
+    text = said(reply) + "".join(part.arguments_json for part in reply.parts if isinstance(part, ToolCall))
     return any(name in text for name in names)
 
 

@@ -39,7 +39,7 @@ def _sound(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     if seen.reply.finish is FinishReason.LENGTH:
         return None
     broken = [call for call in seen.reply.calls if arguments_of(call) is None]
-    return missed(f"arguments that are no JSON object: {broken[0].arguments[:60]!r}") if broken else held()
+    return missed(f"arguments that are no JSON object: {broken[0].arguments_json[:60]!r}") if broken else held()
 
 
 _CALLS = {Wire.CHAT: "tool_calls", Wire.MESSAGES: "tool_use"}
