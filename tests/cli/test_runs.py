@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from mustcall import Agent, tool
 from mustcall.cli import cli, main
@@ -93,6 +95,18 @@ def test_show_tells_the_journal(place: str) -> None:
         ("m0/c0", "result", "ok"),
         ("m1", "model", ""),
     ]
+
+
+def test_show_fits_80_columns(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a narrow terminal what was said is broken; times and states are not."""
+    narrow = Console(force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("mustcall.cli.runs.console", lambda: narrow)
+    with narrow.capture() as captured:
+        said(place, "show", "over")
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    times = [found for line in lines if (found := re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line))]
+    assert len(times) == 1 + 4
 
 
 def test_resume_goes_on_and_says_what_is_not_known(place: str) -> None:
