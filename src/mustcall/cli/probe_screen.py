@@ -65,6 +65,7 @@ def print_matrix(result: ProbeResult) -> None:
     console = Console(highlight=False)
     rows = [_row(cell) for cell in result.cells]
     widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
+    beside = sum(widths) + _GAP * len(widths)
     console.print(_line(_HEADS, widths, "dim"))
     group = None
     for cell, row in zip(result.cells, rows, strict=True):
@@ -73,8 +74,8 @@ def print_matrix(result: ProbeResult) -> None:
             console.print(Text(f"{group}", style="bold"))
         line = _line(row, widths, _STYLES[cell.verdict])
         note = Text(plain(cell.note) if cell.verdict is not CellVerdict.HELD else "", style="dim")
-        if note and line.cell_len + _GAP + note.cell_len <= console.width:
-            line = Text.assemble(line, " " * _GAP, note)
+        if note and beside + note.cell_len <= console.width:
+            line = Text.assemble(line, " " * (beside - line.cell_len), note)
             note = Text()
         console.print(line)
         if note:
@@ -93,7 +94,7 @@ def _line(row: tuple[str, ...], widths: list[int], style: str) -> Text:
     """Return columns as one line; the verdict has the style."""
     name, verdict, *rest = (column.ljust(width) for column, width in zip(row, widths, strict=True))
     blank = " " * _GAP
-    return Text.assemble(name, blank, (verdict, style), blank, blank.join(rest))
+    return Text.assemble(name, blank, (verdict, style), blank, blank.join(rest).rstrip())
 
 
 def print_drift(old: ProbeResult, drift: list[Drift]) -> None:
