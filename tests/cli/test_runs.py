@@ -97,14 +97,15 @@ def test_show_tells_the_journal(place: str) -> None:
     ]
 
 
-def test_show_fits_80_columns(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [56, 80])
+def test_show_fits_the_terminal(place: str, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """On a narrow terminal what was said is broken; times and states are not."""
-    narrow = Console(force_terminal=True, width=80, color_system=None)
+    narrow = Console(force_terminal=True, width=width, color_system=None)
     monkeypatch.setattr("mustcall.cli.runs.console", lambda: narrow)
     with narrow.capture() as captured:
         said(place, "show", "over")
     lines = captured.get().splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= width
     times = [found for line in lines if (found := re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line))]
     assert len(times) == 1 + 4
 
