@@ -42,8 +42,8 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
     for name in ("MUSTCALL_CONFIG", "MUSTCALL_UPSTREAM", "MUSTCALL_LEDGER", "DATABASE_URL", *proxies, *KEYS):
         monkeypatch.delenv(name, raising=False)
 
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, ["probe", *arguments], prog_name="mustcall", env={"COLUMNS": "160"})
+    def call(*arguments: str, columns: int = 160) -> Result:
+        return CliRunner().invoke(cli, ["probe", *arguments], prog_name="mustcall", env={"COLUMNS": str(columns)})
 
     return call
 
@@ -83,6 +83,17 @@ def test_exit_codes_of_a_measurement(probe: Probe, script: Callable[[Recorded], 
     assert len(posts(upstream)) == 3 + 2 + 2 + (0 if code == 0 else 1)  # and one of the streamed cell, whole
     assert ("✔ held" if code == 0 else "✘ ignored") in done.output
     assert done.output.index("planned:") < done.output.index("verdict")
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_matrix_fits_the_terminal(probe: Probe, columns: int) -> None:
+    """What was seen goes below its cell where there is no room beside it; no word of it is lost."""
+    told = "the parameter tool_choice is not supported by this deployment"
+    with ScriptedUpstream(default=Fail(400, told)) as upstream:
+        done = probe(f"chat={upstream.base_url}", "--cell", "required", columns=columns)
+    lines = done.stdout.partition("PLAN")[0].splitlines()
+    assert max(map(len, lines)) <= columns
+    assert " ".join(done.stdout.split()).count(told) == 4
 
 
 def test_the_quick_set_is_about_24_requests_and_never_more_than_announced(probe: Probe) -> None:
@@ -290,8 +301,50 @@ def test_an_unknown_price_elsewhere_needs_a_yes(probe: Probe, monkeypatch: pytes
         done = probe(f"chat={upstream.base_url}", "--quick", *FORCED)
         assert isinstance(done.exception, MustcallError)
         assert "--max-usd cannot be kept" in done.exception.message
+        assert "in [[price]]" in done.exception.message
         assert not posts(upstream)
         assert probe(f"chat={upstream.base_url}", "--quick", "--yes", *FORCED).exit_code == 0
+
+
+PRICED = """[[upstream]]
+name = "lab"
+wire = "chat"
+base_url = "{}"
+model = "m"
+
+[[price]]
+model = "m"
+input = 1000.0
+output = 2000.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "code", "told"),
+    [
+        ("0", None, "--max-usd 0 allows no request: all of it may cost $"),
+        ("0.0001", 3, "--max-usd 0.0001 is less than the first request may cost"),
+    ],
+)
+def test_a_cap_that_allows_nothing_is_told(
+    probe: Probe, tmp_path: Path, most: str, code: int | None, told: str
+) -> None:
+    """Nothing is sent, and the message names the option: a cost that the cap forbids is not announced as none."""
+    with ScriptedUpstream(obedient) as upstream:
+        (tmp_path / "mustcall.toml").write_text(PRICED.format(upstream.base_url))
+        done = probe("--config", "mustcall.toml", "--quick", "--yes", "--max-usd", most)
+    said = done.output if code is not None else getattr(done.exception, "message", "")
+    assert told in said
+    assert " that all of it may cost" in done.output
+    assert code is None or done.exit_code == code
+    assert not posts(upstream)
+
+
+def test_a_server_on_this_machine_costs_nothing(probe: Probe) -> None:
+    """The plan says so, instead of a price that is not known."""
+    with ScriptedUpstream(obedient) as upstream:
+        done = probe(f"chat={upstream.base_url}", "--quick", *FORCED)
+    assert "output tokens, no cost" in done.output
 
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:

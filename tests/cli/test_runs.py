@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from mustcall import Agent, tool
 from mustcall.cli import cli, main
@@ -93,6 +95,19 @@ def test_show_tells_the_journal(place: str) -> None:
         ("m0/c0", "result", "ok"),
         ("m1", "model", ""),
     ]
+
+
+@pytest.mark.parametrize("width", [56, 80])
+def test_show_fits_the_terminal(place: str, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """On a narrow terminal what was said is broken; times and states are not."""
+    narrow = Console(force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr("mustcall.cli.runs.console", lambda: narrow)
+    with narrow.capture() as captured:
+        said(place, "show", "over")
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= width
+    times = [found for line in lines if (found := re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line))]
+    assert len(times) == 1 + 4
 
 
 def test_resume_goes_on_and_says_what_is_not_known(place: str) -> None:

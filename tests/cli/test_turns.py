@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from mustcall.cli import cli, main
 from mustcall.gateway.config.settings import settings_from_flags
@@ -375,3 +376,31 @@ def test_what_was_learnt_is_believed_as_long_as_the_configuration_says(place: st
         file.write(text.replace("[ledger]\n", '[ledger]\nkeep_learnt = "0"\n'))
     told = json.loads(CliRunner().invoke(cli, ["profiles", "list", "--json"]).output)
     assert [one["subject"] for one in told] == ["rung:text"]
+
+
+def test_a_line_is_broken_between_words_on_a_narrow_terminal(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider than the terminal, equal verdicts in a row are counted, and the id stays whole."""
+    turn = a_turn(
+        "req_baacb1136dcfc41d70b922a1",
+        at=4000.0,
+        outcome="failure",
+        attempts=(*(an_attempt(number, "force_missed") for number in range(1, 6)), an_attempt(6, "empty")),
+    )
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.put_turns([turn])
+
+    asyncio.run(fill())
+    whole = run("list", "--limit", "1", "--ledger", place)
+    assert len(whole.splitlines()) == 1
+    assert "  force_missed (5 times) → empty  " in whole
+    narrow = Console(force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("mustcall.cli.turns.console", lambda: narrow)
+    with narrow.capture() as captured:
+        run("list", "--limit", "1", "--ledger", place)
+    lines = captured.get().splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("  ")
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())

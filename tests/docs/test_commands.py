@@ -33,6 +33,7 @@ ELSEWHERE = {
     "make dist": "builds and installs with packages of the index; CI and every release run it",
     "mustcall eval bfcl": "fetches the benchmark from the public index; tests/cli/test_eval.py runs it on a part",
     "mustcall bench --quick": "measures for half a minute; tests/cli/test_bench.py runs it on shorter rounds",
+    "mustcall probe": "measures a model server that runs; tests/cli/test_probe.py runs it on scripted ones",
     "uvx mustcall": "takes the published package from the index; `make dist` uses the same wheel from a file",
     "uvx --from": "takes the published package from the index; `make dist` uses the same wheel from a file",
     "pipx install": "takes the published package from the index; `make dist` installs the same wheel from a file",

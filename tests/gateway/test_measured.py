@@ -174,10 +174,9 @@ def test_the_plan_says_what_changes() -> None:
         "  forced = ignored (measured 2026-11-17 0/24), was not known",
         "  parallel = false (measured 2026-11-17 0/24), was not known",
         "  schema_output = true (measured 2026-11-17 0/24), was not known",
-        "  required: schema > grammar > soft > text; was native > schema > grammar > soft > text",
-        "  required, reasoning: schema > grammar > soft > text; was native > schema > grammar > soft > text",
-        "  named: schema > grammar > soft > text; was native > schema > grammar > soft > text",
-        "  named, reasoning: schema > grammar > soft > text; was native > schema > grammar > soft > text",
+        "  required; required, reasoning; named; named, reasoning:",
+        "    now schema > grammar > soft > text",
+        "    was native > schema > grammar > soft > text",
         "  one call at a time: as before, sent with another parallel_tool_calls",
         "  as before: auto; none; answer by schema",
     ]

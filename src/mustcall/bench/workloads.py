@@ -126,4 +126,4 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     def quick(cls) -> "BenchPlan":
         """Return the plan of a short run: four workloads, at most at 32."""
         chosen = tuple(one for one in WORKLOADS if one.name in ("session", "whole", "call", "stream"))
-        return cls(share=0.25, concurrency=32, workloads=chosen)
+        return cls(share=0.15, concurrency=32, workloads=chosen)

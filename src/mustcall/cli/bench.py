@@ -28,7 +28,7 @@ _LEDGER = "ledger-{wire}.db"
 
 
 @click.command(name="bench", short_help="Measure what the gateway costs here.")
-@click.option("--quick", is_flag=True, help="Under a minute: whole, call and stream, at 1 and 32 at once.")
+@click.option("--quick", is_flag=True, help="Under a minute: session, whole, call and stream, at most 32 at once.")
 @click.option("--all-pairs", is_flag=True, help="All nine pairs of wires rather than the five common ones.")
 @click.option(
     "--workload", "loads", multiple=True, type=click.Choice(_NAMES), help="Only this kind of traffic. May be repeated."

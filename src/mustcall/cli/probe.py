@@ -28,6 +28,7 @@ from mustcall.core.errors import ConfigError, UpstreamError
 from mustcall.core.origin import Wire
 from mustcall.engine.plan_changes import compare_plans
 from mustcall.gateway.config.settings import Settings
+from mustcall.policy.limits.budget import Price
 from mustcall.probe import (
     Client,
     Drift,
@@ -59,6 +60,13 @@ __all__ = ["REACH_SECONDS", "command", "is_here"]
 
 _BROKEN = 1
 _NOT_MEASURED = 3
+#: What a server on this machine costs where the operator sets no price.
+_FREE = Price(input=0, output=0)
+_NOBODY = (
+    "no model server runs on these ports; name an UPSTREAM (ollama:qwen3, chat=http://127.0.0.1:9000/v1), or "
+    "--config mustcall.toml for the gateway's own"
+)
+_TOO_DEAR = "not measurable: --max-usd {:g} is less than the first request may cost; raise it"
 #: Seconds in which an upstream must say anything at all.
 REACH_SECONDS = 8.0
 
@@ -170,7 +178,8 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
         sys.exit(_NOT_MEASURED)
     prober = run.prober
     if prober is None or not prober.purse.requests:
-        click.echo("mustcall: stopped before anything was measured", err=True)
+        why = "stopped before anything was measured" if interrupted else _TOO_DEAR.format(options.max_usd)
+        click.echo(f"mustcall: {why}", err=True)
         sys.exit(INTERRUPTED if interrupted else _NOT_MEASURED)
     code = _finish(prober.result, options, before, interrupted=interrupted)
     _keep(prober, settings, keeper)
@@ -184,7 +193,7 @@ def _offered(ports: tuple[int, ...], *, yes: bool) -> str:
         return choose_offer(offers).address
     running = next((offer for offer in offers if offer.is_running), None)
     if running is None:
-        click.echo("mustcall: not measurable: no model server runs on these ports; name an UPSTREAM", err=True)
+        click.echo(f"mustcall: not measurable: {_NOBODY}", err=True)
         sys.exit(_NOT_MEASURED)
     click.echo(f"using {running.shown}", err=True)
     return running.address
@@ -230,7 +239,8 @@ class _Run:
                 model=model,
                 transport=transport,
                 clock=clock,
-                price=Prices(budget.prices if budget is not None else ()).of(model, endpoint.base_url),
+                price=Prices(budget.prices if budget is not None else ()).of(model, endpoint.base_url)
+                or (_FREE if is_here(endpoint) else None),
                 off=dict(profile.reasoning_off_fields),
                 limit_field="max_completion_tokens" if provider and provider.name == "openai" else "max_tokens",
             )
@@ -242,6 +252,8 @@ class _Run:
         what = f"{subject.model} at {endpoint.name} ({endpoint.base_url}), {endpoint.wire} wire"
         click.echo(f"probing {what}" + (f", for {plan.client}" if plan.client else ""), err=True)
         click.echo(f"planned: {plan.words}", err=True)
+        if plan.uncapped_usd is not None and not plan.most_usd:
+            raise ConfigError(f"--max-usd 0 allows no request: all of it may cost ${plan.uncapped_usd:.4f}; raise it")
         if self._options.yes or plan.most_usd == 0 or is_here(endpoint):
             return
         if plan.most_usd is None:
@@ -253,7 +265,7 @@ class _Run:
                 click.echo("nothing was sent", err=True)
                 sys.exit(INTERRUPTED)
         elif plan.most_usd is None:
-            raise ConfigError(f"{asked}; set the price in [[budget.price]], or say --yes")
+            raise ConfigError(f"{asked}; set the price in [[price]], or say --yes")
 
 
 def _dressed(endpoint: Endpoint, options: _Options) -> Endpoint:

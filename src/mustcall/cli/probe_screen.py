@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,10 @@ _STYLES = {
     CellVerdict.CRASHED: "bold red",
     CellVerdict.UNMEASURED: "dim",
 }
+
+#: The columns of the matrix. What was seen stands beside them where it fits, else below.
+_HEADS = ("cell", "verdict", "held", "95 %", "owner")
+_GAP = 2
 
 
 @contextlib.contextmanager
@@ -58,25 +63,38 @@ def live_matrix(plan: ProbePlan, purse: Purse) -> Generator[Callable[[CellResult
 def print_matrix(result: ProbeResult) -> None:
     """Print every cell with its verdict, and the headline."""
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in ("cell", "verdict", "held", "95 %", "owner", "what was seen"):
-        table.add_column(head, no_wrap=head != "what was seen")
+    rows = [_row(cell) for cell in result.cells]
+    widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
+    beside = sum(widths) + _GAP * len(widths)
+    console.print(_line(_HEADS, widths, "dim"))
     group = None
-    for cell in result.cells:
+    for cell, row in zip(result.cells, rows, strict=True):
         if cell.group is not group:
             group = cell.group
-            table.add_row(Text(f"{group}", style="bold"))
-        table.add_row(
-            Text(f"  {cell.id}" + (" *" if cell.required else "")),
-            Text(f"{MARKS[cell.verdict]} {cell.verdict}", style=_STYLES[cell.verdict]),
-            of(cell),
-            written_interval(cell),
-            str(cell.owner or ""),
-            Text(plain(cell.note) if cell.verdict is not CellVerdict.HELD else "", style="dim"),
-        )
-    console.print(table)
+            console.print(Text(f"{group}", style="bold"))
+        line = _line(row, widths, _STYLES[cell.verdict])
+        note = Text(plain(cell.note) if cell.verdict is not CellVerdict.HELD else "", style="dim")
+        if note and beside + note.cell_len <= console.width:
+            line = Text.assemble(line, " " * (beside - line.cell_len), note)
+            note = Text()
+        console.print(line)
+        if note:
+            console.print(Padding(note, (0, 0, 0, 6), expand=False))
     console.print(Text(headline(result), style="bold"))
     console.print(Text("* a required guarantee", style="dim"))
+
+
+def _row(cell: CellResult) -> tuple[str, ...]:
+    """Return the columns of a cell."""
+    name = f"  {cell.id}" + (" *" if cell.required else "")
+    return name, f"{MARKS[cell.verdict]} {cell.verdict}", of(cell), written_interval(cell), str(cell.owner or "")
+
+
+def _line(row: tuple[str, ...], widths: list[int], style: str) -> Text:
+    """Return columns as one line; the verdict has the style."""
+    name, verdict, *rest = (column.ljust(width) for column, width in zip(row, widths, strict=True))
+    blank = " " * _GAP
+    return Text.assemble(name, blank, (verdict, style), blank, blank.join(rest).rstrip())
 
 
 def print_drift(old: ProbeResult, drift: list[Drift]) -> None:

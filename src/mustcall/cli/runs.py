@@ -34,6 +34,9 @@ _STYLES = {
     "cancelled": "dim",
 }
 
+#: Columns of the journal that are not broken.
+_WHOLE = ("status", "fence", "time")
+
 
 @click.group(name="runs", cls=Group)
 def command() -> None:
@@ -137,7 +140,7 @@ def _print_result(result: RunResult[Any]) -> None:
 def _journal(lines: list[Line]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("step", "what", "status", "fence", "time", ""):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name in _WHOLE, overflow="fold")
     for line in lines:
         attempt = f" ({line.attempt + 1}. time)" if line.attempt else ""
         table.add_row(

@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
     if as_json:
         print_json(_summary(turn))
     else:
-        console().print(_line(turn), soft_wrap=True)
+        out = console()
+        out.print(_line(turn, out.width if out.is_terminal else 0), soft_wrap=True)
 
 
 @command.command(short_help="Show one turn and its attempts.")
@@ -183,12 +185,14 @@ def _styled(word: str) -> Text:
 
 
 def _verdicts(attempts: Sequence[AttemptTrace]) -> Text:
-    """Return the verdicts in order, the remedies between them left out."""
-    return Text(" → ").join([_styled(attempt.verdict or attempt.error or "none") for attempt in attempts])
+    """Return the verdicts in order, the remedies between them left out; one that comes again is counted."""
+    words = [attempt.verdict or attempt.error or "none" for attempt in attempts]
+    runs = [(word, len(list(same))) for word, same in groupby(words)]
+    return Text(" → ").join([_styled(word) + (f" ({times} times)" if times > 1 else "") for word, times in runs])
 
 
-def _line(turn: TurnTrace) -> Text:
-    """Return a turn on one line, its id last: that is what `show` takes."""
+def _line(turn: TurnTrace, width: int = 0) -> Text:
+    """Return a turn, its id last: that is what `show` takes. On one line, or broken between words at `width`."""
     tokens = f"{turn.input_tokens}+{turn.output_tokens} tokens"
     words = [
         Text(moment(turn.at), style="dim"),
@@ -199,7 +203,12 @@ def _line(turn: TurnTrace) -> Text:
         cell(turn.model),
         Text(turn.id, style="cyan"),
     ]
-    return Text("  ").join(words)
+    lines: list[list[Text]] = [[]]
+    for word in words:
+        if width and lines[-1] and Text("  ").join([*lines[-1], word]).cell_len > width:
+            lines.append([Text()])  # what goes on is indented
+        lines[-1].append(word)
+    return Text("\n").join(Text("  ").join(line) for line in lines)
 
 
 def _print_head(out: Console, turn: TurnTrace) -> None:

@@ -91,7 +91,7 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
     plans: tuple[PlanChange, ...]
 
     def lines(self) -> list[str]:
-        """Return the PLAN, a line for each thing that changes."""
+        """Return the PLAN: a line for each fact, and once for all requests that share them the rungs now and before."""
         lines = [f"PLAN for {self.about}"]
         for fact in self.facts:
             known = f"{_shown(fact.was)} ({fact.was_from})" if fact.was_from else "not known"
@@ -99,15 +99,21 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
                 lines.append(f"  {fact.field} stays {known}: the operator says so; measured {_shown(fact.value)}")
             elif fact.value == fact.was:
                 lines.append(
-                    f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), as was {fact.was_from}"
+                    f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), as known from {fact.was_from}"
                 )
             else:
                 lines.append(f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), was {known}")
+        ladders: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
         for plan in self.plans:
             if plan.before != plan.after:
-                lines.append(f"  {plan.asked}: {' > '.join(plan.after)}; was {' > '.join(plan.before)}")
-            elif plan.fields:
-                lines.append(f"  {plan.asked}: as before, sent with another {', '.join(plan.fields)}")
+                ladders.setdefault((plan.before, plan.after), []).append(plan.asked)
+        for (before, after), asked in ladders.items():
+            lines += [f"  {'; '.join(asked)}:", f"    now {' > '.join(after)}", f"    was {' > '.join(before)}"]
+        lines += [
+            f"  {plan.asked}: as before, sent with another {', '.join(plan.fields)}"
+            for plan in self.plans
+            if plan.fields and plan.before == plan.after
+        ]
         same = [plan.asked for plan in self.plans if not plan.changed]
         if len(same) == len(self.plans):
             lines.append("  nothing is done differently")

@@ -170,7 +170,9 @@ class SqliteStore:
 
     def _open_for_writing(self) -> sqlite3.Connection:
         if not self._make and not self._path.exists():
-            raise LedgerUnavailable(f"there is no ledger at {self.place}")
+            raise LedgerUnavailable(
+                f"there is no ledger at {self.place}; `mustcall serve` (without --demo) and durable runs make one"
+            )
         try:
             with contextlib.ExitStack() as undo:
                 with secured(self._path):

@@ -64,17 +64,18 @@ class ProbePlan(msgspec.Struct, frozen=True, kw_only=True):
     most_input_tokens: int
     most_output_tokens: int
     most_usd: float | None
+    #: What all of it may cost, where that is more than the cap.
+    uncapped_usd: float | None = None
 
     @property
     def words(self) -> str:
         """The announcement as one line."""
-        cost = (
-            "the price of the model is not known"
-            if self.most_usd is None
-            else "no cost"
-            if self.most_usd == 0
-            else f"${self.most_usd:.4f}"
-        )
+        if self.most_usd is None:
+            cost = "the price of the model is not known"
+        elif self.uncapped_usd is not None:
+            cost = f"${self.most_usd:.4f} of the ${self.uncapped_usd:.4f} that all of it may cost"
+        else:
+            cost = f"${self.most_usd:.4f}" if self.most_usd else "no cost"
         return (
             f"{len(self.cells)} cells, at most {self.most_requests} requests, {self.most_input_tokens:,} input and "
             f"{self.most_output_tokens:,} output tokens, {cost}"
@@ -115,8 +116,9 @@ def plan_probe(
         output_tokens=reserve * average.output_tokens + largest.output_tokens,
     )
     cost = None if price is None else charge_for(tokens, price).cost_usd
-    if cost is not None and max_usd is not None:
-        cost = min(cost, max_usd)
+    uncapped = None
+    if cost is not None and max_usd is not None and max_usd < cost:
+        cost, uncapped = max_usd, cost
     return ProbePlan(
         wire=wire,
         level=level,
@@ -126,6 +128,7 @@ def plan_probe(
         most_input_tokens=tokens.input_tokens,
         most_output_tokens=tokens.output_tokens,
         most_usd=cost,
+        uncapped_usd=uncapped,
     )
 
 

@@ -191,11 +191,11 @@ def _two_cities(number: int, *, parallel: bool) -> Request:
 def _at_most_one(_request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return unmeasured("no call came")
-    return held() if len(reply.calls) == 1 else missed(f"{len(reply.calls)} calls in one reply")
+    return held() if len(reply.calls) == 1 else missed(f"calls in one reply: {len(reply.calls)}")
 
 
 def _several(_request: Request, reply: Reply) -> CellFinding:
-    return held() if len(reply.calls) > 1 else missed(f"{len(reply.calls)} calls in one reply")
+    return held() if len(reply.calls) > 1 else missed(f"calls in one reply: {len(reply.calls)}")
 
 
 _PARALLEL = (
