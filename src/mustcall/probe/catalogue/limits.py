@@ -102,7 +102,7 @@ def _long_note(number: int) -> Request:
 def _is_long(_request: Request, reply: Reply) -> CellFinding:
     if not reply.calls:
         return unmeasured("no call came")
-    arguments = reply.calls[0].arguments
+    arguments = reply.calls[0].arguments_json
     if len(arguments) < 8_000:
         return unmeasured(f"the model wrote {len(arguments)} characters of arguments")
     return held() if arguments_of(reply.calls[0]) is not None else missed("the arguments are no JSON object")

@@ -83,7 +83,7 @@ def _prompt_length(request: Request) -> int:
 
 
 def _reply_length(parts: tuple[Part, ...]) -> int:
-    return sum(len(getattr(part, "text", "") or "") + len(getattr(part, "arguments", "") or "") for part in parts)
+    return sum(len(getattr(part, "text", "") or "") + len(getattr(part, "arguments_json", "") or "") for part in parts)
 
 
 def _leaks(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:

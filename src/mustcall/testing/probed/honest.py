@@ -70,7 +70,7 @@ def prompt_tokens(request: Request, earlier: Sequence[Message] = ()) -> int:
         for part in message.parts:
             match part:
                 case ToolCall():
-                    length += len(part.name) + len(part.arguments)
+                    length += len(part.name) + len(part.arguments_json)
                 case ToolResult():
                     length += sum(len(one.text) for one in part.content if isinstance(one, Text))
                 case Text() | Reasoning():
