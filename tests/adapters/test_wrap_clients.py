@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import signal
 import threading
 from typing import Any, assert_type
 
@@ -427,4 +428,33 @@ def test_an_interrupt() -> None:
                 client.chat.completions.create(model="m", messages=ASKED)
             reply = client.chat.completions.create(model="m", messages=ASKED, tools=[TOOL])
         assert reply.choices[0].message.tool_calls[0].function.name == "price"
+        assert len(upstream.requests) == 1
+
+
+def test_an_interrupt_inside_a_running_loop() -> None:
+    """A turn whose caller was interrupted beside a running loop asks the upstream for nothing more."""
+    main = threading.get_ident()
+    with ScriptedUpstream([Hang(Turn(Say("No.")))], default=GOOD) as upstream:
+        client = wrap(make_client(SYNC, upstream.url, max_retries=0))
+
+        def interrupt() -> None:
+            upstream.wait_for_requests(1)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        async def asked() -> None:
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    client.chat.completions.create(model="m", messages=ASKED, tools=[TOOL], tool_choice="required")
+            finally:
+                thread.join()
+
+        before = set(threading.enumerate())
+        with asyncio.Runner() as runner:
+            runner.get_loop().run_until_complete(asked())
+        upstream.release()
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+        client.close()
         assert len(upstream.requests) == 1
