@@ -207,6 +207,31 @@ def test_azure(kind: Any) -> None:
     assert [(str(request.url), request.headers["api-key"]) for request in seen] == [(url, "key")] * 2
 
 
+@pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "awaited"])
+def test_work_in_the_background(blocks: bool) -> None:
+    """A Responses request with `background` starts a job and is sent once: that nothing is there yet is no fault."""
+    seen: list[httpx2.Request] = []
+    job = {"id": "resp_1", "object": "response", "status": "queued", "output": [], "model": "m", "background": True}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, json=job)
+
+    transport = httpx2.MockTransport(answer)
+    if blocks:
+        with wrap(OpenAI(base_url="http://u.test", api_key="k", http_client=httpx2.Client(transport=transport))) as one:
+            started: Any = one.responses.create(model="m", input=QUESTION, background=True)
+    else:
+
+        async def asked() -> Any:
+            http = httpx2.AsyncClient(transport=transport)
+            async with wrap(AsyncOpenAI(base_url="http://u.test", api_key="k", http_client=http)) as client:
+                return await client.responses.create(model="m", input=QUESTION, background=True)
+
+        started = asyncio.run(asked())
+    assert (started.id, started.status, len(seen)) == ("resp_1", "queued", 1)
+
+
 def test_inside_a_running_loop() -> None:
     """A client that blocks works where an event loop runs in the same thread, streamed and not."""
 

@@ -152,8 +152,8 @@ def _in_a_thread(work: Callable[[], T], give_up: Callable[[], Callable[[], None]
 
     # Whoever waits is interrupted at once, and a program that ends does not wait for an upstream.
     thread = threading.Thread(target=do, name="mustcall-step", daemon=True)
-    thread.start()
     try:
+        thread.start()
         ended.wait()
     except BaseException:
         with ending:
