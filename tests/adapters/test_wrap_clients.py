@@ -211,7 +211,14 @@ def test_azure(kind: Any) -> None:
 def test_work_in_the_background(blocks: bool) -> None:
     """A Responses request with `background` starts a job and is sent once: that nothing is there yet is no fault."""
     seen: list[httpx2.Request] = []
-    job = {"id": "resp_1", "object": "response", "status": "queued", "output": [], "model": "m", "background": True}
+    job: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "queued",
+        "output": [],
+        "model": "m",
+        "background": True,
+    }
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)
