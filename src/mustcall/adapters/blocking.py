@@ -20,6 +20,9 @@ __all__ = ["BlockingClock", "Driver", "Turnstile"]
 
 T = TypeVar("T")
 
+#: Seconds after which an interrupt is heard that came in the instant before a wait.
+_HEARD_WITHIN = 0.5
+
 
 class Turnstile:
     """Lets one thread at a time run steps of the engine, as an event loop does with tasks; who waits lets others in.
@@ -154,7 +157,8 @@ def _in_a_thread(work: Callable[[], T], give_up: Callable[[], Callable[[], None]
     thread = threading.Thread(target=do, name="mustcall-step", daemon=True)
     try:
         thread.start()
-        ended.wait()
+        while not ended.wait(_HEARD_WITHIN):
+            pass  # a signal that came right before the wait is heard now
     except BaseException:
         with ending:
             if not ended.is_set():
